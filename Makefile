@@ -1,0 +1,45 @@
+# Two commands on a fresh machine: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+BIN3 := .venv-tl3/bin
+
+.PHONY: venv demo test test-tl3 test-gpu bench docs clean
+
+venv: .venv/.ready
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,docs,parse]"
+	@touch $@
+
+demo: venv
+	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
+
+test: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+.venv-tl3/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-tl3
+	grep -v '^transformer-lens' constraints.txt > .venv-tl3/constraints.txt
+	$(BIN3)/python -m pip install --quiet -c .venv-tl3/constraints.txt pip
+	$(BIN3)/python -m pip install --quiet -c .venv-tl3/constraints.txt "transformer-lens==3.9.*" -e ".[dev]"
+	@touch $@
+
+test-tl3: .venv-tl3/.ready
+	$(BIN3)/python -m pytest -m tl3 tests/models tests/interventions
+
+test-gpu: venv
+	$(BIN)/python -m pytest -m gpu
+
+bench: venv
+	$(BIN)/python -m benchmarks.cap_sweep
+	$(BIN)/python -m benchmarks.alignment
+
+docs: venv
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+clean:
+	rm -rf .venv .venv-tl3 out docs/_build

@@ -1,0 +1,77 @@
+"""interp_compose: how, and where, does a transformer compose meaning?
+
+>>> import interp_compose as ic
+>>> model = ic.load_model("mini-idm")
+>>> task = ic.load_task("mini-idm", model)
+>>> curve = ic.cap_curve(model, task.test)
+>>> curve.frame, curve.plot()
+
+Names are imported when they are first used, so that ``import interp_compose`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interp_compose._types import Example as Example
+    from interp_compose.interventions.pool_at import pool_at as pool_at
+    from interp_compose.interventions.pooling import pool_groups as pool_groups
+    from interp_compose.models.load import load_model as load_model
+    from interp_compose.models.weights import load_weights as load_weights
+    from interp_compose.models.weights import save_weights as save_weights
+    from interp_compose.recipes.cap_curve import CapCurve as CapCurve
+    from interp_compose.recipes.cap_curve import compare_curves as compare_curves
+    from interp_compose.recipes.cap_measure import cap_curve as cap_curve
+    from interp_compose.tasks.load import load_task as load_task
+    from interp_compose.tasks.task import Task as Task
+    from interp_compose.tasks.user_data import read_examples as read_examples
+    from interp_compose.text.words import tokenize_prompts as tokenize_prompts
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CapCurve": "recipes.cap_curve",
+    "Example": "_types",
+    "Task": "tasks.task",
+    "cap_curve": "recipes.cap_measure",
+    "compare_curves": "recipes.cap_curve",
+    "load_model": "models.load",
+    "load_task": "tasks.load",
+    "load_weights": "models.weights",
+    "pool_at": "interventions.pool_at",
+    "pool_groups": "interventions.pooling",
+    "read_examples": "tasks.user_data",
+    "save_weights": "models.weights",
+    "tokenize_prompts": "text.words",
+}
+
+__all__ = [  # noqa: RUF022  the main path first
+    "load_model",
+    "load_task",
+    "cap_curve",
+    "CapCurve",
+    "compare_curves",
+    "pool_at",
+    "pool_groups",
+    "tokenize_prompts",
+    "read_examples",
+    "Example",
+    "Task",
+    "save_weights",
+    "load_weights",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'interp_compose' has no attribute {name!r}")
+    value = getattr(import_module(f"interp_compose.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

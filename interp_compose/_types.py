@@ -1,0 +1,154 @@
+"""The vocabulary that every room of the house shares.
+
+Axis names, used in every ``Float[Tensor, "…"]`` annotation:
+
+========== ============================================================
+batch      examples that travel together
+pos        token positions, specials and padding included
+group      positions of a pooled sequence: words or phrases, one slot each
+stream     examples × protocols × start layers that share a block's call
+layer      transformer blocks
+d_model    width of the residual stream
+d_vocab    entries of the unembedding
+========== ============================================================
+
+Layer ``k`` always means the residual that *enters* block ``k``
+(``blocks.k.hook_resid_pre``); layer 0 is the embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Span = tuple[int, int]
+"""Half-open character range ``[start, end)`` in an example's prompt."""
+
+HookFn = Callable[[Tensor, Any], Tensor | None]
+"""TransformerLens' hook signature: ``(activation, hook) -> replacement or None``."""
+
+ForwardFn = Callable[[Tensor, Tensor, bool], Tensor]
+"""``(tokens, attention_mask, last_only) -> logits``."""
+
+CallWrapper = Callable[[ForwardFn, Tensor, Tensor, bool], Tensor]
+"""``(inner, tokens, attention_mask, last_only) -> logits``, ``inner`` being the unwrapped call."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One prompt and the single token that should follow it.
+
+    ``answer`` is the exact text that follows ``prompt``, its leading space included if it has one.
+    ``spans`` are character ranges of the prompt to pool (your own units); ``tree`` is a
+    Penn-style bracketing whose leaves occur in the prompt in order, from which phrases are read.
+    """
+
+    prompt: str
+    answer: str
+    spans: tuple[Span, ...] | None = None
+    tree: str | None = None
+
+
+@runtime_checkable
+class HookedModel(Protocol):
+    """What an intervention needs of a model; implemented in :mod:`interp_compose.models`.
+
+    Attention masks are ``[batch pos]``, 1 for real tokens; ``position_ids`` are what rotary
+    embeddings read (absolute embeddings are already inside the residual).
+    """
+
+    name: str
+    architecture: str
+    tokenizer: Any
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_vocab: int
+    n_ctx: int
+    window: int | None
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def training(self) -> bool: ...
+
+    def __call__(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits at every position."""
+        ...
+
+    def capture(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        names: Sequence[str],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        grad: bool = False,
+        last_only: bool = False,
+    ) -> tuple[Float[Tensor, "batch _ d_vocab"], dict[str, Tensor]]:
+        """Logits and the named activations, in one forward pass."""
+        ...
+
+    def hooks(self, fwd_hooks: Sequence[tuple[str, HookFn]]) -> AbstractContextManager[Any]:
+        """Hooks that live as long as the ``with`` block and count as missing if never fired."""
+        ...
+
+    def around(self, wrapper: CallWrapper) -> AbstractContextManager[Any]:
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block."""
+        ...
+
+    def require(self, *capabilities: str) -> None:
+        """Raise CapabilityError unless a probe of a few tokens proves each capability."""
+        ...
+
+    def resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        *,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The residual that enters block ``layer``; nothing above it is run."""
+        ...
+
+    def run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        *,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        """Blocks ``start … stop-1`` on a residual; ``stop`` is at most ``n_layers - 1``."""
+        ...
+
+    def resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        *,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        last_only: bool = True,
+    ) -> Float[Tensor, "stream _ d_vocab"]:
+        """Blocks ``start … n_layers-1`` and the unembedding, at the last position or at all."""
+        ...
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+
+    def state_dict(self) -> Mapping[str, Tensor]: ...

@@ -1,0 +1,47 @@
+"""The command line: one command per study, whose config dataclass is its options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from interp_compose.recipes.cap import CapConfig
+
+Command = Annotated[
+    CapConfig,
+    tyro.conf.subcommand("cap", description=CapConfig.__doc__),
+]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of ``interp-compose``. Exit status 2 for refused input, 130 when interrupted."""
+    config = tyro.cli(
+        tyro.conf.OmitSubcommandPrefixes[tyro.conf.ConsolidateSubcommandArgs[Command]],
+        prog="interp-compose",
+        description="How, and where, does a transformer compose meaning?",
+        args=argv,
+    )
+    from interp_compose.errors import InterpComposeError
+
+    try:
+        _cap(config)
+    except InterpComposeError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted: the same command again goes on with the next batch.", file=sys.stderr
+        )
+        raise SystemExit(130) from None
+
+
+def _cap(config: CapConfig) -> None:
+    from interp_compose.recipes.cap import run
+
+    curve = run(config)
+    if not config.quiet:
+        print(curve.summary())
+        print(f"\nwritten to {config.out}/: cap_curve.html, cap_curve.png, tables (.parquet, .csv)")

@@ -1,0 +1,99 @@
+"""Every exception this library raises on purpose.
+
+::
+
+    InterpComposeError
+    ├── InputError (ValueError)            a value you passed is refused before work starts
+    │   ├── PromptError                    empty, or longer than the context
+    │   ├── AnswerError                    not exactly one token after its prompt
+    │   ├── LayerError                     outside 0 … n_layers-1
+    │   ├── OptionError                    not one of the words an option knows
+    │   ├── SpanError                      spans overlap, are empty or leave the text
+    │   ├── AlignmentError                 tokens and text cannot be matched with certainty
+    │   └── DataFormatError                a data row is garbled; names file and row
+    ├── ModelError (RuntimeError)
+    │   ├── CapabilityError                a probe showed that this model cannot do it
+    │   ├── TrainingModeError              dropout would make the numbers random
+    │   ├── NonFiniteError                 NaN or infinity in logits or activations
+    │   └── DeviceError                    the device asked for is not there
+    ├── InterventionError (RuntimeError)   an edit did not fire, or changed nothing
+    ├── MissingDataError (FileNotFoundError)
+    ├── MissingPackageError (ImportError)
+    └── CorruptFileError (OSError)         a checksum or a format does not hold
+
+A message says what came, what was expected, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class InterpComposeError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(InterpComposeError, ValueError):
+    """A value was refused before any work started."""
+
+
+class PromptError(InputError):
+    """A prompt is empty or does not fit into the model's context."""
+
+
+class AnswerError(InputError):
+    """An answer is not exactly one token when it follows its prompt."""
+
+
+class LayerError(InputError):
+    """A layer lies outside the model."""
+
+
+class OptionError(InputError):
+    """An option was given a word it does not know."""
+
+
+class SpanError(InputError):
+    """Spans overlap, are empty, or leave the text."""
+
+
+class AlignmentError(InputError):
+    """Tokens could not be matched to the text with certainty."""
+
+
+class DataFormatError(InputError):
+    """A row of a data file or of a list of examples is garbled."""
+
+
+class ModelError(InterpComposeError, RuntimeError):
+    """The model cannot do what was asked."""
+
+
+class CapabilityError(ModelError):
+    """A probe on a few tokens showed that the model does not honour a request."""
+
+
+class TrainingModeError(ModelError):
+    """The model is in training mode, so that dropout would randomise the numbers."""
+
+
+class NonFiniteError(ModelError):
+    """NaN or infinite values appeared in logits or activations."""
+
+
+class DeviceError(ModelError):
+    """A device was asked for that this machine does not have."""
+
+
+class InterventionError(InterpComposeError, RuntimeError):
+    """An intervention did not fire, or changed nothing where it should have."""
+
+
+class MissingDataError(InterpComposeError, FileNotFoundError):
+    """A data set is not where it was looked for."""
+
+
+class MissingPackageError(InterpComposeError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class CorruptFileError(InterpComposeError, OSError):
+    """A file is truncated, altered, or not in the expected format."""

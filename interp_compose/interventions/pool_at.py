@@ -1,0 +1,153 @@
+"""CAP as a context manager: one intervention, on any call of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose._types import ForwardFn, HookedModel
+from interp_compose.errors import InterventionError, LayerError, OptionError
+from interp_compose.interventions.one_pass import MODES
+from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
+from interp_compose.interventions.slots import Slots
+
+
+@dataclass
+class Pooled:
+    """What the intervention did so far.
+
+    Attributes:
+        calls: forward passes it acted in.
+        n_affected: rows of the last call that hold a unit of several tokens; the others are
+            unchanged by right.
+        slots: the last call's layout: which slot each token went to.
+    """
+
+    calls: int = 0
+    n_affected: int = 0
+    slots: Slots | None = None
+
+
+@contextmanager
+def pool_at(
+    model: HookedModel,
+    layer: int,
+    groups: Int[Tensor, "batch pos"],
+    how: str = "mean",
+    *,
+    mode: str = "collapse",
+    renumber: bool = False,
+) -> Iterator[Pooled]:
+    """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
+
+    With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
+    unit (paper 000, appendix C.1); it returns logits ``[batch slot d_vocab]``, right-aligned, so
+    that ``logits[:, -1]`` is the prediction whatever side was padded. With ``"broadcast"`` every
+    token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call;
+    in a collapse, those below ``layer`` see tokens, those above see units, and those on
+    ``blocks.{layer}.hook_resid_pre`` see both, one after the other.
+
+    Args:
+        model: from :func:`load_model`.
+        layer: 0 pools the embeddings.
+        groups: unit of each token of the calls to come, -1 for tokens that stay alone (BOS).
+        how: ``"mean"``, ``"max"``, ``"sum"`` or ``"last"``.
+        mode: ``"collapse"`` or ``"broadcast"``.
+        renumber: rotary positions 0, 1, 2, … after a collapse, instead of each unit's last token's.
+
+    Yields:
+        A record of what was done.
+
+    Raises:
+        LayerError, OptionError, SpanError: on entering.
+        CapabilityError: the model does not honour what this needs.
+        InterventionError: ``groups`` do not fit a call's tokens, pooling changed nothing where it
+            should have, or the ``with`` block ended without a call.
+    """
+    if not 0 <= layer < model.n_layers:
+        raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
+    if how not in HOW:
+        raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
+    if mode not in MODES:
+        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
+    model.require(*(("resume", "positions") if mode == "collapse" else ("edit_resid",)))
+    record = Pooled()
+
+    def lay_out(tokens: Tensor, mask: Tensor) -> Slots:
+        if tokens.shape != groups.shape:
+            raise InterventionError(
+                f"groups are {list(groups.shape)} and the tokens of this call "
+                f"{list(tokens.shape)}; make the groups from the batch that you run."
+            )
+        slots = Slots.from_groups(groups.to(tokens.device), mask)
+        record.calls += 1
+        record.slots, record.n_affected = slots, int(slots.affected.sum())
+        return slots
+
+    def collapse(
+        inner: ForwardFn,
+        tokens: Int[Tensor, "batch pos"],
+        mask: Int[Tensor, "batch pos"],
+        last_only: bool,
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        slots = lay_out(tokens, mask)
+        resid = model.resid_pre(tokens, layer, attention_mask=mask)
+        pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        return model.resume(
+            pooled,
+            layer,
+            attention_mask=slots.mask,
+            position_ids=slots.positions(positions, renumber=renumber),
+            last_only=last_only,
+        )
+
+    def broadcast(
+        inner: ForwardFn,
+        tokens: Int[Tensor, "batch pos"],
+        mask: Int[Tensor, "batch pos"],
+        last_only: bool,
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        slots = lay_out(tokens, mask)
+
+        def spread(resid: Tensor, hook: Any) -> Tensor:
+            pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
+            out = spread_groups(pooled, slots.of_token, resid)
+            check_changed(resid, out, slots, layer)
+            return out
+
+        with model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]):
+            return inner(tokens, mask, last_only)
+
+    with model.around(collapse if mode == "collapse" else broadcast):
+        yield record
+    if record.calls == 0:
+        raise InterventionError(
+            f"pooling at layer {layer} did nothing: the model was never called inside the `with` "
+            "block."
+        )
+
+
+def check_changed(
+    before: Float[Tensor, "batch pos d_model"],
+    after: Float[Tensor, "batch pos d_model"],
+    slots: Slots,
+    layer: int,
+) -> None:
+    """Refuse a pooling that left every affected row as it was.
+
+    Raises:
+        InterventionError: there are rows with units of several tokens, and not one changed.
+    """
+    if bool(slots.affected.any()) and torch.equal(before, after):
+        raise InterventionError(
+            f"pooling at layer {layer} changed nothing, although {int(slots.affected.sum())} "
+            "examples have units of several tokens: the residual is the same vector at every "
+            "token of a unit. Check that the layer's input depends on the tokens."
+        )

@@ -1,0 +1,85 @@
+"""Accuracies with intervals: numbers in, numbers out.
+
+Two intervals, each where it belongs:
+
+- :func:`wilson_interval` for one proportion: ``n`` independent examples, right or wrong;
+- :func:`bootstrap_interval` for a mean of several outcomes per example (one per protocol), which
+  are not independent of each other: whole examples are drawn.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from interp_compose.errors import InputError
+
+Counts = int | float | np.integer[Any] | npt.NDArray[Any]
+Numbers = float | npt.NDArray[np.float64]
+
+
+def wilson_interval(successes: Counts, n: Counts, level: float = 0.95) -> tuple[Numbers, Numbers]:
+    """Wilson's score interval of a proportion, for counts or arrays of counts (broadcast).
+
+    With p = successes / n and z the normal quantile of (1 + level) / 2, the ends are
+    (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)   (Wilson 1927).
+    It stays inside [0, 1], has a width at 0 and at n, and is NaN where n is 0.
+
+    Raises:
+        InputError: counts below 0, successes above n, or a level outside (0, 1).
+    """
+    _check_level(level)
+    k, total = np.broadcast_arrays(np.asarray(successes, float), np.asarray(n, float))
+    wrong = ~((k >= 0) & (k <= total))  # NaN is wrong as well
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        raise InputError(
+            f"{k[at]:g} successes of {total[at]:g} is no proportion; expected 0 ≤ successes ≤ n"
+        )
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    safe = np.where(total > 0, total, np.nan)
+    p = k / safe
+    centre = p + z2 / (2 * safe)
+    half = np.sqrt(z2 * (p * (1 - p) / safe + z2 / (4 * safe**2)))
+    scale = 1 + z2 / safe
+    low = np.where(k == 0, 0 * safe, (centre - half) / scale)  # exactly 0, not 1e-18
+    high = np.where(k == total, 1 + 0 * safe, (centre + half) / scale)
+    if low.ndim == 0:
+        return float(low), float(high)
+    return low, high
+
+
+def bootstrap_interval(
+    values: npt.NDArray[Any], *, level: float = 0.95, samples: int = 1000, seed: int = 0
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Percentile bootstrap interval of the mean over axis 0 (Efron 1979), column by column.
+
+    ``values`` is [examples, columns]. Each of the ``samples`` draws takes as many examples as
+    there are, with replacement, and keeps an example's columns together, so that columns stay
+    comparable. The same seed gives the same interval. Where all examples agree it has no width.
+
+    Raises:
+        InputError: not two-dimensional, no examples, or a level outside (0, 1).
+    """
+    _check_level(level)
+    values = np.asarray(values, float)
+    if values.ndim != 2 or not len(values):
+        raise InputError(
+            f"values have the shape {values.shape}; expected [examples, columns], and examples"
+        )
+    n = len(values)
+    rng = np.random.default_rng(seed)
+    means = np.empty((samples, values.shape[1]))
+    for row in means:
+        times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
+        row[:] = times_drawn @ values / n
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; expected a confidence between 0 and 1, e.g. 0.95")

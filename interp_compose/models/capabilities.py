@@ -1,0 +1,210 @@
+"""Proof, on a few random tokens, of what a model honours.
+
+A wrapper can ignore a request in silence: on BERT, TransformerLens' bridge drops
+``start_at_layer`` and returns the logits of another computation. So nothing is assumed: before
+an intervention relies on a capability, these probes compare it with the plain forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.errors import CapabilityError, InterpComposeError, OptionError
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+MEANING = {
+    "forward": "a call with mask and positions, padded or not, equals the model's plain call",
+    "resume": "resuming from a captured residual reproduces the full forward pass",
+    "positions": "a shortened sequence with explicit positions equals the masked full one",
+    "unembed": "logits from the last residual equal the model's own",
+    "edit_resid": "an edit of blocks.0.hook_resid_pre changes the logits",
+    "edit_pattern": "an edit of attn.hook_pattern changes the logits",
+}
+INSTEAD = {
+    "forward": "nothing that relies on these calls; use model.lens directly",
+    "resume": "pool one layer at a time by hooks: pool_at(..., mode='broadcast')",
+    "positions": "mode='broadcast', which keeps the sequence's length",
+    "unembed": "read logits from a full forward pass",
+    "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",
+    "edit_pattern": "edit the residual or the attention output (attn.hook_out) instead",
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe's outcome: ``held``, and the figure that decided it."""
+
+    held: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Outcomes by name; see :data:`MEANING` for what each stands for."""
+
+    probes: dict[str, Probe]
+
+    def __getitem__(self, name: str) -> Probe:
+        return self.probes[name]
+
+    def check(self, names: Sequence[str], architecture: str) -> None:
+        """Raise CapabilityError on the first of ``names`` that did not hold."""
+        for name in ("forward", *names):
+            if name not in self.probes:
+                raise OptionError(
+                    f"unknown capability {name!r}: expected one of {', '.join(MEANING)}"
+                )
+            if not self.probes[name].held:
+                raise CapabilityError(
+                    f"{architecture} cannot do {name!r}: a probe of a few tokens found that it "
+                    f"is not true that {MEANING[name]} ({self.probes[name].detail}). "
+                    f"What works instead: {INSTEAD[name]}."
+                )
+
+
+def prove_capabilities(model: LensModel) -> Capabilities:
+    """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
+    with torch.no_grad():
+        return Capabilities({name: _outcome(model, name) for name in MEANING})
+
+
+def _outcome(model: LensModel, name: str) -> Probe:
+    try:
+        outcome: Probe = getattr(_Bench(model), name)()
+        return outcome
+    except (
+        InterpComposeError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        IndexError,
+    ) as refusal:  # whatever a wrapper throws at a request it does not know
+        return Probe(False, f"{type(refusal).__name__}: {str(refusal).splitlines()[0][:160]}")
+
+
+class _Bench:
+    """The probes' common ground: tokens, their clean logits and residuals."""
+
+    def __init__(self, model: LensModel) -> None:
+        self.model = model
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(0, model.d_vocab, (2, 7), generator=generator)
+        self.tokens = tokens.to(model.device)
+        self.mask = torch.ones_like(self.tokens)
+        self.mask[1, :2] = 0
+        self.position_ids = (self.mask.cumsum(1) - 1).clamp(min=0)
+        self.names = [f"blocks.{k}.hook_resid_pre" for k in range(model.n_layers)]
+        self.logits, self.resid = model.capture(
+            self.tokens, self.names, attention_mask=self.mask, last_only=False
+        )
+        again = model.forward(self.tokens, attention_mask=self.mask)
+        self.noise = _distance(again, self.logits, self.mask)
+        # What rounding may change, as a share of the logits' own spread.
+        self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
+
+    def forward(self) -> Probe:
+        whole, padded = self.model.plain(self.tokens[:1]), self.model.plain(self.tokens[1:, 2:])
+        error = max(
+            _spread_distance(self.logits[:1], whole),
+            _spread_distance(self.logits[1:, 2:], padded),
+        )
+        return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+
+    def resume(self) -> Probe:
+        layers = sorted({0, self.model.n_layers // 2, self.model.n_layers - 1})
+        valid = self.mask.bool()
+        worst = 0.0
+        for layer in layers:
+            last = self.model.resume(
+                self.resid[self.names[layer]],
+                layer,
+                attention_mask=self.mask,
+                position_ids=self.position_ids,
+            )
+            worst = max(worst, _spread_distance(last[:, -1], self.logits[:, -1]))
+            entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
+            captured = self.resid[self.names[layer]]
+            worst = max(worst, _spread_distance(entering[valid], captured[valid]))
+        if self.model.n_layers > 1:
+            stepped = self.model.run_blocks(
+                self.resid[self.names[0]],
+                0,
+                self.model.n_layers - 1,
+                attention_mask=self.mask,
+                position_ids=self.position_ids,
+            )
+            worst = max(worst, _spread_distance(stepped[valid], self.resid[self.names[-1]][valid]))
+        return Probe(worst <= self.tolerance, f"relative error {worst:.1e} at layers {layers}")
+
+    def positions(self) -> Probe:
+        keep = [0, 1, 2, 4, 5, 6]  # position 3 leaves the sequence
+        hole = self.mask.clone()
+        hole[:, 3] = 0
+        full = self.model.resume(
+            self.resid[self.names[0]], 0, attention_mask=hole, position_ids=self.position_ids
+        )
+        short = self.model.resume(
+            self.resid[self.names[0]][:, keep].contiguous(),
+            0,
+            attention_mask=self.mask[:, keep],
+            position_ids=self.position_ids[:, keep],
+        )
+        resumed = self.resume()
+        if not resumed.held:
+            return resumed  # two wrong results may well agree
+        error = _spread_distance(short, full)
+        return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+
+    def unembed(self) -> Probe:
+        name = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
+        logits, store = self.model.capture(self.tokens, [name], attention_mask=self.mask)
+        error = _spread_distance(self.model.unembed(store[name])[:, -1], logits[:, -1])
+        return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+
+    def edit_resid(self) -> Probe:
+        return self._edit(["blocks.0.hook_resid_pre"], _random_like)
+
+    def edit_pattern(self) -> Probe:
+        names = [f"blocks.{k}.attn.hook_pattern" for k in range(self.model.n_layers)]
+        return self._edit(names, _random_pattern)
+
+    def _edit(self, names: list[str], edit: Any) -> Probe:
+        edited = self.model.run_with_hooks(
+            self.tokens, [(name, edit) for name in names], attention_mask=self.mask
+        )
+        change = _distance(edited, self.logits, self.mask)
+        return Probe(change > 4 * self.noise, f"logits moved by {change:.1e}")
+
+
+def _distance(
+    a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Int[Tensor, "batch pos"]
+) -> float:
+    valid = mask.bool()
+    return float((a[valid].float() - b[valid].float()).abs().max())
+
+
+def _spread_distance(a: Float[Tensor, "*axes d"], b: Float[Tensor, "*axes d"]) -> float:
+    """Largest difference as a share of the standard deviation of ``b``."""
+    return float((a.float() - b.float()).abs().max() / b.float().std().clamp(min=1e-12))
+
+
+def _random_like(activation: Tensor, hook: Any) -> Tensor:
+    # Random, not a constant: LayerNorm removes a constant, and the edit would seem to do nothing.
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(activation.shape, generator=generator).to(activation)
+    return activation + noise * activation.std()
+
+
+def _random_pattern(activation: Tensor, hook: Any) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.rand(activation.shape, generator=generator).to(activation)

@@ -1,0 +1,143 @@
+"""The adapter over ``HookedTransformer`` (transformer-lens 3.9); no other file names that class.
+
+transformer-lens 4 removed the class. A user of 3.9 who brings one gets the same surface; with 4
+installed, nothing is ever recognised as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.models.lens_model import LensModel, positions_from_mask
+
+
+def is_hooked_transformer(source: object) -> bool:
+    """Whether ``source`` is a 3.9 HookedTransformer."""
+    try:
+        from transformer_lens import HookedTransformer
+    except ImportError:
+        return False
+    return isinstance(source, HookedTransformer)
+
+
+class HookedTransformerModel(LensModel):
+    """A :class:`~interp_compose._types.HookedModel` on a ``HookedTransformer``.
+
+    The object is taken as it comes: where it was loaded with folding (3.9's default), its
+    residuals are the folded ones.
+    """
+
+    def __init__(self, lens: Any, *, name: str, tokenizer: Any) -> None:
+        architecture = str(lens.cfg.original_architecture or "HookedTransformer")
+        super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
+        self.window = lens.cfg.window_size if lens.cfg.use_local_attn else None
+
+    @property
+    def hook_names(self) -> Sequence[str]:
+        return list(self.lens.hook_dict)
+
+    def unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        logits: Tensor = self.lens(resid.contiguous(), start_at_layer=self.n_layers)
+        return logits
+
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        last_only: bool,
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        if not last_only:
+            logits: Tensor = self.lens(tokens, attention_mask=attention_mask)
+            return logits
+        resid = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=self.n_layers)
+        return self.unembed(resid[:, -1:])
+
+    def _run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        with self._rotary_positions(position_ids, attention_mask):
+            out: Tensor = self.lens(
+                resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
+                start_at_layer=start,
+                stop_at_layer=stop,
+                attention_mask=attention_mask,
+            )
+        return out
+
+    def _resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        resid: Tensor = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
+        return resid
+
+    def _resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        *,
+        last_only: bool,
+    ) -> Float[Tensor, "stream _ d_vocab"]:
+        left = self._run_blocks(resid, start, self.n_layers, attention_mask, position_ids)
+        return self.unembed(left[:, -1:] if last_only else left)
+
+    @contextmanager
+    def _rotary_positions(
+        self, position_ids: Int[Tensor, "stream pos"], mask: Int[Tensor, "stream pos"]
+    ) -> Iterator[None]:
+        """Rotary embeddings read ``position_ids`` for the length of a call.
+
+        HookedTransformer derives positions from the mask and takes no others, so its attention
+        is lent the same rotation at the positions asked for. Other kinds of relative position
+        are left alone, and refused by the probe that compares a gap in the sequence with a mask.
+        """
+        rotary = self.lens.cfg.positional_embedding_type == "rotary"
+        if not rotary or torch.equal(position_ids, positions_from_mask(mask)):
+            yield
+            return
+        attentions = [block.attn for block in self.lens.blocks]
+        for attention in attentions:
+            attention.apply_rotary = _rotation(attention, position_ids)
+        try:
+            yield
+        finally:
+            for attention in attentions:
+                del attention.apply_rotary
+
+
+def _rotation(attention: Any, position_ids: Int[Tensor, "stream pos"]) -> Any:
+    """RoPE (Su et al. 2021, eq. 34) at given positions, from the attention's own tables."""
+
+    def apply_rotary(
+        x: Float[Tensor, "stream pos n_heads d_head"],
+        past_kv_pos_offset: int = 0,
+        attention_mask: Any = None,
+    ) -> Float[Tensor, "stream pos n_heads d_head"]:
+        rotary_dim = attention.cfg.rotary_dim
+        longest = int(position_ids.max()) + 1
+        if longest > attention.rotary_cos.shape[0]:
+            attention._extend_rotary_embeddings(longest)
+        turned, kept = x[..., :rotary_dim], x[..., rotary_dim:]
+        cos = attention.rotary_cos[position_ids, None, :].to(x.dtype)
+        sin = attention.rotary_sin[position_ids, None, :].to(x.dtype)
+        return torch.cat([turned * cos + attention.rotate_every_two(turned) * sin, kept], dim=-1)
+
+    return apply_rotary

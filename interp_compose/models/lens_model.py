@@ -1,0 +1,409 @@
+"""What both adapters share: capturing, hooking, positions, and the proof that a hook fired."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from interp_compose._types import CallWrapper, ForwardFn, HookFn
+from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
+from interp_compose.models.capabilities import Capabilities, prove_capabilities
+
+WEIGHT_NAMES = (
+    ("W_E", "W_pos", "W_U", "b_U")
+    + tuple(f"{kind}_{part}" for part in ("Q", "K", "V", "O") for kind in ("W", "b"))
+    + ("W_in", "b_in", "W_gate", "W_out", "b_out")
+)
+
+
+def positions_from_mask(mask: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+    """Positions that count real tokens only, so that padding on either side changes nothing."""
+    return (mask.cumsum(dim=1) - 1).clamp(min=0)
+
+
+class LensModel(ABC):
+    """A model behind one small surface, whichever TransformerLens class carries it.
+
+    ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
+    folding, no centring, so that probes read what training wrote.
+    """
+
+    name: str
+    architecture: str
+    tokenizer: Any
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_vocab: int
+    n_ctx: int
+    window: int | None
+    """Tokens that a layer of local attention looks back on; None where all attention is global."""
+
+    def __init__(self, lens: Any, *, name: str, architecture: str, tokenizer: Any) -> None:
+        self.lens = lens
+        self.name = name
+        self.architecture = architecture
+        self.tokenizer = tokenizer
+        cfg = lens.cfg
+        self.n_layers, self.n_heads = int(cfg.n_layers), int(cfg.n_heads)
+        self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
+        self.d_vocab = int(cfg.d_vocab)
+        self._wrappers: list[CallWrapper] = []
+        self._capabilities: Capabilities | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name!r}, {self.architecture}, n_layers={self.n_layers}, "
+            f"d_model={self.d_model}, n_heads={self.n_heads}, device={self.device}, "
+            f"dtype={str(self.dtype).removeprefix('torch.')})"
+        )
+
+    # ---- what an implementation provides ------------------------------------------------
+
+    @abstractmethod
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        last_only: bool,
+    ) -> Float[Tensor, "batch _ d_vocab"]: ...
+
+    @abstractmethod
+    def _run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]: ...
+
+    @abstractmethod
+    def _resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        *,
+        last_only: bool,
+    ) -> Float[Tensor, "stream _ d_vocab"]: ...
+
+    @abstractmethod
+    def _resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]: ...
+
+    @abstractmethod
+    def unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
+
+    @property
+    @abstractmethod
+    def hook_names(self) -> Sequence[str]:
+        """Every hook name the model knows, aliases included."""
+
+    # ---- running -------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits at every position; padding, on either side, is what the mask marks with 0."""
+        return self.forward(tokens, attention_mask=attention_mask)
+
+    def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits of the wrapped object called with token ids and nothing else: no mask, no
+        positions, no wrapper of :meth:`around`. What every other call is compared with."""
+        logits: Tensor = self.lens(tokens)
+        return logits
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        last_only: bool = False,
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        """Logits at every position, or at the last one alone (a third cheaper on GPT-2 small)."""
+        mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
+        return self._wrapped(len(self._wrappers))(tokens, mask, last_only)
+
+    def capture(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        names: Sequence[str],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        grad: bool = False,
+        last_only: bool = False,
+    ) -> tuple[Float[Tensor, "batch _ d_vocab"], dict[str, Tensor]]:
+        """Logits and the activations named, from one forward pass.
+
+        With ``grad`` the activations stay in the autograd graph, so that losses can be built on
+        them; without it nothing is recorded.
+
+        Raises:
+            OptionError: a name that the model does not have.
+            InterventionError: a hook point that never fired.
+        """
+        store: dict[str, Tensor] = {}
+
+        def keeper(name: str) -> HookFn:
+            def keep(activation: Tensor, hook: Any) -> None:
+                store[name] = activation
+
+            return keep
+
+        with (
+            torch.set_grad_enabled(grad),
+            self.hooks([(name, keeper(name)) for name in names]),
+        ):
+            logits = self.forward(tokens, attention_mask=attention_mask, last_only=last_only)
+        return logits, store
+
+    def run_with_hooks(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        last_only: bool = False,
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        """One forward pass under hooks. Raises InterventionError where one never fired."""
+        with self.hooks(fwd_hooks):
+            return self.forward(tokens, attention_mask=attention_mask, last_only=last_only)
+
+    @contextmanager
+    def hooks(
+        self, fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]]
+    ) -> Iterator[LensModel]:
+        """Hooks for the length of a ``with`` block, gone after it however it ends.
+
+        A name is a hook point's, an alias, or a predicate on names. Nesting composes: outer hooks
+        run first.
+
+        Raises:
+            OptionError: a name, or a predicate, that matches no hook point.
+            InterventionError: on leaving, a hook that never fired; at once, an edit that
+                TransformerLens says it discards.
+        """
+        fired: dict[str, bool] = {}
+        wrapped: list[tuple[str, HookFn]] = []
+        for where, fn in fwd_hooks:
+            for name in self._matching(where):
+                fired[name] = False
+                wrapped.append((name, _reporting(fn, name, fired)))
+        with warnings.catch_warnings(), self.lens.hooks(fwd_hooks=wrapped):
+            warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
+            try:
+                yield self
+            except UserWarning as discarded:
+                raise InterventionError(
+                    f"{self.architecture}: TransformerLens discards this edit ({discarded}). "
+                    "Edit another hook point, or see the table of capabilities in the docs."
+                ) from discarded
+        silent = [name for name, was_fired in fired.items() if not was_fired]
+        if silent:
+            raise InterventionError(
+                f"hooks on {silent} never fired on {self.name!r} ({self.architecture}). Run the "
+                "model inside the `with` block; if you did, this architecture does not pass "
+                "through that hook point."
+            )
+
+    @contextmanager
+    def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block.
+
+        ``wrapper(inner, tokens, attention_mask, last_only)`` returns logits; ``inner`` is the call
+        as it was outside the block, so that blocks nest.
+        """
+        self._wrappers.append(wrapper)
+        try:
+            yield self
+        finally:
+            self._wrappers.remove(wrapper)
+
+    def _wrapped(self, depth: int) -> ForwardFn:
+        if depth == 0:
+            return lambda tokens, mask, last_only: self._forward(tokens, mask, last_only=last_only)
+        wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        return lambda tokens, mask, last_only: wrapper(inner, tokens, mask, last_only)
+
+    def resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        *,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The residual that enters block ``layer``; nothing above it is run.
+
+        Raises:
+            LayerError: not ``0 <= layer < n_layers``.
+        """
+        self._check_layer(layer)
+        return self._resid_pre(tokens, layer, attention_mask)
+
+    def run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        *,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        """The residual that enters block ``stop``, from the one that enters block ``start``.
+
+        ``position_ids`` are what rotary embeddings read. ``stop`` is at most ``n_layers - 1``:
+        what leaves the last block is read by :meth:`resume`.
+
+        Raises:
+            LayerError: not ``0 <= start < stop < n_layers``.
+        """
+        if not 0 <= start < stop < self.n_layers:
+            raise LayerError(
+                f"cannot run blocks {start}…{stop - 1}: expected 0 <= start < stop < "
+                f"{self.n_layers} (the model's layers); use resume() to run to the end."
+            )
+        return self._run_blocks(resid, start, stop, attention_mask, position_ids)
+
+    def resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        *,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        last_only: bool = True,
+    ) -> Float[Tensor, "stream _ d_vocab"]:
+        """Logits from the residual that enters block ``start``, at the last position or at all.
+
+        Raises:
+            LayerError: not ``0 <= start < n_layers``.
+        """
+        self._check_layer(start)
+        return self._resume(resid, start, attention_mask, position_ids, last_only=last_only)
+
+    # ---- proof ---------------------------------------------------------------------------
+
+    def require(self, *capabilities: str) -> None:
+        """Refuse, by name, what a probe of a few tokens shows this model does not honour.
+
+        The probe runs once per model, when a capability is first needed.
+
+        Raises:
+            CapabilityError: what failed, on which architecture, and what works instead.
+        """
+        if self._capabilities is None:
+            self._capabilities = prove_capabilities(self)
+        self._capabilities.check(capabilities, self.architecture)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the probe of a few tokens found; run on first use."""
+        if self._capabilities is None:
+            self._capabilities = prove_capabilities(self)
+        return self._capabilities
+
+    # ---- weights -------------------------------------------------------------------------
+
+    def weight(self, name: str) -> Tensor:
+        """A weight by the field's name, per-layer ones stacked: ``W_Q`` is
+        ``[layer head d_model d_head]``, ``W_in`` is ``[layer d_model d_mlp]``.
+
+        Raises:
+            OptionError: a name outside ``WEIGHT_NAMES``.
+            CapabilityError: this architecture has no such weight, or layers of several shapes.
+        """
+        if name not in WEIGHT_NAMES:
+            raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
+        try:
+            weight = getattr(self.lens, name)
+        except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
+            raise CapabilityError(
+                f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
+                "model.state_dict() by its own name."
+            ) from missing
+        if not isinstance(weight, Tensor):
+            raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
+        return weight
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer, by TransformerLens' names."""
+        state: Mapping[str, Tensor] = self.lens.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over every weight; a missing or an unknown name is an error."""
+        self.lens.load_state_dict(state)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Trainable parameters, each once."""
+        return iter(self.lens.parameters())
+
+    def train(self, mode: bool = True) -> LensModel:
+        """Dropout on (or off); returns the model."""
+        self.lens.train(mode)
+        return self
+
+    def eval(self) -> LensModel:
+        """Dropout off; returns the model."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """Whether any part of the model is in training mode."""
+        return any(module.training for module in self.lens.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids are expected."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the first parameter."""
+        return next(self.parameters()).dtype
+
+    # ---- details -------------------------------------------------------------------------
+
+    def _check_layer(self, layer: int) -> None:
+        if not 0 <= layer < self.n_layers:
+            raise LayerError(
+                f"layer {layer} is outside {self.name!r}, which has layers 0…{self.n_layers - 1}."
+            )
+
+    def _matching(self, where: str | Callable[[str], bool]) -> list[str]:
+        known = self.hook_names
+        names = [where] if isinstance(where, str) else [name for name in known if where(name)]
+        if not names or names[0] not in known:
+            raise OptionError(
+                f"no hook point matches {where!r} on {self.name!r} ({self.architecture}); "
+                f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
+            )
+        return names
+
+
+def _reporting(fn: HookFn, name: str, fired: dict[str, bool]) -> HookFn:
+    def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
+        fired[name] = True
+        return fn(activation, hook)
+
+    return hook_fn

@@ -1,0 +1,173 @@
+"""``load_model``: hub names, folders and objects become one kind of model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from interp_compose.errors import CorruptFileError, DeviceError, OptionError
+from interp_compose.models.bridge import (
+    BridgeModel,
+    TransformerBridge,
+    bridge_around,
+    bridge_from_pretrained,
+)
+from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import verify_checksums
+from interp_compose.shipped import SHIPPED, shipped_folder
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_model(
+    source: str | Path | nn.Module | LensModel,
+    *,
+    tokenizer: Any = None,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    device_map: str | dict[str, str | int] | None = None,
+    trust_remote_code: bool = False,
+) -> LensModel:
+    """Any supported model behind one surface, in evaluation mode where it is loaded here.
+
+    Args:
+        source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
+            (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, a
+            ``TransformerBridge``, or a ``HookedTransformer`` (transformer-lens 3.9). Objects are
+            wrapped in place and keep their device, dtype and training mode.
+        tokenizer: used as it is. By default the one that TransformerLens loads with the model,
+            which prepends BOS where the model has one.
+        device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
+        dtype: ``"float32"``, ``"bfloat16"``, ``"float16"`` or a torch dtype; float32 by default,
+            as in TransformerLens, whatever the checkpoint's own. Not for objects.
+        revision: branch, tag or commit on the hub.
+        device_map: handed to Hugging Face (``"auto"``) for models larger than one GPU; excludes
+            ``device``.
+        trust_remote_code: runs Python from the hub. Needs a pinned ``revision``.
+
+    Raises:
+        OptionError: a name, dtype or combination that is not known.
+        DeviceError: a device that is not there.
+        CorruptFileError: a weight file that does not match its checksum.
+        CapabilityError: an architecture that TransformerLens refuses.
+    """
+    if isinstance(source, str | Path):
+        return _load_pretrained(
+            str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
+        )
+    if device != "auto" or dtype is not None or revision is not None or device_map is not None:
+        raise OptionError(
+            f"device, dtype, revision and device_map are for names and folders; the "
+            f"{type(source).__name__} passed keeps its own. Move or cast it before."
+        )
+    if isinstance(source, LensModel):
+        return source
+    if is_hooked_transformer(source):
+        lens: Any = source
+        given = tokenizer if tokenizer is not None else lens.tokenizer
+        return HookedTransformerModel(lens, name=str(lens.cfg.model_name), tokenizer=given)
+    if isinstance(source, TransformerBridge):
+        given = tokenizer if tokenizer is not None else source.tokenizer
+        return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
+    if isinstance(source, nn.Module) and hasattr(source, "config"):
+        name = str(source.config.name_or_path or type(source).__name__)
+        return BridgeModel(bridge_around(source), name=name, tokenizer=tokenizer)
+    raise OptionError(
+        f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
+        "model, a TransformerBridge, or a HookedTransformer with transformer-lens 3.9."
+    )
+
+
+def _load_pretrained(
+    source: str,
+    tokenizer: Any,
+    device: str | torch.device,
+    dtype: str | torch.dtype | None,
+    revision: str | None,
+    device_map: str | dict[str, str | int] | None,
+    trust_remote_code: bool,
+) -> LensModel:
+    name = source
+    if source in SHIPPED:
+        source = str(shipped_folder(source))
+    if trust_remote_code and revision is None:
+        raise OptionError(
+            f"trust_remote_code=True runs Python from {source!r}: pin it with revision=<commit>, "
+            "so that what you read is what runs."
+        )
+    if device_map is not None and device != "auto":
+        raise OptionError(
+            f"device={str(device)!r} and device_map={device_map!r} exclude each other"
+        )
+    options: dict[str, Any] = {"dtype": _dtype(dtype), "trust_remote_code": trust_remote_code}
+    options |= {"device_map": device_map} if device_map is not None else {"device": _device(device)}
+    if revision is not None:
+        options["revision"] = revision
+    if tokenizer is not None:
+        options["tokenizer"] = tokenizer
+    folder = Path(source)
+    if folder.is_dir():
+        verify_checksums(folder)
+    try:
+        bridge = bridge_from_pretrained(source, **options)
+    except OSError as missing:
+        raise _unreadable(name, folder, missing) from missing
+    except Exception as broken:
+        if type(broken).__name__ != "SafetensorError":
+            raise
+        raise CorruptFileError(
+            f"the weights in {source!r} cannot be read ({broken}); download or save them again."
+        ) from broken
+    bridge.eval()
+    return BridgeModel(
+        bridge, name=name, tokenizer=tokenizer if tokenizer is not None else bridge.tokenizer
+    )
+
+
+def _unreadable(name: str, folder: Path, reason: OSError) -> Exception:
+    first = str(reason).strip().splitlines()[0]
+    if folder.is_dir():
+        return CorruptFileError(
+            f"the folder {name!r} does not hold a model and its tokenizer in Hugging Face's "
+            f"format: {first}"
+        )
+    return OptionError(
+        f"no model {name!r}: it is not a folder here, not shipped ({', '.join(SHIPPED)}), and the "
+        f"hub did not give it ({first}). Check the name, the network, or pass a folder."
+    )
+
+
+def _device(device: str | torch.device) -> str:
+    if str(device) == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(device)
+    except RuntimeError as unknown:
+        raise DeviceError(
+            f"unknown device {device!r}: expected 'auto', 'cpu', 'cuda' or 'cuda:0'"
+        ) from unknown
+    if kind.type == "cuda" and not torch.cuda.is_available():
+        raise DeviceError(
+            f"device {str(device)!r} was asked for and this machine has no CUDA device; "
+            "use device='cpu' or 'auto'."
+        )
+    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise DeviceError(
+            f"device {str(device)!r} is not one of the {torch.cuda.device_count()} CUDA devices"
+        )
+    return str(device)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype:
+    if dtype is None:
+        return torch.float32
+    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+        return dtype
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return DTYPES[dtype]
+    raise OptionError(f"unknown dtype {dtype!r}: expected one of {', '.join(DTYPES)}")

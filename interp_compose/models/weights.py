@@ -1,0 +1,90 @@
+"""Weights on disk: safetensors beside a SHA-256 that is checked on load. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from interp_compose._files import file_sha256
+from interp_compose.errors import CorruptFileError
+from interp_compose.models.lens_model import LensModel
+
+CHECKSUMS = "SHA256SUMS"
+
+
+def save_weights(model: LensModel, path: str | Path) -> Path:
+    """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 beside it.
+
+    Both are written under temporary names and renamed, the weights first.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {
+        name: tensor.detach().to("cpu").contiguous().clone()
+        for name, tensor in model.state_dict().items()
+    }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(state, temporary, metadata={"architecture": model.architecture})
+        digest = file_sha256(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    note = path.with_name(f".{path.name}.{os.getpid()}.sha256")
+    note.write_text(f"{digest}  {path.name}\n", encoding="utf-8")
+    os.replace(note, _checksum_file(path))
+    return path
+
+
+def load_weights(model: LensModel, path: str | Path) -> None:
+    """Put weights saved by :func:`save_weights` into ``model``, after checking their SHA-256.
+
+    Raises:
+        CorruptFileError: the checksum is missing or does not hold, or the file is no safetensors.
+        RuntimeError: names or shapes that are not this model's.
+    """
+    path = Path(path)
+    note = _checksum_file(path)
+    if not path.is_file() or not note.is_file():
+        raise CorruptFileError(
+            f"expected weights {path.name} and their checksum {note.name} in {path.parent}; "
+            "save them with save_weights()."
+        )
+    _check(path, note.read_text(encoding="utf-8").split()[0])
+    try:
+        state = load_file(path, device=str(model.device))
+    except SafetensorError as broken:
+        raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
+    model.load_state_dict(state)
+
+
+def verify_checksums(folder: Path) -> None:
+    """Check every file listed in ``folder/SHA256SUMS``, where there is one.
+
+    Raises:
+        CorruptFileError: a file is missing or does not match; names it.
+    """
+    listing = folder / CHECKSUMS
+    if not listing.is_file():
+        return
+    for line in listing.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        if not (folder / name).is_file():
+            raise CorruptFileError(f"{folder / name} is listed in {CHECKSUMS} and missing")
+        _check(folder / name, digest)
+
+
+def _check(path: Path, expected: str) -> None:
+    found = file_sha256(path)
+    if found != expected:
+        raise CorruptFileError(
+            f"{path} is truncated or altered: its SHA-256 is {found[:12]}…, expected "
+            f"{expected[:12]}…. Download or save it again."
+        )
+
+
+def _checksum_file(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")

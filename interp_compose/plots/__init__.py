@@ -1,0 +1,1 @@
+"""Figures drawn from tidy frames: interactive (plotly) and static (matplotlib)."""

@@ -1,0 +1,41 @@
+"""Figures as files: an interactive page that needs no network, and a picture."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from interp_compose.errors import InputError
+from interp_compose.plots.interactive import CONFIG, ChartFigure
+from interp_compose.plots.static import png_bytes
+from interp_compose.results import atomic_write
+
+
+def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+    """One self-contained page, plotly.js inside (about 4 MB); the same figure, the same bytes.
+
+    No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
+    string as escapes.
+    """
+    path = Path(path)
+    page = figure.to_html(
+        config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
+    )
+    atomic_write(path, page.encode())
+    return path
+
+
+def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+    """The figure's chart drawn by matplotlib, 1344 × 736 pixels; needs no browser.
+
+    Raises:
+        InputError: the figure was copied by plotly and no longer knows its chart.
+    """
+    path = Path(path)
+    if figure.chart is None:
+        raise InputError(
+            "this figure does not know its chart (plotly or pickle copied it); pass the figure as "
+            "plot() returned it"
+        )
+    atomic_write(path, png_bytes(figure.chart))
+    return path

@@ -1,0 +1,115 @@
+"""How every figure looks, and how text that somebody else wrote is made harmless.
+
+Colours are Okabe and Ito's, told apart with any common colour vision; each line also has a marker
+of its own, so that figures survive greyscale. Controls are greyish and dashed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import plotly.graph_objects as go
+import plotly.io as pio
+
+TEMPLATE: Final = "interp_compose"
+INK: Final = "#222222"
+MUTED: Final = "#666666"
+GRID: Final = "#e6e6e6"
+FONT: Final = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
+BAND_OPACITY: Final = 0.13
+
+BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
+PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+
+Dash = Literal["solid", "dash", "dot"]
+Marker = Literal["circle", "square", "diamond", "triangle-up", "x", "cross", "star"]
+
+
+@dataclass(frozen=True)
+class Style:
+    """One line's looks; ``width`` in pixels (interactive) or points (static)."""
+
+    colour: str
+    marker: Marker
+    dash: Dash = "solid"
+    width: float = 2.2
+    filled: bool = True
+
+    @property
+    def text_colour(self) -> str:
+        """The same hue, dark enough to read on white."""
+        channels = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
+        return "#" + "".join(f"{int(0.7 * channel):02x}" for channel in channels)
+
+
+PROTOCOL_STYLES: Final = {
+    "mean": Style(BLUE, "circle", width=3.4),  # wide: mean and sum nearly coincide in pre-LN models
+    "max": Style(VERMILLION, "square"),
+    "sum": Style(GREEN, "diamond", width=1.6, filled=False),
+    "last": Style("#A3478A", "triangle-up", dash="dash", width=1.6),
+    "shuffled": Style("#707070", "x", dash="dot", width=1.6),
+    "average": Style(BLUE, "circle", width=2.6),
+}
+
+COMPARISON_STYLES: Final = (
+    Style(BLUE, "circle"),
+    Style(VERMILLION, "square"),
+    Style(GREEN, "diamond"),
+    Style(PURPLE, "triangle-up"),
+    Style(ORANGE, "x"),
+    Style(SKY, "cross"),
+    Style(INK, "star"),
+)
+
+_AXIS: Final[dict[str, Any]] = {
+    "showgrid": True,
+    "gridcolor": GRID,
+    "zeroline": False,
+    "showline": True,
+    "linecolor": "#999999",
+    "ticks": "outside",
+    "tickcolor": "#999999",
+    "ticklen": 4,
+    "title": {"font": {"size": 13, "color": INK}, "standoff": 10},
+    "tickfont": {"size": 12, "color": INK},
+    "automargin": True,
+}
+
+pio.templates[TEMPLATE] = go.layout.Template(
+    layout={
+        "font": {"family": FONT, "size": 13, "color": INK},
+        "title": {
+            "font": {"size": 17, "color": INK},
+            "subtitle": {"font": {"size": 12, "color": MUTED}},
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 0.955,
+            "yanchor": "top",
+        },
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "colorway": [style.colour for style in COMPARISON_STYLES],
+        "hoverlabel": {"bgcolor": "white", "font": {"size": 12, "family": FONT}, "namelength": -1},
+        "margin": {"l": 70, "r": 130, "t": 84, "b": 60},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+        "showlegend": False,
+    }
+)
+
+
+def harmless(text: object) -> str:
+    """Any text, to be shown by plotly exactly as it is.
+
+    plotly reads ``<b>``, ``<a href>`` and ``<br>`` in labels, ``%{…}`` in hover text and ``$…$``
+    as formulas; here these characters become entities, which it shows as the characters.
+    White space of any kind becomes one space; control characters become "�".
+    """
+    flat = " ".join(str(text).split())
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
+    flat = flat.replace("&", "&amp;")
+    for character, entity in {"<": "&lt;", ">": "&gt;", "$": "&#36;", "{": "&#123;"}.items():
+        flat = flat.replace(character, entity)
+    return flat

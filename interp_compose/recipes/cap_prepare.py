@@ -1,0 +1,139 @@
+"""From examples to batches of token ids, units and answers; everything is refused here or never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from interp_compose._types import Example, HookedModel
+from interp_compose.errors import InputError, PromptError, TrainingModeError
+from interp_compose.interventions.slots import shuffled_groups
+from interp_compose.tasks.user_data import read_examples
+from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One example, ready to run: its place in the user's list, tokens, units, answer."""
+
+    index: int
+    example: Example
+    prompt: TokenizedPrompt
+    answer_id: int
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.prompt.ids)
+
+    @property
+    def n_slots(self) -> int:
+        """Positions after a collapse: units and special tokens."""
+        return self.prompt.n_groups + int((self.prompt.groups < 0).sum())
+
+    @property
+    def affected(self) -> bool:
+        """Whether pooling changes anything: some unit has several tokens."""
+        return bool((self.prompt.group_sizes() > 1).any())
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples side by side, padded on the left, so that all predict at position -1."""
+
+    items: Sequence[Prepared]
+    tokens: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    groups: Int[Tensor, "batch pos"]
+    shuffled: Int[Tensor, "batch pos"]
+    answers: Int[Tensor, "batch"]
+
+
+def prepare(
+    model: HookedModel,
+    examples: Iterable[Example | Mapping[str, Any]],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    mode: str,
+) -> list[Prepared]:
+    """Check, tokenize and align every example.
+
+    Raises:
+        InputError: no example at all; see :func:`tokenize_prompts` and :func:`answer_ids` for
+            what else is refused.
+        PromptError: a prompt longer than the model's context, or, for a collapse, than the
+            window of its local attention: a shorter sequence would let it look further back.
+        TrainingModeError: the model is in training mode.
+    """
+    if model.training:
+        raise TrainingModeError(
+            f"{model.name!r} is in training mode, and dropout would make the numbers random; "
+            "call model.eval() first."
+        )
+    if model.tokenizer is None:
+        raise InputError(
+            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
+        )
+    rows = list(examples)
+    if not rows:
+        raise InputError("no examples: expected at least one prompt with its answer.")
+    given = list(read_examples(rows)) if any(isinstance(row, Mapping) for row in rows) else rows
+    checked = [row for row in given if isinstance(row, Example)]
+    prompts = tokenize_prompts(
+        model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
+    )
+    for index, prompt in enumerate(prompts):
+        what = f"example {index}: its prompt has {len(prompt.ids)} tokens and {model.name!r}"
+        if len(prompt.ids) > model.n_ctx:
+            raise PromptError(
+                f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
+            )
+        if mode == "collapse" and model.window is not None and len(prompt.ids) > model.window:
+            raise PromptError(
+                f"{what} has layers that look back {model.window} tokens, which a collapsed "
+                "sequence would stretch. Use mode='broadcast', or shorter prompts."
+            )
+    answers = answer_ids(model.tokenizer, checked, prompts)
+    return [
+        Prepared(index, example, prompt.with_last_apart(), int(answer))
+        for index, (example, prompt, answer) in enumerate(
+            zip(checked, prompts, answers, strict=True)
+        )
+    ]
+
+
+def into_batches(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
+    """Examples of like length together, what pooling cannot change apart; always the same way."""
+    ordered = sorted(items, key=lambda it: (it.affected, it.n_slots, it.n_tokens, it.index))
+    n_plain = sum(not item.affected for item in ordered)
+    parts = ordered[:n_plain], ordered[n_plain:]
+    return [part[at : at + size] for part in parts for at in range(0, len(part), size)]
+
+
+def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> Batch:
+    """Pad on the left and move to ``device``; one copy per tensor."""
+    width = max(item.n_tokens for item in items)
+    tokens = np.zeros((len(items), width), dtype=np.int64)
+    mask, groups = np.zeros_like(tokens), np.full_like(tokens, -1)
+    shuffled = np.full_like(tokens, -1)
+    for row, item in enumerate(items):
+        at = slice(width - item.n_tokens, width)
+        tokens[row, at], mask[row, at] = item.prompt.ids, 1
+        groups[row, at] = item.prompt.groups
+        shuffled[row, at] = shuffled_groups(
+            item.prompt.groups.tolist(), seed=seed, example=item.index
+        )
+
+    def put(array: Any) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    answers = np.array([item.answer_id for item in items], dtype=np.int64)
+    return Batch(items, put(tokens), put(mask), put(groups), put(shuffled), put(answers))

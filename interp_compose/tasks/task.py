@@ -1,0 +1,34 @@
+"""What every task is: three lists of examples and a report on where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interp_compose._types import Example
+from interp_compose.errors import OptionError
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Prompts and answers for one model.
+
+    ``template`` is the prompt around a text, ``'{} is called a "'``; ``report`` counts the data
+    before and after every filter and names the sources.
+    """
+
+    name: str
+    template: str
+    train: tuple[Example, ...]
+    validation: tuple[Example, ...]
+    test: tuple[Example, ...]
+    report: Mapping[str, int | str | float]
+
+    def split(self, name: str) -> tuple[Example, ...]:
+        """The examples of one split; ``OptionError`` unless it is train, validation or test."""
+        if name not in SPLITS:
+            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        chosen: tuple[Example, ...] = getattr(self, name)
+        return chosen

@@ -1,0 +1,1 @@
+"""Text: tokens, words, phrases, and the lexicons that relate them."""

@@ -1,0 +1,212 @@
+"""Tokens and characters: which tokens share a unit of the text.
+
+All prompts of a batch are laid end to end, one newline between them, so that every question
+("which characters are blank", "where does a word start", "which token covers this character")
+is one array over one character axis.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from interp_compose._types import Span
+from interp_compose.errors import AlignmentError, PromptError
+
+_BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # no blank lies above U+3000
+_DROPPABLE = ("Mn", "Me", "Cc", "Cf")
+"""Unicode categories that a normaliser may drop without losing a word: accents and controls."""
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A batch of prompts on one character axis.
+
+    ``base`` is where each prompt starts, ``visible`` marks the characters that are not blank,
+    and ``next`` / ``previous`` lead from any position to the nearest visible one.
+    """
+
+    text: str
+    prompts: Sequence[str]
+    base: Int[np.ndarray, "prompt"]
+    visible: Bool[np.ndarray, "char"]
+    next: Int[np.ndarray, "char"]
+    previous: Int[np.ndarray, "char"]
+
+    def locate(self, char: int) -> tuple[int, int]:
+        """The prompt a character belongs to, and its place in that prompt."""
+        prompt = int(np.searchsorted(self.base, char, side="right")) - 1
+        return prompt, char - int(self.base[prompt])
+
+
+def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
+    """Join ``prompts``; refuse the empty ones by index, counted from ``first``."""
+    for i, prompt in enumerate(prompts):
+        if not prompt or prompt.isspace():
+            raise PromptError(
+                f"example {first + i}: the prompt {prompt!r} is empty; "
+                "give it at least one character that is not blank, or leave the example out"
+            )
+    text = "\n".join(prompts)
+    try:
+        raw = text.encode("utf-32-le")
+    except UnicodeEncodeError as error:
+        i = next(j for j, p in enumerate(prompts) if any("\ud800" <= c <= "\udfff" for c in p))
+        raise PromptError(
+            f"example {first + i}: the prompt {prompts[i]!r} holds half of a surrogate pair; "
+            "decode the file it came from as UTF-8"
+        ) from error
+    codes = np.frombuffer(raw, dtype="<u4")
+    visible = ~_BLANK[np.minimum(codes, _BLANK.size - 1)] | (codes >= _BLANK.size)
+    lengths = np.fromiter(map(len, prompts), np.int64, len(prompts))
+    base = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
+    place = np.arange(codes.size)
+    after = np.minimum.accumulate(np.where(visible, place, codes.size)[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(visible, place, -1))
+    return Axis(text, prompts, base, visible, after, before)
+
+
+def group_tokens(
+    axis: Axis,
+    starts: Bool[np.ndarray, "char"],
+    offsets: Int[np.ndarray, "token 2"],
+    special: Bool[np.ndarray, "token"],
+    prompt_of: Int[np.ndarray, "token"],
+    *,
+    walls: Bool[np.ndarray, "char"] | None = None,
+    first: int = 0,
+) -> Int[np.ndarray, "token"]:
+    """Number the units of each prompt by the tokens that fall into them; specials get -1.
+
+    A unit begins at every character that ``starts`` marks. Blanks at a token's edges do not
+    count. A token that reaches over several units makes them one; so do tokens that share a
+    character, since a character lies in one unit. A token of blanks alone (or of no width, such
+    as a lone ``▁``) goes with the next token that shows something, and at the end of the prompt
+    with the last one.
+
+    Where ``walls`` are given (the edges of a user's spans) a token across one is refused, and so
+    is, always, a visible character that no token covers, accents and control characters that a
+    normaliser drops excepted. ``offsets`` count from each prompt's own beginning.
+    """
+    begin = offsets[:, 0] + axis.base[prompt_of]
+    end = offsets[:, 1] + axis.base[prompt_of]
+    _refuse_uncovered(axis, begin, end, first)
+
+    wide = np.flatnonzero(~special & (begin < end))
+    left, right = axis.next[begin[wide]], axis.previous[end[wide] - 1]
+    seen = left <= right
+    shown, left, right = wide[seen], left[seen], right[seen]
+    if np.any(np.diff(left) < 0):
+        _refuse(axis, int(left[np.flatnonzero(np.diff(left) < 0)[0] + 1]), first, "runs backwards")
+    if walls is not None:
+        crossed = np.cumsum(walls)
+        cut = np.flatnonzero(crossed[right] > crossed[left])
+        if cut.size:
+            a, b = int(left[cut[0]]), int(right[cut[0]]) + 1
+            i, char = axis.locate(a)
+            raise AlignmentError(
+                f"example {first + i}: an edge of a span cuts the token {axis.text[a:b]!r} at "
+                f"characters {char} to {char + b - a} of {axis.prompts[i]!r}; "
+                "move the edge to where a token begins or ends"
+            )
+
+    unit = np.cumsum(starts)  # [char]
+    unit -= unit[0]
+    n_units = int(unit[-1]) + 1
+    opened = np.bincount(unit[left] + 1, minlength=n_units + 1)
+    closed = np.bincount(unit[right] + 1, minlength=n_units + 1)
+    joined = np.cumsum(opened - closed)[:n_units] > 0  # unit u is one with unit u - 1
+    merged = np.cumsum(~joined)
+    return _number(merged[unit[left]], shown, special, prompt_of, axis, first)
+
+
+def _number(
+    unit: Int[np.ndarray, "shown"],
+    shown: Int[np.ndarray, "shown"],
+    special: Bool[np.ndarray, "token"],
+    prompt_of: Int[np.ndarray, "token"],
+    axis: Axis,
+    first: int,
+) -> Int[np.ndarray, "token"]:
+    """Hand the units of the ``shown`` tokens to the blank ones, then count 0, 1, … per prompt."""
+    n_prompts = len(axis.prompts)
+    bare = np.flatnonzero(np.bincount(prompt_of[shown], minlength=n_prompts) == 0)
+    if bare.size:
+        _refuse(axis, int(axis.base[bare[0]]), first, "gives no token at all")
+    plain = np.flatnonzero(~special)
+    after = np.searchsorted(shown, plain)  # the next shown token, in the same prompt …
+    after_or_last = np.minimum(after, shown.size - 1)
+    elsewhere = (after == shown.size) | (prompt_of[shown[after_or_last]] != prompt_of[plain])
+    unit_of = unit[np.where(elsewhere, after - 1, after_or_last)]  # … or else the last one
+    fresh = np.ones(plain.size, dtype=bool)
+    fresh[1:] = np.diff(unit_of) != 0
+    count = np.cumsum(fresh) - 1
+    lead = np.searchsorted(prompt_of[plain], np.arange(n_prompts))
+    groups = np.full(special.size, -1, dtype=np.int64)
+    groups[plain] = count - count[lead][prompt_of[plain]]
+    return groups
+
+
+def _refuse_uncovered(
+    axis: Axis, begin: Int[np.ndarray, "token"], end: Int[np.ndarray, "token"], first: int
+) -> None:
+    size = axis.visible.size
+    if end.size and (begin.min() < 0 or end.max() > size or np.any(begin > end)):
+        raise AlignmentError("the tokenizer's offsets leave the text; use another tokenizer")
+    depth = np.bincount(begin, minlength=size + 1) - np.bincount(end, minlength=size + 1)
+    for char in np.flatnonzero(axis.visible & (np.cumsum(depth)[:size] == 0)):
+        if not _may_vanish(axis.text, int(char)):
+            _refuse(axis, int(char), first, "is in no token")
+
+
+def _may_vanish(text: str, char: int) -> bool:
+    """Whether a normaliser drops this character, or composes it with those before it."""
+    composed = (unicodedata.normalize("NFKC", text[max(char - k, 0) : char + 1]) for k in (1, 2))
+    return unicodedata.category(text[char]) in _DROPPABLE or any(len(c) == 1 for c in composed)
+
+
+def _refuse(axis: Axis, char: int, first: int, why: str) -> None:
+    i, place = axis.locate(char)
+    prompt = axis.prompts[i]
+    raise AlignmentError(
+        f"example {first + i}: {prompt[place : place + 20]!r}, at character {place} of {prompt!r}, "
+        f"{why} when this tokenizer encodes it, so tokens cannot be matched to the text; "
+        "take that text out of the prompt, or use a tokenizer that keeps it"
+    )
+
+
+def blocks(
+    axis: Axis,
+    starts: Bool[np.ndarray, "char"],
+    spans: Sequence[Sequence[Span]],
+) -> Bool[np.ndarray, "char"]:
+    """Make each span one unit: ``starts`` with a mark at both edges of a span and none inside.
+
+    Spans belong to their prompts, in order, and do not overlap. Returns the new ``starts``.
+    """
+    out = np.append(starts, False)  # room for the edge after the last character
+    for low, high in _on_axis(axis, spans):
+        out[low:high] = False
+        out[low] = out[high] = True
+    return out[:-1]
+
+
+def edges(axis: Axis, spans: Sequence[Sequence[Span]]) -> Bool[np.ndarray, "char"]:
+    """Marks at both edges of every span: the walls that no token may cross."""
+    out = np.zeros(axis.visible.size + 1, dtype=bool)
+    for low, high in _on_axis(axis, spans):
+        out[low] = out[high] = True
+    return out[:-1]
+
+
+def _on_axis(axis: Axis, spans: Sequence[Sequence[Span]]) -> list[Span]:
+    """The spans on the common axis, in order, blanks at their edges taken off."""
+    out = []
+    for base, of_prompt in zip(axis.base.tolist(), spans, strict=True):
+        for low, high in sorted(of_prompt):
+            out.append((int(axis.next[base + low]), int(axis.previous[base + high - 1]) + 1))
+    return out

@@ -1,0 +1,93 @@
+"""The one token that an answer must be, in its context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from interp_compose._types import Example
+from interp_compose.errors import AnswerError
+from interp_compose.text.encoding import encode
+from interp_compose.text.tokenized import TokenizedPrompt
+
+
+def answer_id(tokenizer: Any, prompt_ids: Sequence[int], prompt: str, answer: str) -> int:
+    """The id of the token that ``answer`` is after ``prompt``.
+
+    ``prompt_ids`` is the encoded prompt. Prompt and answer encoded together must give the same
+    ids and exactly one more; else, or if that token is the unknown one, or if the tokenizer ends
+    every text with a special token (no answer can follow EOS), ``AnswerError`` says so.
+    """
+    return int(_ids(tokenizer, [np.asarray(prompt_ids)], [(prompt, answer)], named=False)[0])
+
+
+def answer_ids(
+    tokenizer: Any, examples: Sequence[Example], tokenized: Sequence[TokenizedPrompt]
+) -> Int[np.ndarray, "example"]:
+    """:func:`answer_id` of every example, in one call of the tokenizer."""
+    texts = [(example.prompt, example.answer) for example in examples]
+    return _ids(tokenizer, [prompt.ids for prompt in tokenized], texts, named=True)
+
+
+def _ids(
+    tokenizer: Any,
+    prompts: Sequence[Int[np.ndarray, "_"]],
+    texts: Sequence[tuple[str, str]],
+    *,
+    named: bool,
+) -> Int[np.ndarray, "example"]:
+    for i, (_, answer) in enumerate(texts):
+        if not answer:
+            raise AnswerError(
+                f"{_where(i, named)}the answer is empty; give the text of the one token that is "
+                "to follow the prompt, its leading space included"
+            )
+    encoded = encode(tokenizer, [prompt + answer for prompt, answer in texts], offsets=False)
+    ends = np.cumsum(encoded.counts)
+    out = np.empty(len(texts), dtype=np.int64)
+    for i, (ids, end) in enumerate(zip(prompts, ends.tolist(), strict=True)):
+        full = encoded.ids[end - encoded.counts[i] : end]
+        if encoded.special[end - 1]:
+            raise AnswerError(
+                f"{_where(i, named)}this tokenizer ends every text with "
+                f"{_pieces(tokenizer, full[-1:])[0]!r}, so nothing can follow the prompt; "
+                "turn that off (add_eos_token=False), or use the tokenizer of a causal model"
+            )
+        same = min(len(ids), len(full))
+        agree = same if np.array_equal(ids[:same], full[:same]) else _first_change(ids, full)
+        rest = _pieces(tokenizer, full[agree:])
+        what = f"{_where(i, named)}the answer {texts[i][1]!r} after {texts[i][0]!r}"
+        if agree < len(ids):
+            raise AnswerError(
+                f"{what} changes the prompt's own tokens "
+                f"{_pieces(tokenizer, ids[agree:])} into {rest}; move a leading space from the "
+                "end of the prompt to the answer, or end the prompt differently"
+            )
+        if len(rest) != 1:
+            raise AnswerError(
+                f"{what} is {len(rest)} tokens, {rest}, and has to be one; choose another answer "
+                "(mind the leading space), or leave the example out"
+            )
+        if full[-1] == getattr(tokenizer, "unk_token_id", None):
+            raise AnswerError(
+                f"{what} is unknown to this tokenizer ({rest[0]!r}); choose another answer, or "
+                "leave the example out"
+            )
+        out[i] = full[-1]
+    return out
+
+
+def _where(index: int, named: bool) -> str:
+    return f"example {index}: " if named else ""
+
+
+def _pieces(tokenizer: Any, ids: Int[np.ndarray, "_"]) -> list[str]:
+    pieces: list[str] = tokenizer.convert_ids_to_tokens(ids.tolist())
+    return pieces
+
+
+def _first_change(a: Int[np.ndarray, "_"], b: Int[np.ndarray, "_"]) -> int:
+    return next(i for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=False)) if x != y)

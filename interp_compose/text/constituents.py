@@ -1,0 +1,195 @@
+"""Phrases: constituents of a bracketed tree, as character spans of a prompt.
+
+A constituent's *height* is 1 for a word with its tag and one more than its highest child's else.
+Chosen are the *maximal* constituents, those not inside another one, that
+
+- are at most ``height`` high, and
+- have one of ``labels`` (the whole tree too, where its label is asked for).
+
+Either may be left out. With neither, the height is 3: on SST's binary trees these are phrases of
+two to four words, which hold 61 % of all words at 2.7 words each (height 2 makes pairs only, for
+47 % of the words; height 4 reaches up to eight words); on Penn trees, noun phrases without a
+clause inside and short prepositional ones. A constituent of one word stays a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import nltk
+
+from interp_compose._types import Span
+from interp_compose.errors import AlignmentError, DataFormatError, OptionError
+
+DEFAULT_HEIGHT = 3
+
+_ESCAPES = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LSB-": "[",
+    "-RSB-": "]",
+    "-LCB-": "{",
+    "-RCB-": "}",
+    "\\/": "/",
+    "\\*": "*",
+}
+_QUOTES = {"``": '"“„«', "''": '"”“»', '"': "“”„«»", "`": "'‘", "'": "’‘"}
+
+
+def tree_spans(
+    tree: str,
+    prompt: str,
+    *,
+    labels: frozenset[str] | None = None,
+    height: int | None = None,
+) -> tuple[Span, ...]:
+    """Character ranges of ``prompt`` that the chosen constituents of ``tree`` cover, in order.
+
+    ``tree`` is a bracketing as in the Penn Treebank or SST. Its leaves have to occur in the
+    prompt one after the other, with nothing but blanks (or nothing) between them; the prompt may
+    hold more text around them. Penn's escapes (``-LRB-``, ``\\/``, `` `` ``, …) match themselves
+    and what they stand for; traces (``-NONE-``) are skipped.
+
+    Raises ``DataFormatError`` for a garbled tree, ``AlignmentError`` where a leaf is not found or
+    the sentence occurs twice, ``OptionError`` for a height below 1 or an empty set of labels.
+    """
+    check_choice(labels, height)
+    parsed = read_tree(tree)
+    places = place_leaves(leaves(parsed), prompt)
+    chosen = choose(parsed, labels=labels, height=height)
+    return tuple((places[first][0], places[last - 1][1]) for first, last in chosen)
+
+
+def read_tree(tree: str) -> nltk.Tree:
+    """Parse a bracketing and drop its traces; ``DataFormatError`` if it is garbled or empty."""
+    try:
+        parsed = nltk.Tree.fromstring(tree)
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise DataFormatError(
+            f"the tree {tree[:80]!r} is not a bracketing: {reason}; "
+            "expected one like '(NP (DT the) (NN dog))'"
+        ) from error
+    kept = _without_traces(parsed) if "-NONE-" in tree else parsed
+    if kept is None or not kept.leaves():
+        raise DataFormatError(
+            f"the tree {tree[:80]!r} has no words; expected one like '(NP (DT the) (NN dog))'"
+        )
+    return kept
+
+
+def leaves(tree: nltk.Tree) -> list[str]:
+    """The words of a tree, in order."""
+    words: list[str] = tree.leaves()
+    return words
+
+
+def check_choice(labels: frozenset[str] | None, height: int | None) -> None:
+    """Refuse a choice of constituents that could not choose any."""
+    if height is not None and height < 1:
+        raise OptionError(f"height {height} chooses nothing; a word is 1 high, a phrase 2 or more")
+    if labels is not None and not labels:
+        raise OptionError("labels is empty and chooses nothing; leave it out or name some, as 'NP'")
+
+
+def choose(
+    tree: nltk.Tree, *, labels: frozenset[str] | None = None, height: int | None = None
+) -> list[tuple[int, int]]:
+    """Leaf ranges ``[first, last)`` of the maximal constituents, of two leaves or more."""
+    if labels is None and height is None:
+        height = DEFAULT_HEIGHT
+    chosen: list[tuple[int, int]] = []
+
+    def visit(node: Any, first: int) -> int:
+        """Walk the subtree whose leaves begin at ``first``; returns where they end."""
+        if not isinstance(node, nltk.Tree):
+            return first + 1
+        fits = (labels is None or node.label() in labels) and (
+            height is None or node.height() - 1 <= height  # nltk counts a bare leaf as 1
+        )
+        if fits:
+            last = first + len(node.leaves())
+            if last - first > 1:
+                chosen.append((first, last))
+            return last
+        for child in node:
+            first = visit(child, first)
+        return first
+
+    visit(tree, 0)
+    return chosen
+
+
+def place_leaves(words: Sequence[str], prompt: str) -> list[Span]:
+    """Where the leaves stand in the prompt, as one unbroken row.
+
+    A row that begins and ends at the edges of words is preferred to one inside a word; of two
+    equally good ones neither is guessed.
+    """
+    forms = [_forms(word) for word in words]
+    by_end: dict[int, list[Span]] = {}  # the longer of ``\\/`` and its ``/`` comes first
+    reached = 0
+    for start in sorted({at for form in forms[0] for at in _occurrences(form, prompt)}):
+        row = _row_at(prompt, start, forms)
+        reached = max(reached, len(row))
+        if len(row) == len(forms):
+            by_end.setdefault(row[-1][1], row)
+    rows = list(by_end.values())
+    if not rows:
+        raise AlignmentError(
+            f"the tree's leaf {words[reached]!r} (number {reached + 1} of {len(words)}) does not "
+            f"follow the leaves before it in the prompt {prompt!r}; the prompt has to hold the "
+            "tree's words in order with only blanks between them: correct the tree or the prompt"
+        )
+    whole = [row for row in rows if not _inside_word(prompt, row[0][0], row[-1][1])]
+    best = whole or rows
+    if len(best) > 1:
+        raise AlignmentError(
+            f"the tree's sentence {' '.join(words)!r} occurs {len(best)} times in the prompt "
+            f"{prompt!r}, at characters {[row[0][0] for row in best]}; which one is meant cannot "
+            "be told: change the prompt so that it occurs once"
+        )
+    return best[0]
+
+
+def _occurrences(form: str, prompt: str) -> list[int]:
+    return [match.start() for match in re.finditer(f"(?={re.escape(form)})", prompt)]
+
+
+def _row_at(prompt: str, start: int, forms: Sequence[Sequence[str]]) -> list[Span]:
+    """The places of as many leaves as stand one after the other from ``start`` on."""
+    row: list[Span] = []
+    at = start
+    for options in forms:
+        while row and at < len(prompt) and prompt[at].isspace():
+            at += 1
+        found = next((form for form in options if prompt.startswith(form, at)), None)
+        if found is None:
+            break
+        row.append((at, at + len(found)))
+        at += len(found)
+    return row
+
+
+def _forms(word: str) -> list[str]:
+    """The texts a leaf may stand for: itself first, then with Penn's escapes undone."""
+    plain = word
+    for escape, meant in _ESCAPES.items():
+        plain = plain.replace(escape, meant)
+    return list(dict.fromkeys([word, plain, *_QUOTES.get(word, "")]))
+
+
+def _inside_word(prompt: str, start: int, end: int) -> bool:
+    cut_left = start > 0 and prompt[start - 1].isalnum() and prompt[start].isalnum()
+    cut_right = end < len(prompt) and prompt[end].isalnum() and prompt[end - 1].isalnum()
+    return cut_left or cut_right
+
+
+def _without_traces(tree: nltk.Tree) -> nltk.Tree | None:
+    if tree.label() == "-NONE-":
+        return None
+    kept = [_without_traces(node) if isinstance(node, nltk.Tree) else node for node in tree]
+    kept = [node for node in kept if node is not None]
+    return nltk.Tree(tree.label(), kept) if kept else None

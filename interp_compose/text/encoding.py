@@ -1,0 +1,109 @@
+"""A batch of texts through a tokenizer: ids, character offsets and specials, as flat arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from interp_compose.errors import AlignmentError
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Every token of a batch, text after text.
+
+    ``special`` marks what the tokenizer itself put around the text (BOS, CLS, SEP, ...); a
+    special token that was typed into the text is a token like any other.
+    """
+
+    ids: Int[np.ndarray, "token"]
+    offsets: Int[np.ndarray, "token 2"]
+    special: Bool[np.ndarray, "token"]
+    text_of: Int[np.ndarray, "token"]
+    counts: Int[np.ndarray, "text"]
+
+
+def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Encoded:
+    """Encode ``texts`` as the tokenizer does, its special tokens included, never cut or padded.
+
+    Offsets come from a fast tokenizer; from a slow one by decoding prefixes (:func:`_by_prefix`).
+    With ``offsets=False`` they are not worked out and all zero.
+    """
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    out = tokenizer(
+        list(texts),
+        padding=False,
+        truncation=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=fast and offsets,
+        verbose=False,
+    )
+    ids, masks = out["input_ids"], out["special_tokens_mask"]
+    counts = np.fromiter(map(len, ids), np.int64, len(ids))
+    total = int(counts.sum())
+    special = np.fromiter(chain.from_iterable(masks), bool, total)
+    pairs: Iterable[tuple[int, int]]
+    if not offsets:
+        pairs = repeat((0, 0), total)
+    elif fast:
+        pairs = chain.from_iterable(out["offset_mapping"])
+    else:
+        pairs = chain.from_iterable(
+            _by_prefix(tokenizer, text, row, mask)
+            for text, row, mask in zip(texts, ids, masks, strict=True)
+        )
+    ranges = np.fromiter(chain.from_iterable(pairs), np.int64, 2 * total).reshape(total, 2)
+    ranges[special] = 0
+    return Encoded(
+        ids=np.fromiter(chain.from_iterable(ids), np.int64, total),
+        offsets=ranges,
+        special=special,
+        text_of=np.repeat(np.arange(len(ids)), counts),
+        counts=counts,
+    )
+
+
+def _by_prefix(
+    tokenizer: Any, text: str, ids: Sequence[int], special: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Offsets from the lengths of the decoded prefixes of ``ids``.
+
+    A token that ends inside a character (a byte of an emoji) counts that character as its own.
+    Refused unless the whole decodes to ``text`` exactly, blanks in front aside.
+    """
+    plain = [token for token, mark in zip(ids, special, strict=True) if not mark]
+    decoded = [
+        tokenizer.decode(
+            plain[: n + 1], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        for n in range(len(plain))
+    ]
+    whole = decoded[-1] if decoded else ""
+    if whole.lstrip() != text.lstrip() or "\ufffd" in text:  # (which half a character decodes to)
+        raise AlignmentError(
+            f"{type(tokenizer).__name__} gives no character offsets, and its tokens decode to "
+            f"{whole!r} instead of {text!r}, so tokens cannot be matched to words; "
+            "use the fast version of this tokenizer"
+        )
+    shift = len(text) - len(whole)  # blanks in front that decoding dropped (+) or made up (-)
+    spans, start = [], 0
+    for prefix in decoded:
+        agreed = _common(prefix, whole)
+        end = min(agreed + 1, len(whole)) if len(prefix) > agreed or agreed == start else agreed
+        spans.append((max(start + shift, 0), max(end + shift, 0)))
+        start = max(start, agreed)
+    rest = iter(spans)
+    return [(0, 0) if mark else next(rest) for mark in special]
+
+
+def _common(a: str, b: str) -> int:
+    """Length of the longest common prefix."""
+    n = min(len(a), len(b))
+    return next((i for i in range(n) if a[i] != b[i]), n)

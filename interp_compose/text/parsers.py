@@ -1,0 +1,184 @@
+"""Constituents of raw text by a parser: benepar, stanza, or spaCy's noun chunks.
+
+benepar and stanza come with ``pip install 'interp-compose[parse]'``; all three need a model that
+is downloaded once, by the command that the error names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nltk
+
+from interp_compose._types import Span
+from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
+from interp_compose.text.constituents import check_choice, choose, leaves, place_leaves, read_tree
+from interp_compose.text.spacy_words import english
+
+MODELS = {"benepar": "benepar_en3", "stanza": "en", "spacy": "en_core_web_sm"}
+"""The parsers, and the model each uses unless told otherwise."""
+
+
+def parse_spans(
+    texts: Sequence[str],
+    parser: str = "benepar",
+    *,
+    model: str | None = None,
+    labels: frozenset[str] | None = None,
+    height: int | None = None,
+) -> list[tuple[Span, ...]]:
+    """Character spans of the constituents of each text; see :mod:`.constituents` for the choice.
+
+    ``parser="benepar"`` takes each text as one sentence, in spaCy's words; ``"stanza"`` splits
+    sentences and words itself; ``"spacy"`` gives noun chunks, for which ``labels`` and ``height``
+    mean nothing. ``model`` is another name, or the folder of a model.
+
+    Raises ``OptionError``, ``MissingPackageError`` or ``MissingDataError`` (with the command that
+    gets the package or the model).
+    """
+    if parser not in MODELS:
+        raise OptionError(f"parser {parser!r} is unknown; choose one of {', '.join(MODELS)}")
+    check_choice(labels, height)
+    model = model or MODELS[parser]
+    if parser == "spacy":
+        if labels is not None or height is not None:
+            raise OptionError(
+                "labels and height choose constituents of a tree, and spaCy gives noun chunks "
+                'without one; leave them out, or pass parser="benepar" or "stanza"'
+            )
+        return _noun_chunks(texts, load_spacy(model))
+    if parser == "benepar":
+        return _by_benepar(texts, load_benepar(model), labels, height)
+    return _by_stanza(texts, load_stanza(model), labels, height)
+
+
+def load_benepar(model: str) -> Any:
+    """A benepar parser that runs on transformers 5."""
+    try:
+        import benepar
+    except ImportError as error:
+        raise _missing_package("benepar") from error
+    mend_tokenizers()
+    try:
+        return benepar.Parser(model)
+    except LookupError as error:
+        raise MissingDataError(
+            f"benepar has no model {model!r}; get it once with: "
+            f"python -c \"import benepar; benepar.download('{model}')\""
+        ) from error
+
+
+def load_stanza(model: str) -> Any:
+    """A stanza pipeline with a constituency parser; never downloads by itself."""
+    try:
+        import stanza
+    except ImportError as error:
+        raise _missing_package("stanza") from error
+    try:
+        return stanza.Pipeline(
+            model, processors="tokenize,pos,constituency", download_method=None, verbose=False
+        )
+    except (FileNotFoundError, ValueError) as error:
+        raise MissingDataError(
+            f"stanza has no model {model!r}; get it once with: "
+            f"python -c \"import stanza; stanza.download('{model}')\""
+        ) from error
+
+
+def load_spacy(model: str) -> Any:
+    """A spaCy pipeline with a dependency parser."""
+    import spacy
+
+    try:
+        return spacy.load(model)
+    except OSError as error:
+        raise MissingDataError(
+            f"spaCy has no model {model!r}; get it once with: python -m spacy download {model}"
+        ) from error
+
+
+def mend_tokenizers() -> None:
+    """Give transformers 5's tokenizers back the one method that benepar 0.2 calls.
+
+    ``build_inputs_with_special_tokens(ids)`` put BOS, CLS, SEP, EOS around ids. Here they are
+    read off an encoded word. Does nothing where the method still exists.
+    """
+    from transformers import PreTrainedTokenizerBase
+
+    if not hasattr(PreTrainedTokenizerBase, "build_inputs_with_special_tokens"):
+        PreTrainedTokenizerBase.build_inputs_with_special_tokens = _with_special_tokens
+
+
+def _with_special_tokens(tokenizer: Any, ids: Sequence[int]) -> list[int]:
+    out = tokenizer("a", return_special_tokens_mask=True)
+    marks = out["special_tokens_mask"]
+    inner = [i for i, mark in enumerate(marks) if not mark]
+    around: list[int] = out["input_ids"]
+    return [*around[: inner[0]], *ids, *around[inner[-1] + 1 :]]
+
+
+def _by_benepar(
+    texts: Sequence[str],
+    parser: Any,
+    labels: frozenset[str] | None,
+    height: int | None,
+) -> list[tuple[Span, ...]]:
+    import benepar
+
+    docs = [[word for word in english()(text) if not word.is_space] for text in texts]
+    sentences = [
+        benepar.InputSentence(
+            words=[word.text for word in doc],
+            space_after=[
+                text[word.idx + len(word) : word.idx + len(word) + 1].isspace() for word in doc
+            ],
+        )
+        for text, doc in zip(texts, docs, strict=True)
+    ]
+    out = []
+    for doc, tree in zip(docs, parser.parse_sents(sentences), strict=True):
+        places = [(word.idx, word.idx + len(word)) for word in doc]
+        out.append(_spans(tree, places, labels, height))
+    return out
+
+
+def _by_stanza(
+    texts: Sequence[str],
+    pipeline: Any,
+    labels: frozenset[str] | None,
+    height: int | None,
+) -> list[tuple[Span, ...]]:
+    out = []
+    for text in texts:
+        spans: list[Span] = []
+        for sentence in pipeline(text).sentences:
+            low, high = sentence.tokens[0].start_char, sentence.tokens[-1].end_char
+            tree = read_tree(str(sentence.constituency))
+            places = [(low + a, low + b) for a, b in place_leaves(leaves(tree), text[low:high])]
+            spans.extend(_spans(tree, places, labels, height))
+        out.append(tuple(spans))
+    return out
+
+
+def _noun_chunks(texts: Sequence[str], pipeline: Any) -> list[tuple[Span, ...]]:
+    return [
+        tuple((chunk.start_char, chunk.end_char) for chunk in doc.noun_chunks if len(chunk) > 1)
+        for doc in pipeline.pipe(texts)
+    ]
+
+
+def _spans(
+    tree: nltk.Tree,
+    places: Sequence[Span],
+    labels: frozenset[str] | None,
+    height: int | None,
+) -> tuple[Span, ...]:
+    chosen = choose(tree, labels=labels, height=height)
+    return tuple((places[first][0], places[last - 1][1]) for first, last in chosen)
+
+
+def _missing_package(name: str) -> MissingPackageError:
+    return MissingPackageError(
+        f"{name} is not installed; get it with: pip install 'interp-compose[parse]'"
+    )

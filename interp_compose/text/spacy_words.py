@@ -1,0 +1,62 @@
+"""spaCy's rule-based words, fast enough to stand beside a tokenizer.
+
+spaCy's rules work on runs of characters without a blank, and text repeats its runs: each
+distinct run is split once and remembered. (spaCy itself, given a whole text, also matches
+emoticons *across* a blank and then drops the match together with any it overlaps, so that
+``( :(`` loses its ``:(``; run by run it is found.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+_REMEMBERED = 2**18  # distinct runs, some 50 MB, after which the memory starts afresh
+_inner_starts: dict[str, tuple[int, ...]] = {}
+
+
+@cache
+def english() -> Any:
+    """The tokenizer of ``spacy.blank("en")``."""
+    import spacy
+
+    return spacy.blank("en").tokenizer
+
+
+def word_starts(text: str, visible: Bool[np.ndarray, "char"]) -> Bool[np.ndarray, "char"]:
+    """Marks the characters of ``text`` at which a word begins.
+
+    ``visible`` marks the characters that are not blank.
+    """
+    starts = visible.copy()
+    starts[1:] &= ~visible[:-1]
+    runs = text.split()
+    _remember(runs)
+    inner = [_inner_starts[run] for run in runs]
+    counts = np.fromiter(map(len, inner), np.int64, len(inner))
+    begins = np.repeat(np.flatnonzero(starts), counts)
+    starts[begins + np.fromiter(chain.from_iterable(inner), np.int64, begins.size)] = True
+    return starts
+
+
+def _remember(runs: Iterable[str]) -> None:
+    """Split the runs not seen before, in one call; a newline keeps each from its neighbours."""
+    if len(_inner_starts) > _REMEMBERED:
+        _inner_starts.clear()
+    fresh = [run for run in dict.fromkeys(runs) if run not in _inner_starts]
+    places = english()("\n".join(fresh)).to_array("IDX").astype(np.int64)
+    lengths = np.fromiter(map(len, fresh), np.int64, len(fresh))
+    ends = np.cumsum(lengths + 1)
+    cuts = np.searchsorted(places, ends)
+    rows = places.tolist()
+    low = 0
+    for run, begin, end, cut in zip(
+        fresh, (ends - lengths - 1).tolist(), (ends - 1).tolist(), cuts.tolist(), strict=True
+    ):
+        _inner_starts[run] = tuple(at - begin for at in rows[low:cut] if begin < at < end)
+        low = cut

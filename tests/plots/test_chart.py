@@ -1,0 +1,70 @@
+"""Labels that do not cover each other, text that stays text."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interp_compose.plots.chart import short, spread
+from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, harmless
+
+heights = st.lists(st.floats(0, 1), min_size=1, max_size=9)
+
+
+@given(heights)
+def test_spread_keeps_distance_order_and_limits(wanted: list[float]) -> None:
+    gap = 0.1
+    placed = spread(wanted, gap, 0.0, 1.0)
+    assert all(-1e-9 <= y <= 1 + 1e-9 for y in placed)
+    for (a, ya), (b, yb) in itertools.combinations(zip(wanted, placed, strict=True), 2):
+        assert abs(ya - yb) >= gap - 1e-9
+        assert (a < b) <= (ya < yb)
+
+
+def test_spread_moves_as_little_as_may_be() -> None:
+    assert spread([0.2, 0.5], 0.1, 0.0, 1.0) == [0.2, 0.5]
+    assert spread([0.5, 0.5, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([0.98, 1.0], 0.1, 0.0, 1.0) == pytest.approx([0.9, 1.0])
+    assert spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+
+
+def test_short_keeps_both_ends() -> None:
+    assert short("x" * 32) == "x" * 32
+    assert short("begin" + "-" * 99 + "end", 11) == "begin…--end"
+    assert all(len(short("y" * n, 10)) <= 10 for n in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a<b>c</b>", "a&lt;b&gt;c&lt;/b&gt;"),
+        ("&lt;", "&amp;lt;"),
+        ("%{y} $x$", "%&#123;y} &#36;x&#36;"),
+        ("two\n  lines\t", "two lines"),
+        ("bell\x07\u202e", "bell\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
+        ("naïve 한국어", "naïve 한국어"),
+    ],
+)
+def test_harmless(text: str, shown: str) -> None:
+    assert harmless(text) == shown
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("style", [*PROTOCOL_STYLES.values(), *COMPARISON_STYLES])
+def test_labels_can_be_read_on_white(style: object) -> None:
+    """WCAG contrast, at least 3:1 as for large text."""
+    assert 1.05 / (luminance(style.text_colour) + 0.05) >= 3
+
+
+def test_lines_differ_without_colour() -> None:
+    five = [PROTOCOL_STYLES[name] for name in ("mean", "max", "sum", "last", "shuffled")]
+    assert len({style.marker for style in five}) == 5
+    assert len({style.marker for style in COMPARISON_STYLES}) == len(COMPARISON_STYLES)

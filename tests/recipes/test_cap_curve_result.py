@@ -1,0 +1,346 @@
+"""The CAP curve: its definitions by hand, its input checks, its journey to disk and back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from interp_compose.errors import CorruptFileError, InputError, LayerError, OptionError
+from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS, CapCurve, compare_curves
+
+N, LAYERS, N_LAYERS = 7, (0, 2, 4), 5
+CONFIG = {"model": "tiny", "task": "mini-idm", "unit": "word", "seed": 42}
+Z95 = 1.959963984540054
+
+
+def make_clean(n: int = N, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    correct = rng.random(n) < 0.7
+    correct[:2] = [True, False]
+    affected = np.arange(n) % 5 != 3
+    return pd.DataFrame(
+        {
+            "example": np.arange(n),
+            "prompt": [f"a small thing {i} is called a" for i in range(n)],
+            "answer": [" kitten"] * n,
+            "prediction": np.where(correct, 11, 13),
+            "prediction_text": [" kitten" if right else " <b>cat</b>" for right in correct],
+            "correct": correct,
+            "target_logprob": -rng.random(n),
+            "target_rank": np.where(correct, 1, rng.integers(2, 50, n)),
+            "affected": affected,
+            "n_tokens": 9,
+            "n_groups": np.where(affected, 6, 9),
+        }
+    )
+
+
+def make_outcomes(
+    clean: pd.DataFrame,
+    poolings: tuple[str, ...] = POOLINGS + CONTROLS,
+    layers: tuple[int, ...] = LAYERS,
+    seed: int = 1,
+) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for layer, pooling, base in itertools.product(layers, poolings, clean.to_dict("records")):
+        row = {"example": base["example"], "layer": layer, "pooling": pooling}
+        if base["affected"]:
+            right = bool(rng.random() < 0.5)
+            row |= {"prediction": 11 if right else 17, "correct": right}
+            row |= {"target_logprob": -float(rng.random()), "target_rank": 1 if right else 5}
+        else:
+            same = ("prediction", "correct", "target_logprob", "target_rank")
+            row |= {key: base[key] for key in same}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def make_curve(**changes: object) -> CapCurve:
+    clean = make_clean()
+    return CapCurve.from_outcomes(make_outcomes(clean, **changes), clean, CONFIG, n_layers=N_LAYERS)
+
+
+def test_every_number_of_the_frame_by_hand() -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean)
+    frame = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS).frame
+    expected_order = list(itertools.product(POOLINGS + CONTROLS, LAYERS))
+    assert list(zip(frame["pooling"], frame["layer"], strict=True)) == expected_order
+    was_right = {row["example"]: row["correct"] for row in clean.to_dict("records")}
+    for row in frame.to_dict("records"):
+        mine = [
+            o
+            for o in outcomes.to_dict("records")
+            if o["layer"] == row["layer"] and o["pooling"] == row["pooling"]
+        ]
+        p = sum(o["correct"] for o in mine) / N
+        kept = [o["correct"] for o in mine if was_right[o["example"]]]
+        half = Z95 * math.sqrt(p * (1 - p) / N + Z95**2 / (4 * N**2)) / (1 + Z95**2 / N)
+        centre = (p + Z95**2 / (2 * N)) / (1 + Z95**2 / N)
+        assert row["accuracy"] == pytest.approx(p)
+        assert row["ci_low"] == pytest.approx(centre - half, abs=1e-9)
+        assert row["ci_high"] == pytest.approx(centre + half, abs=1e-9)
+        assert row["accuracy_kept"] == pytest.approx(sum(kept) / len(kept))
+        assert row["n_clean_correct"] == len(kept)
+        assert row["target_logprob"] == pytest.approx(sum(o["target_logprob"] for o in mine) / N)
+        assert row["target_rank"] == statistics.median(o["target_rank"] for o in mine)
+        assert row["depth"] == row["layer"] / (N_LAYERS - 1)
+        assert row["n"] == N
+        assert row["n_affected"] == sum(clean["affected"])
+        assert row["clean_accuracy"] == pytest.approx(sum(was_right.values()) / N)
+        assert row["clean_target_logprob"] == pytest.approx(sum(clean["target_logprob"]) / N)
+
+
+def test_the_columns_are_the_ones_documented() -> None:
+    curve = make_curve()
+    assert list(curve.frame) == [
+        "layer", "depth", "pooling", "accuracy", "ci_low", "ci_high", "accuracy_kept",
+        "target_logprob", "target_rank", "n", "n_affected", "n_clean_correct",
+        "clean_accuracy", "clean_target_logprob",
+    ]  # fmt: skip
+    assert list(curve.outcomes) == [
+        "example", "layer", "pooling", "prediction", "correct", "target_logprob", "target_rank",
+    ]  # fmt: skip
+    assert all(column in (CapCurve.frame.__doc__ or "") for column in curve.frame)
+
+
+def test_nothing_kept_where_the_clean_model_is_never_right() -> None:
+    clean = make_clean().assign(correct=False)
+    outcomes = make_outcomes(clean)
+    frame = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS).frame
+    assert frame["accuracy_kept"].isna().all()
+    assert (frame["n_clean_correct"] == 0).all()
+    assert frame["accuracy"].notna().all()
+
+
+def test_one_block_and_one_example_is_enough() -> None:
+    clean = make_clean().iloc[:1]
+    outcomes = make_outcomes(clean, ("sum",), (0,))
+    curve = CapCurve.from_outcomes(outcomes, clean, {}, n_layers=1)
+    assert curve.frame["depth"].tolist() == [0.0]
+    assert curve.average()["ci_low"].tolist() == curve.frame["accuracy"].tolist()
+    curve.plot()
+    curve.plot(normalised_depth=True, average=True)
+
+
+def test_row_order_does_not_matter() -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean)
+    straight = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+    shuffled = CapCurve.from_outcomes(
+        outcomes.sample(frac=1, random_state=0),
+        clean.sample(frac=1, random_state=1)[sorted(clean.columns)],
+        CONFIG,
+        n_layers=N_LAYERS,
+    )
+    for name, frame in straight.frames.items():
+        pd.testing.assert_frame_equal(frame, shuffled.frames[name], check_exact=True)
+
+
+def test_average_is_the_mean_over_protocols_without_controls() -> None:
+    curve = make_curve()
+    average = curve.average()
+    assert average["layer"].tolist() == list(LAYERS)
+    assert average["depth"].tolist() == [0.0, 0.5, 1.0]
+    for row in average.to_dict("records"):
+        at_layer = curve.outcomes[curve.outcomes["layer"] == row["layer"]]
+        parts = [at_layer[at_layer["pooling"] == p]["correct"].mean() for p in POOLINGS]
+        assert row["accuracy"] == pytest.approx(sum(parts) / 3)
+        assert row["ci_low"] <= row["accuracy"] <= row["ci_high"]
+        assert row["n"] == N
+
+
+def test_protocols_that_agree_add_no_certainty() -> None:
+    """Three copies of one protocol are not three times the examples."""
+    clean = make_clean(211).assign(affected=True)
+    one = make_outcomes(clean, ("mean",))
+    three = pd.concat([one.assign(pooling=name) for name in POOLINGS])
+    single = CapCurve.from_outcomes(one, clean, CONFIG, n_layers=N_LAYERS).average()
+    triple = CapCurve.from_outcomes(three, clean, CONFIG, n_layers=N_LAYERS).average()
+    np.testing.assert_allclose(single["ci_low"], triple["ci_low"], rtol=0, atol=1e-12)
+    wilson = CapCurve.from_outcomes(one, clean, CONFIG, n_layers=N_LAYERS).frame
+    width = (wilson["ci_high"] - wilson["ci_low"]).to_numpy()
+    boot = (triple["ci_high"] - triple["ci_low"]).to_numpy()
+    np.testing.assert_allclose(boot, width, rtol=0.15)
+
+
+def test_controls_alone_have_no_average() -> None:
+    curve = make_curve(poolings=CONTROLS)
+    with pytest.raises(InputError, match=r"only \['last', 'shuffled'\] were run; run at least one"):
+        curve.average()
+
+
+def test_save_and_load_return_the_same_curve(tmp_path: Path) -> None:
+    curve = make_curve()
+    loaded = CapCurve.load(curve.save(tmp_path))
+    assert type(loaded) is CapCurve
+    assert loaded.config == curve.config
+    assert loaded.versions == curve.versions
+    for name, frame in curve.frames.items():
+        pd.testing.assert_frame_equal(frame, loaded.frames[name], check_exact=True)
+    assert loaded.plot().to_json() == curve.plot().to_json()
+    (tmp_path / "outcomes.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptFileError, match=r"outcomes\.parquet"):
+        CapCurve.load(tmp_path)
+
+
+def test_summary_is_an_aligned_table() -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean).assign(correct=False)
+    outcomes.loc[outcomes["example"] == 3, "correct"] = clean["correct"][3]
+    curve = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+    lines = curve.summary().splitlines()
+    right = int(clean["correct"].sum())
+    share = int(clean["correct"][3]) / N
+    assert (
+        lines[0]
+        == "model tiny · task mini-idm · unit word · 7 examples, 6 with a unit of several tokens"
+    )
+    assert lines[1].startswith(f"clean accuracy {right / N:.3f} [")
+    assert lines[2] == "layer  depth      mean       max       sum      last  shuffled"
+    assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
+    assert len(lines) == 3 + len(LAYERS)
+    assert len({len(line) for line in lines[2:]}) == 1
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def refused(outcomes: pd.DataFrame, clean: pd.DataFrame, message: str, kind: type = InputError):
+    with pytest.raises(kind, match=message):
+        CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (
+            "target_logprob",
+            float("nan"),
+            r"outcomes\.target_logprob is nan in row 0; expected a fl",
+        ),
+        ("target_logprob", -math.inf, r"outcomes\.target_logprob is -inf in row 0"),
+        ("target_rank", 0, r"outcomes\.target_rank is 0 in row 0; expected a rank, 1 for the most"),
+    ],
+)
+def test_bad_values_are_named_with_their_row(column: str, value: float, message: str) -> None:
+    outcomes = make_outcomes(make_clean())
+    outcomes.loc[0, column] = value
+    refused(outcomes, make_clean(), message)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "message"),
+    [
+        ("correct", "int64", r"outcomes\.correct has the type int64; expected bool"),
+        ("example", "float64", r"outcomes\.example has the type float64; expected int64"),
+        ("target_logprob", "int64", r"target_logprob has the type int64; expected float64"),
+        ("layer", "bool", r"outcomes\.layer has the type bool; expected int64"),
+    ],
+)
+def test_types_are_not_coerced(column: str, kind: str, message: str) -> None:
+    outcomes = make_outcomes(make_clean())
+    refused(outcomes.astype({column: kind}), make_clean(), message)
+
+
+def test_columns_are_exactly_the_ones_expected() -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean)
+    refused(
+        outcomes.rename(columns={"layer": "Layer"}),
+        clean,
+        r"outcomes lacks the columns \['layer'\] and has the foreign columns \['Layer'\]; expected",
+    )
+    refused(outcomes, clean.drop(columns="affected"), r"clean lacks the columns \['affected'\]")
+
+
+def test_layers_and_poolings_must_exist() -> None:
+    clean = make_clean()
+    late = make_outcomes(clean, layers=(0, N_LAYERS))
+    refused(late, clean, r"layer 5, but the model has layers 0 … 4", LayerError)
+    early = make_outcomes(clean, layers=(-1,))
+    refused(early, clean, "has layer -1", LayerError)
+    median = make_outcomes(clean, ("median",))
+    refused(median, clean, "pooling 'median'; expected mean, max, sum, last, shuffled", OptionError)
+
+
+def test_rows_missing_doubled_or_unknown() -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean)
+    refused(
+        outcomes.drop(index=0),
+        clean,
+        r"lacks example 0 at layer 0, mean \(1 in all\); every example needs a row",
+    )
+    refused(
+        pd.concat([outcomes, outcomes.iloc[[3]]]),
+        clean,
+        "example 3 at layer 0, mean, more than once; expected one row each",
+    )
+    refused(outcomes, clean.drop(index=6), "outcomes has example 6, which clean has not")
+    refused(outcomes, pd.concat([clean, clean.iloc[[2]]]), "clean has example 2 more than once")
+    refused(outcomes, clean.iloc[:0], "clean has no rows")
+    refused(outcomes.iloc[:0], clean, "outcomes has no rows")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("prediction", 99), ("target_rank", 77), ("target_logprob", -9.0)],
+)
+def test_an_unaffected_example_must_keep_its_clean_outcome(column: str, value: float) -> None:
+    clean = make_clean()
+    outcomes = make_outcomes(clean)
+    outcomes.loc[outcomes["example"] == 3, column] = value
+    message = f"example 3 has no unit of several tokens, yet its {column} at layer 0, mean, is"
+    refused(outcomes, clean, message)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def drawn(figure: object) -> dict[str, object]:
+    return {trace.name: trace for trace in figure.data if trace.name}
+
+
+def test_plot_draws_the_frames_numbers() -> None:
+    curve = make_curve()
+    lines = drawn(curve.plot())
+    assert list(lines) == [*POOLINGS, *CONTROLS]
+    for name, trace in lines.items():
+        rows = curve.frame[curve.frame["pooling"] == name]
+        assert list(trace.x) == rows["layer"].tolist()
+        assert list(trace.y) == rows["accuracy"].tolist()
+        assert [list(c) for c in trace.customdata] == rows[
+            ["ci_low", "ci_high", "n"]
+        ].values.tolist()
+        assert (trace.line.dash == "solid") == (name in POOLINGS)
+    deep = drawn(curve.plot(normalised_depth=True))
+    assert list(deep["mean"].x) == [0.0, 0.5, 1.0]
+    average = drawn(curve.plot(average=True))
+    assert list(average) == ["average", *CONTROLS]
+    assert list(average["average"].y) == curve.average()["accuracy"].tolist()
+
+
+def test_compare_overlays_models() -> None:
+    curves = {"a": make_curve(), "b": make_curve(seed=5)}
+    lines = drawn(compare_curves(curves))
+    assert list(lines) == ["a", "b"]
+    assert list(lines["b"].y) == curves["b"].average()["accuracy"].tolist()
+    lines = drawn(compare_curves(curves, pooling="max", normalised_depth=False))
+    expected = curves["a"].frame[curves["a"].frame["pooling"] == "max"]
+    assert list(lines["a"].y) == expected["accuracy"].tolist()
+    assert list(lines["a"].x) == list(LAYERS)
+
+
+def test_compare_refuses_nothing_and_unknown_protocols() -> None:
+    with pytest.raises(InputError, match="nothing to compare; pass at least one curve"):
+        compare_curves({})
+    with pytest.raises(InputError, match="'a' has no protocol 'median'; it has average, mean, max"):
+        compare_curves({"a": make_curve()}, pooling="median")

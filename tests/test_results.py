@@ -1,0 +1,364 @@
+"""Saved results come back whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.results import (
+    BatchStore,
+    Result,
+    atomic_write,
+    environment_versions,
+    file_sha256,
+)
+
+HARD_TEXT = ["plain", 'comma, "quote"\nnew line', "naïve 한국어 🙂", "", "</script>"]
+
+
+@dataclass(frozen=True, eq=False)
+class Study(Result):
+    pass
+
+
+def table() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "example": np.arange(5),
+            "text": HARD_TEXT,
+            "right": [True, False, True, True, False],
+            "logprob": [-0.1, -1 / 3, math.nan, -1e-300, -12345.678901234567],
+        }
+    )
+
+
+def result(seed: int = 42, **frames: pd.DataFrame) -> Study:
+    config = {"model": "m", "layers": (0, 1), "nested": {"seed": seed}}
+    return Study(config, frames or {"outcomes": table()}, {"python": "3"})
+
+
+def test_round_trip_keeps_values_types_and_order(tmp_path: Path) -> None:
+    empty = table().iloc[:0]
+    saved = result(outcomes=table(), empty=empty)
+    assert saved.save(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    loaded = Study.load(tmp_path / "a" / "b")
+    assert loaded.config == saved.config == {"model": "m", "layers": [0, 1], "nested": {"seed": 42}}
+    assert loaded.versions == {"python": "3"}
+    assert list(loaded.frames) == ["outcomes", "empty"]
+    pd.testing.assert_frame_equal(loaded.frames["outcomes"], table(), check_exact=True)
+    pd.testing.assert_frame_equal(loaded.frames["empty"], empty.reset_index(drop=True))
+
+
+def test_the_folder_holds_what_it_says(tmp_path: Path) -> None:
+    result().save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"result.json", "outcomes.parquet", "outcomes.csv", "manifest.json"}
+    hashes = json.loads((tmp_path / "manifest.json").read_text())["files"]
+    for name in names - {"manifest.json"}:
+        data = (tmp_path / name).read_bytes()
+        assert hashes[name] == hashlib.sha256(data).hexdigest() == file_sha256(tmp_path / name)
+    csv = pd.read_csv(tmp_path / "outcomes.csv", keep_default_na=False, na_values={"logprob": [""]})
+    pd.testing.assert_frame_equal(csv, table(), check_exact=True, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["result.json", "outcomes.parquet", "outcomes.csv", "manifest.json"]
+)
+def test_any_flipped_bit_or_truncation_is_noticed(tmp_path: Path, name: str) -> None:
+    result().save(tmp_path)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    rng = np.random.default_rng(5)
+    places = range(len(whole)) if len(whole) < 700 else rng.choice(len(whole), 300, replace=False)
+    for place in map(int, places):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptFileError):
+            Study.load(tmp_path)
+    for length in (0, 1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CorruptFileError, match=name):
+            Study.load(tmp_path)
+    path.write_bytes(whole)
+    assert Study.load(tmp_path).config == result().config
+
+
+def test_the_damaged_file_is_named_with_a_remedy(tmp_path: Path) -> None:
+    result().save(tmp_path)
+    (tmp_path / "outcomes.csv").write_bytes(b"")
+    with pytest.raises(CorruptFileError, match=r"outcomes\.csv \(0 bytes\) .* run again, or rest"):
+        Study.load(tmp_path)
+    (tmp_path / "outcomes.csv").unlink()
+    with pytest.raises(CorruptFileError, match=r"outcomes\.csv is missing; run again"):
+        Study.load(tmp_path)
+
+
+def test_a_manifest_cannot_reach_outside_its_folder(tmp_path: Path) -> None:
+    result().save(tmp_path / "r")
+    (tmp_path / "secret.csv").write_bytes(b"x")
+    manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
+    manifest["files"]["../secret.csv"] = hashlib.sha256(b"x").hexdigest()
+    (tmp_path / "r" / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    with pytest.raises(CorruptFileError, match="is not a manifest in the format"):
+        Study.load(tmp_path / "r")
+
+
+def test_no_result_is_not_a_damaged_result(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"holds no result: manifest\.json is not there"):
+        Study.load(tmp_path / "nothing")
+
+
+def test_an_interrupted_save_leaves_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result(seed=1).save(tmp_path)
+    real, calls = os.replace, []
+
+    def dies_at_the_second(source: str, target: str) -> None:
+        calls.append(target)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", dies_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        result(seed=2).save(tmp_path, overwrite=True)
+    monkeypatch.undo()
+    with pytest.raises(MissingDataError, match="the writing was interrupted"):
+        Study.load(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+    result(seed=2).save(tmp_path)
+    assert Study.load(tmp_path).config["nested"] == {"seed": 2}
+
+
+def test_the_same_result_saves_again_and_another_is_refused(tmp_path: Path) -> None:
+    result().save(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    newer = Study(result().config, result().frames, {"python": "4"})
+    newer.save(tmp_path)
+    assert Study.load(tmp_path).versions == {"python": "4"}
+    with pytest.raises(
+        InputError,
+        match=r"different result: config\.nested\.seed was 42, is now 7; choose another folder, or "
+        r"pass overwrite=True",
+    ):
+        result(seed=7).save(tmp_path)
+    assert Study.load(tmp_path).config["nested"] == {"seed": 42}
+    other_numbers = table().assign(logprob=-1.0)
+    with pytest.raises(InputError, match="the same config gave other numbers"):
+        result(outcomes=other_numbers).save(tmp_path)
+    result(seed=7).save(tmp_path, overwrite=True)
+    assert Study.load(tmp_path).config["nested"] == {"seed": 7}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_damaged_result_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    result().save(tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(InputError, match=r"holds a damaged result .*result\.json.*overwrite=True"):
+        result().save(tmp_path)
+    result().save(tmp_path, overwrite=True)
+    assert Study.load(tmp_path).config == result().config
+
+
+def test_another_studys_result_is_refused_by_name(tmp_path: Path) -> None:
+    plain = Result({}, {}, {})
+    plain.save(tmp_path)
+    with pytest.raises(InputError, match=r"holds a Result, not a Study; load it with Result\.load"):
+        Study.load(tmp_path)
+    result().save(tmp_path, overwrite=True)
+    assert type(Result.load(tmp_path)) is Result
+
+
+def test_the_callers_objects_are_not_shared() -> None:
+    config, frame = {"layers": [0]}, table()
+    made = Study(config, {"outcomes": frame}, {})
+    config["layers"].append(1)
+    frame.loc[0, "logprob"] = 5.0
+    assert made.config == {"layers": [0]}
+    assert made.frames["outcomes"]["logprob"][0] == -0.1
+
+
+@pytest.mark.parametrize(
+    "config", [{"path": Path("x")}, {"x": math.nan}, {"x": {1, 2}}, {"x": math.inf}]
+)
+def test_a_config_that_is_not_json_is_refused(config: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"cannot be kept as JSON .* e\.g\. str\(path\)"):
+        Study(config, {}, {})
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "../up", "a b", "a.b", "1a"])
+def test_a_frames_name_must_fit_a_file(name: str) -> None:
+    with pytest.raises(InputError, match="lower-case letters, digits and underscores"):
+        Study({}, {name: table()}, {})
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (table().set_index("example"), r"index named \['example'\].*reset_index"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "name .* of its own"),
+        (pd.DataFrame([[1, 2]]), "name .* of its own"),
+    ],
+)
+def test_untidy_frames_are_refused(frame: pd.DataFrame, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Study({}, {"outcomes": frame}, {})
+
+
+def test_a_filtered_frame_is_renumbered() -> None:
+    kept = Study({}, {"outcomes": table()[table()["right"]]}, {}).frames["outcomes"]
+    assert list(kept.index) == [0, 1, 2]
+
+
+def test_mixed_columns_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    mixed = pd.DataFrame({"x": pd.Series([1, "a"], dtype=object)})
+    with pytest.raises(InputError, match=r"cannot be kept as Parquet .* values of one type"):
+        Study({}, {"outcomes": mixed}, {}).save(tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_versions_name_what_decides_the_numbers() -> None:
+    versions = environment_versions()
+    names = {"interp_compose", "torch", "transformers", "transformer_lens", "python", "platform"}
+    assert set(versions) == names
+    assert all(versions.values())
+    assert versions["torch"][0].isdigit()
+
+
+def test_atomic_write_takes_bytes_or_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    atomic_write(path, b"one")
+    assert path.read_bytes() == b"one"
+    atomic_write(path, lambda file: file.write(b"two"))
+    assert path.read_bytes() == b"two"
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_a_failing_writer_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    atomic_write(path, b"old")
+
+    def fails(file: object) -> None:
+        file.write(b"half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        atomic_write(path, fails)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_file_sha256_of_the_empty_and_the_long_file(tmp_path: Path) -> None:
+    for data in (b"", bytes(range(256)) * 9001):
+        (tmp_path / "f").write_bytes(data)
+        assert file_sha256(tmp_path / "f") == hashlib.sha256(data).hexdigest()
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+FINGERPRINT = {"model": "m", "data": {"sha256": "aa", "n": 7}, "layers": [0, 1]}
+
+
+def test_batches_resume(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path / "parts", FINGERPRINT)
+    assert store.done() == set()
+    store.put(0, table())
+    store.put(12, table().iloc[:0])
+    again = BatchStore(tmp_path / "parts", dict(reversed(FINGERPRINT.items())))
+    assert again.done() == {0, 12}
+    pd.testing.assert_frame_equal(again.get(0), table(), check_exact=True)
+    assert list(again.get(12).columns) == list(table().columns)
+    with pytest.raises(InputError, match=r"batch 3 is not in .*parts, which holds \[0, 12\]"):
+        again.get(3)
+
+
+def test_a_different_run_is_refused_with_what_differs(tmp_path: Path) -> None:
+    BatchStore(tmp_path, FINGERPRINT)
+    other = {"model": "m", "data": {"sha256": "bb", "n": 7}, "seed": 3}
+    with pytest.raises(
+        InputError,
+        match=r'data\.sha256 was "aa", is now "bb"; layers was \[0, 1\], is now absent; '
+        r"seed was absent, is now 3\. Run with the earlier settings .* delete this one",
+    ):
+        BatchStore(tmp_path, other)
+    long = dict(FINGERPRINT, model="x" * 500)
+    with pytest.raises(InputError, match=r"… \(502 characters\)"):
+        BatchStore(tmp_path, long)
+
+
+def test_a_damaged_batch_is_not_done_and_can_be_put_again(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path, FINGERPRINT)
+    store.put(0, table())
+    store.put(1, table())
+    (shard,) = tmp_path.glob("000001.*.parquet")
+    whole = shard.read_bytes()
+    for damaged in (whole[:-1], b"", whole[:50] + bytes([whole[50] ^ 4]) + whole[51:]):
+        shard.write_bytes(damaged)
+        assert store.done() == {0}
+        with pytest.raises(CorruptFileError, match=r"000001\.[0-9a-f]{64}\.parquet"):
+            store.get(1)
+    store.put(1, table().assign(logprob=-2.0))
+    assert store.done() == {0, 1}
+    assert store.get(1)["logprob"].tolist() == [-2.0] * 5
+    assert len(list(tmp_path.glob("000001.*"))) == 1
+
+
+def test_an_intact_batch_wins_over_a_damaged_one_of_its_index(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path, FINGERPRINT)
+    store.put(1, table())
+    (tmp_path / f"000001.{'0' * 64}.parquet").write_bytes(b"left behind")
+    assert store.done() == {1}
+    pd.testing.assert_frame_equal(store.get(1), table())
+
+
+def test_half_written_batches_are_invisible(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path, FINGERPRINT)
+    (tmp_path / f".000004.{'a' * 64}.parquet.1234.tmp").write_bytes(b"half")
+    (tmp_path / "notes.parquet").write_bytes(b"not ours")
+    assert store.done() == set()
+
+
+def test_a_damaged_or_missing_fingerprint_is_refused(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path, FINGERPRINT)
+    store.put(0, table())
+    path = tmp_path / "fingerprint.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 2]) + whole[place + 1 :])
+        with pytest.raises(CorruptFileError, match=r"fingerprint\.json .* delete its folder"):
+            BatchStore(tmp_path, FINGERPRINT)
+    path.unlink()
+    with pytest.raises(CorruptFileError, match=r"fingerprint\.json is missing"):
+        BatchStore(tmp_path, FINGERPRINT)
+
+
+def test_clear_takes_only_what_is_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    store = BatchStore(folder, FINGERPRINT)
+    store.put(0, table())
+    (folder / "notes.txt").write_text("mine")
+    store.clear()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    (folder / f".000004.{'a' * 64}.parquet.1234.tmp").write_bytes(b"half")
+    store = BatchStore(folder, {"another": "run"})
+    store.put(0, table())
+    store.clear()
+    store.clear()
+    assert not folder.exists()
+
+
+def test_batches_count_from_zero(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="index is -1; it counts from 0"):
+        BatchStore(tmp_path, FINGERPRINT).put(-1, table())
