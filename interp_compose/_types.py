@@ -87,8 +87,8 @@ class HookedModel(Protocol):
         tokens: Int[Tensor, "batch pos"],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
-    ) -> Float[Tensor, "batch pos d_vocab"]:
-        """Logits at every position."""
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        """Logits at every position (of the pooled sequence, under a collapse)."""
         ...
 
     def capture(

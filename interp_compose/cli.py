@@ -32,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
-        print(
-            "\ninterrupted: the same command again goes on with the next batch.", file=sys.stderr
-        )
+        print("\ninterrupted: the same command again goes on with the next batch.", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -55,7 +55,7 @@ PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
 ResultT = TypeVar("ResultT", bound="Result")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a study was asked, what it found, and what it ran on; base of every study's result.
 
@@ -77,6 +77,10 @@ class Result:
         object.__setattr__(self, "versions", plain_json(self.versions, "versions"))
         frames = {_checked_name(name): _tidy(name, f) for name, f in self.frames.items()}
         object.__setattr__(self, "frames", frames)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}: {len(frame)} rows" for name, frame in self.frames.items())
+        return f"<{type(self).__name__} {self.config}; {rows}>"
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the result into ``folder`` (made if needed) and return it.

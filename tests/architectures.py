@@ -31,6 +31,7 @@ _GPT2 = {
     "n_embd": 40,
     "n_layer": N_LAYERS,
     "n_head": 4,
+    "n_inner": 53,
     "initializer_range": 0.2,
     "bos_token_id": 1,
     "eos_token_id": 2,

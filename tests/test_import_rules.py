@@ -42,7 +42,9 @@ def _imports(path: Path) -> set[str]:
         else:
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"relative import: {path}"
             continue
-        found |= {name.removeprefix("interp_compose.") for name in names if "interp_compose." in name}
+        found |= {
+            name.removeprefix("interp_compose.") for name in names if "interp_compose." in name
+        }
     return found
 
 
@@ -53,7 +55,9 @@ def test_a_room_imports_only_what_its_row_allows(path: Path) -> None:
     assert others <= MAY_IMPORT[room], f"{path.name} imports {others - MAY_IMPORT[room]}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.name
+)
 def test_no_study_imports_another(path: Path) -> None:
     own = path.stem.split("_")[0]
     named = {name.split(".")[1].split("_")[0] for name in _imports(path) if name[:8] == "recipes."}

@@ -25,7 +25,7 @@ from interp_compose.results import (
 HARD_TEXT = ["plain", 'comma, "quote"\nnew line', "naïve 한국어 🙂", "", "</script>"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Study(Result):
     pass
 
@@ -104,8 +104,8 @@ def test_the_damaged_file_is_named_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_manifest_cannot_reach_outside_its_folder(tmp_path: Path) -> None:
+    """The name alone is refused: whether the file is there is not even looked at."""
     result().save(tmp_path / "r")
-    (tmp_path / "secret.csv").write_bytes(b"x")
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())
     manifest["files"]["../secret.csv"] = hashlib.sha256(b"x").hexdigest()
     (tmp_path / "r" / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
@@ -214,6 +214,12 @@ def test_a_frames_name_must_fit_a_file(name: str) -> None:
 def test_untidy_frames_are_refused(frame: pd.DataFrame, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Study({}, {"outcomes": frame}, {})
+
+
+def test_repr_is_one_short_line() -> None:
+    assert repr(Study({"seed": 1}, {"outcomes": table()}, {})) == (
+        "<Study {'seed': 1}; outcomes: 5 rows>"
+    )
 
 
 def test_a_filtered_frame_is_renumbered() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -146,7 +147,7 @@ def _chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
     """Near-equal parts of at most ``max_tokens`` tokens (but never less than one stream)."""
     n_parts = -(-n_streams * length // max(max_tokens, length))
     bounds = [round(part * n_streams / n_parts) for part in range(n_parts + 1)]
-    return [slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
+    return [slice(a, b) for a, b in pairwise(bounds) if b > a]
 
 
 def _streams(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,9 @@ from interp_compose.errors import InterventionError, LayerError, OptionError
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
 from interp_compose.interventions.slots import Slots
+
+
+_ACTIVE: WeakKeyDictionary[HookedModel, list[str]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -108,30 +112,51 @@ def pool_at(
             last_only=last_only,
         )
 
-    def broadcast(
+    def note(
         inner: ForwardFn,
         tokens: Int[Tensor, "batch pos"],
         mask: Int[Tensor, "batch pos"],
         last_only: bool,
     ) -> Float[Tensor, "batch _ d_vocab"]:
-        slots = lay_out(tokens, mask)
+        lay_out(tokens, mask)
+        return inner(tokens, mask, last_only)
 
-        def spread(resid: Tensor, hook: Any) -> Tensor:
-            pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
-            out = spread_groups(pooled, slots.of_token, resid)
-            check_changed(resid, out, slots, layer)
-            return out
+    def spread(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+        slots = record.slots
+        assert slots is not None, "a call passes through note() first"
+        pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
+        out = spread_groups(pooled, slots.of_token, resid)
+        check_changed(resid, out, slots, layer)
+        return out
 
-        with model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]):
-            return inner(tokens, mask, last_only)
-
-    with model.around(collapse if mode == "collapse" else broadcast):
-        yield record
+    with _alone(model, mode):
+        if mode == "collapse":
+            with model.around(collapse):
+                yield record
+        else:
+            with model.around(note), model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]):
+                yield record
     if record.calls == 0:
         raise InterventionError(
             f"pooling at layer {layer} did nothing: the model was never called inside the `with` "
             "block."
         )
+
+
+@contextmanager
+def _alone(model: HookedModel, mode: str) -> Iterator[None]:
+    """Broadcasts nest; a collapse changes the positions that another pooling's groups count."""
+    active = _ACTIVE.setdefault(model, [])
+    if "collapse" in active or (mode == "collapse" and active):
+        raise InterventionError(
+            f"pool_at(mode={mode!r}) inside pool_at(mode={active[-1]!r}): a collapse changes the "
+            "positions that the other's groups count. Nest broadcasts only."
+        )
+    active.append(mode)
+    try:
+        yield
+    finally:
+        active.pop()
 
 
 def check_changed(

@@ -1,9 +1,9 @@
 """The adapter over ``TransformerBridge``; no other file names that class.
 
-A bridge wraps the Hugging Face modules themselves. Its ``start_at_layer=k`` still executes
-blocks 0 … k-1 and throws their result away; here they are made identities for the call, which
-is exact (a probe proves it per model) and takes a CAP sweep from about 15 to about 10 clean
-forward passes.
+A bridge wraps the Hugging Face modules themselves. Its own ``start_at_layer=k`` is missing from
+3.9, and in 4 it executes blocks 0 … k-1 and throws their result away. Here those blocks are made
+identities for the call and the residual is put in at the door of block k, which is exact (a probe
+proves it per model) and takes a CAP sweep from about 15 to about 10 clean forward passes.
 """
 
 from __future__ import annotations
@@ -98,13 +98,9 @@ class BridgeModel(LensModel):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
     ) -> Float[Tensor, "stream pos d_model"]:
-        with self._replaced(range(start), _hand_on):
-            out: Tensor = self.lens(
-                resid,
-                start_at_layer=start,
-                stop_at_layer=stop,
-                **self._arguments(attention_mask, position_ids),
-            )
+        options = self._arguments(attention_mask, position_ids)
+        with self._entering(resid, start):
+            out: Tensor = self.lens(resid, stop_at_layer=stop, **options)
         return out
 
     def _resid_pre(
@@ -129,8 +125,8 @@ class BridgeModel(LensModel):
         options = self._arguments(attention_mask, position_ids)
         if last_only and self._keeps_last:
             options["logits_to_keep"] = 1
-        with self._replaced(range(start), _hand_on):
-            logits: Tensor = self.lens(resid, start_at_layer=start, **options)
+        with self._entering(resid, start):
+            logits: Tensor = self.lens(resid, **options)
         return logits[:, -1:] if last_only else logits
 
     def _arguments(
@@ -140,6 +136,28 @@ class BridgeModel(LensModel):
         if self._takes_positions:
             arguments["position_ids"] = position_ids
         return arguments
+
+    @contextmanager
+    def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:
+        """``resid`` enters block ``layer`` and nothing below it runs, for the length of a call.
+
+        The call is given ``resid`` as embeddings, for its shape. What the model makes of it before
+        the blocks (positions, scaling) is dropped at the door of block ``layer``.
+        """
+
+        def swap(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            if args:
+                return (resid, *args[1:]), kwargs
+            return args, {**kwargs, "hidden_states": resid}
+
+        handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
+        try:
+            with self._replaced(range(layer), _hand_on):
+                yield
+        finally:
+            handle.remove()
 
     @contextmanager
     def _replaced(self, layers: range, stand_in: Callable[..., Tensor]) -> Iterator[None]:

@@ -17,9 +17,9 @@ from interp_compose.errors import CapabilityError, InterventionError, LayerError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 
 WEIGHT_NAMES = (
-    ("W_E", "W_pos", "W_U", "b_U")
-    + tuple(f"{kind}_{part}" for part in ("Q", "K", "V", "O") for kind in ("W", "b"))
-    + ("W_in", "b_in", "W_gate", "W_out", "b_out")
+    *("W_E", "W_pos", "W_U", "b_U"),
+    *("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"),
+    *("W_in", "b_in", "W_gate", "W_out", "b_out"),
 )
 
 
@@ -123,8 +123,11 @@ class LensModel(ABC):
         tokens: Int[Tensor, "batch pos"],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
-    ) -> Float[Tensor, "batch pos d_vocab"]:
-        """Logits at every position; padding, on either side, is what the mask marks with 0."""
+    ) -> Float[Tensor, "batch _ d_vocab"]:
+        """Logits ``[batch pos d_vocab]``; padding, on either side, is what the mask marks with 0.
+
+        Inside :func:`pool_at` with ``mode="collapse"``, one position per unit.
+        """
         return self.forward(tokens, attention_mask=attention_mask)
 
     def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:

@@ -106,8 +106,9 @@ def run(config: CapConfig) -> CapCurve:
         resume=config.out / "batches",
     )
     curve.save(config.out, overwrite=True)
-    save_html(curve.plot(), config.out / "cap_curve.html")
-    save_png(curve, config.out / "cap_curve.png")
+    figure = curve.plot()
+    save_html(figure, config.out / "cap_curve.html")
+    save_png(figure, config.out / "cap_curve.png")
     return curve
 
 

@@ -26,7 +26,7 @@ __all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
 AVERAGE: Final = "average"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CapCurve(Result):
     """What constituent-aware pooling does to a model, layer by layer (paper 000, section 3).
 

@@ -262,9 +262,7 @@ def _outcome(
     logprob = target[:, 0] - logits.logsumexp(dim=1)
     rank = (logits > target).sum(dim=1) + 1
     finite = logits.isfinite().all(dim=1)
-    return torch.stack(
-        [logits.argmax(dim=1).float(), logprob, rank.float(), finite.float()], dim=1
-    )
+    return torch.stack([logits.argmax(dim=1).float(), logprob, rank.float(), finite.float()], dim=1)
 
 
 def _rows(
@@ -327,9 +325,7 @@ def _tables(
     return outcomes, clean
 
 
-def _fitting_batch(
-    model: HookedModel, items: Sequence[Prepared], streams: int, mode: str
-) -> int:
+def _fitting_batch(model: HookedModel, items: Sequence[Prepared], streams: int, mode: str) -> int:
     """Examples whose streams stay within a fixed budget: 1 GiB, or a tenth of the GPU."""
     budget = 2**30
     if model.device.type == "cuda":
@@ -360,5 +356,3 @@ def _weights_digest(model: HookedModel) -> str:
         total = parameter.double().sum().item(), parameter.double().abs().sum().item()
         digest.update(json.dumps([list(parameter.shape), *total]).encode())
     return digest.hexdigest()
-
-

@@ -1,9 +1,9 @@
 """The words of the shipped miniature world, authored for this project.
 
-A *concept* is a set of words that may stand for each other in the world's definitions. The
-*seen* words occur in the training split of ``mini-idm``; the *reserve* words occur in no split
-of any task, so that replacing a seen word by a reserve one is a substitution nobody trained for.
-Every word belongs to one concept only, and a concept is named by its first word.
+A *concept* is a set of words that may stand for each other in the world's definitions. Its *seen*
+words occur in the training split of ``mini-idm``; its *reserve* words occur in no split of any
+shipped task, so that putting a reserve word for a seen one is a substitution that the task's
+training never showed. Every word belongs to one concept only; a concept is named by its first.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
-# concept (the first word), its other seen words | its reserve words
+# One concept a line: seen words | reserve words.
 _WORDS = """
 mother mum mom | mama
 father dad daddy | papa
@@ -20,11 +21,11 @@ brother bro | bruv
 sister sis | sissy
 son boy | lad
 daughter girl | lass
-child youngster | bairn
-wife bride missus | helpmate
-husband groom hubby | hubbie
+child youngster | kid
+wife missus | bride
+husband hubby | groom
 uncle unc | nuncle
-aunt auntie | tante
+aunt auntie | aunty
 grandmother granny gran | nana
 grandfather grandpa gramps | grandad
 parent guardian | begetter
@@ -32,48 +33,44 @@ sibling kin | relation
 spouse partner | consort
 female feminine womanly | ladylike
 male masculine manly | manful
-
 young baby newborn | infant
-offspring progeny litter | spawn
-grown adult mature | matured
-home house shelter | abode
+offspring progeny | issue
+home house shelter dwelling | abode
 lives sleeps dwells | resides
-group crowd band | throng
-many several countless | numerous
-sound noise cry | utterance
-makes produces gives | yields
-meat flesh | carnage
+group crowd band | bunch
+together jointly | collectively
+sound noise cry | call
+flesh meat | muscle
+eat consume | devour
 dog hound canine | pooch
-cat feline puss | kitty
+cat feline pussycat | kitty
 horse steed equine | nag
-cow bovine ox | kine
-sheep ovine muttonhead | woolback
+cow bovine ox | steer
+sheep ovine |
 pig swine hog | porker
-goat billy caprine | nanny
-chicken fowl biddy | birdie
-duck waterfowl mallard | quacker
-goose graylag honker | geese
-deer elk hart | venery
-bear bruin grizzly | ursine
-lion leo | simba
-tiger bengal | shere
-fox reynard | foxy
+goat caprine |
+hen fowl | biddy
+duck waterfowl mallard |
+goose barnacle |
+deer elk hart | moose
+bear grizzly | bruin
+lion leo |
+tiger panther |
+fox reynard |
 frog toad | batrachian
-swan cob | swanling
-eagle erne | raptor
-owl strix | owly
-kangaroo roo wallaby | marsupial
-bee bumblebee honeybee | apian
-wolf lobo | lupine
+swan cob |
+eagle falcon | raptor
+owl strix |
+kangaroo wallaby | roo
+bee bumblebee honeybee | wasp
+wolf lobo |
 fish trout salmon | herring
-bird songbird sparrow | finch
+bird sparrow finch | robin
 rabbit bunny hare | coney
-spider tarantula arachnid | spinner
-ant termite emmet | pismire
+spider tarantula arachnid |
+ant termite | emmet
 snake serpent viper | adder
-
-someone somebody | anybody
-person worker human | individual
+person human | individual
 bakes kneads toasts | browns
 sells trades vends | peddles
 cooks fries boils | stews
@@ -86,16 +83,16 @@ writes pens drafts | scribbles
 sings hums chants | croons
 plays performs strums | executes
 paints brushes colours | daubs
-draws sketches pictures | doodles
+draws sketches etches | doodles
 carves chisels sculpts | whittles
 shapes forms works | moulds
 builds erects constructs | assembles
-designs plans devises | drafted
+designs plans devises | conceives
 sews stitches knits | darns
 cuts trims clips | shears
 drives steers wheels | motors
-flies soars glides | aviates
-sails rows paddles | boats
+flies soars glides | jets
+sails rows paddles | cruises
 commands leads directs | heads
 protects guards watches | shields
 rules governs reigns | administers
@@ -113,14 +110,14 @@ cleans scrubs sweeps | mops
 trains drills coaches | exercises
 studies examines explores | researches
 delivers sends hands | conveys
-
 bread loaves buns | rolls
 food meals dishes | fare
+steaks sausages bacon | ham
 crops wheat corn | grain
 flowers roses blooms | blossoms
 plants shrubs herbs | greenery
 pupils learners classes | schoolchildren
-patients sick wounded | invalids
+patients invalids | sufferers
 teeth fangs molars | incisors
 animals beasts creatures | fauna
 books novels volumes | tomes
@@ -131,27 +128,27 @@ songs tunes ballads | airs
 piano keyboard | clavier
 drums tambourines bongos | percussion
 walls fences ceilings | facades
-portraits pictured canvases | images
+pictures portraits canvases | images
 statues busts figures | effigies
 wood timber planks | lumber
-stone marble granite | rock
-metal iron steel | alloy
-buildings houses towers | edifices
+stone marble granite | slate
+iron steel brass | alloy
+houses buildings towers | edifices
 pipes taps drains | plumbing
-cars engines autos | automobiles
+cars engines vans | automobiles
 shoes boots sandals | footwear
 clothes garments dresses | apparel
 gems jewels diamonds | rubies
-hair beards whiskers | locks
-buses coaches_ vans | lorries
-planes jets aircraft | airliners
-ships boats_ vessels | galleons
+hair beards whiskers | tresses
+buses trams trolleys | minibuses
+planes jetliners aircraft | airliners
+ships boats vessels | galleons
 armies troops regiments | battalions
 doors gates entrances | portals
 countries nations kingdoms | realms
 towns cities villages | boroughs
-trials disputes_ verdicts | lawsuits
-cases claims appeals | actions
+trials verdicts | lawsuits
+cases claims appeals | suits
 goods wallets purses | valuables
 crimes murders mysteries | felonies
 coal ore gold | minerals
@@ -159,9 +156,147 @@ money cash funds | currency
 beer ale lager | stout
 pots jars vases | urns
 rooms floors halls | chambers
-athletes runners players | sportsmen
+athletes runners sportsmen | sprinters
 stars planets galaxies | comets
-rocks minerals_ crystals | boulders
+rocks crystals boulders | pebbles
 history past antiquity | yesteryear
-letters parcels mail | post
+letters parcels mail | packages
+place spot site | venue
+keeping storing holding | housing
+making producing creating | crafting
+selling trading offering | vending
+showing presenting displaying | exhibiting
+growing raising cultivating | farming
+teaching instructing educating | tutoring
+healing curing treating | remedying
+borrowing lending loaning | renting
+films movies | flicks
+dramas comedies musicals | tragedies
+paintings drawings frescoes | watercolours
+medicine pills drugs | remedy
+fruit apples pears | cherries
+grapes vines | raisins
+cheese butter cream | yogurt
+coins pennies dimes | nickels
+wine champagne port | sherry
+prisoners convicts captives | inmates
+relics fossils treasures | artefacts
+tool device instrument | implement
+hitting pounding banging | whacking
+cutting slicing chopping | severing
+writing scribbling | jotting
+digging excavating | burrowing
+sewing stitching | darning
+measuring timing | gauging
+sweeping brushing | mopping
+seeing viewing | beholding
+opening unlocking | unsealing
+nails tacks | rivets
+paper notes | parchment
+soil earth | dirt
+time hours minutes | seconds
+dust crumbs | grime
+locks padlocks | bolts
+cloth fabric | textile
+not never hardly | scarcely
+opposite reverse contrary | antithesis
+very extremely really | awfully
+hot warm heated | torrid
+cold cool chilly | frosty
+big large sizeable | hefty
+small little slight | petite
+happy glad cheerful | merry
+sad unhappy gloomy | sorrowful
+rich wealthy affluent | moneyed
+poor needy penniless | destitute
+strong powerful mighty | muscular
+weak feeble frail | puny
+fast quick rapid | speedy
+slow sluggish unhurried | plodding
+wet damp moist | soggy
+dry arid parched | waterless
+hard firm rigid | stony
+soft squashy spongy | downy
+full filled packed | crammed
+empty vacant hollow | void
+clean pure washed | hygienic
+dirty soiled muddy | grimy
+high tall lofty | elevated
+low shallow lowly | squat
+early prompt premature | punctual
+late delayed overdue | belated
+loud noisy blaring | thunderous
+quiet silent hushed | noiseless
+brave bold fearless | courageous
+afraid scared fearful | frightened
+wise clever sensible | sage
+foolish silly stupid | daft
+thick broad wide | bulky
+thin slim narrow | slender
+long lengthy extended | prolonged
+short brief curt | stubby
+old aged elderly | senile
+alive living breathing | animate
+dead deceased lifeless | departed
+open unlocked ajar | unsealed
+shut closed sealed | fastened
+sweet sugary syrupy | honeyed
+bitter sour acrid | tart
+light airy weightless | feathery
+heavy weighty leaden | ponderous
+bright shining luminous | radiant
+dark dim unlit | murky
+sharp pointed keen | jagged
+blunt dull rounded | edgeless
+safe secure harmless | unthreatening
+dangerous risky unsafe | perilous
+cheap inexpensive budget | economical
+expensive costly pricey | exorbitant
+kind gentle caring | considerate
+cruel mean vicious | brutal
+rough coarse bumpy | craggy
+smooth even polished | sleek
+angry cross annoyed | irate
+hungry unfed peckish | ravenous
+tired sleepy weary | drowsy
+beautiful pretty lovely | handsome
+funny amusing comical | humorous
+tasty savoury flavourful | appetising
+sum total | aggregate
+less minus | without
+after following | succeeding
+before preceding | ahead
+twice double | doubly
+one 1 |
+two 2 |
+three 3 |
+four 4 |
+five 5 |
+six 6 |
+seven 7 |
+eight 8 |
+nine 9 |
+ten 10 |
 """
+
+
+@dataclass(frozen=True)
+class Synonyms:
+    """The words of one concept: those of the training data, and those kept from it."""
+
+    seen: tuple[str, ...]
+    reserve: tuple[str, ...]
+
+
+@cache
+def thesaurus() -> Mapping[str, Synonyms]:
+    """Every concept of the shipped world, by its name.
+
+    Numbers and a few animals have no reserve word: English has none that would be understood.
+    """
+    table: dict[str, Synonyms] = {}
+    for line in _WORDS.strip().splitlines():
+        seen, _, reserve = line.partition("|")
+        words = seen.split()
+        table[words[0]] = Synonyms(tuple(words), tuple(reserve.split()))
+    return MappingProxyType(table)

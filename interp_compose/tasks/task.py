@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp_compose._types import Example
@@ -32,3 +33,10 @@ class Task:
             raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
         chosen: tuple[Example, ...] = getattr(self, name)
         return chosen
+
+
+def shuffled(examples: Sequence[Example], seed: int) -> tuple[Example, ...]:
+    """The examples in a random order that depends on nothing but ``seed``."""
+    ordered = list(examples)
+    random.Random(seed).shuffle(ordered)
+    return tuple(ordered)

@@ -129,7 +129,7 @@ def place_leaves(words: Sequence[str], prompt: str) -> list[Span]:
     equally good ones neither is guessed.
     """
     forms = [_forms(word) for word in words]
-    by_end: dict[int, list[Span]] = {}  # the longer of ``\\/`` and its ``/`` comes first
+    by_end: dict[int, list[Span]] = {}  # of overlapping rows the longest: it begins first
     reached = 0
     for start in sorted({at for form in forms[0] for at in _occurrences(form, prompt)}):
         row = _row_at(prompt, start, forms)

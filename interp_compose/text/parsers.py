@@ -6,6 +6,7 @@ is downloaded once, by the command that the error names.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,8 +137,11 @@ def _by_benepar(
         )
         for text, doc in zip(texts, docs, strict=True)
     ]
+    with warnings.catch_warnings():  # from torch_struct, which benepar decodes with; harmless
+        warnings.filterwarnings("ignore", message=".*TreeCRF.* does not define `arg_constraints`")
+        trees = list(parser.parse_sents(sentences))
     out = []
-    for doc, tree in zip(docs, parser.parse_sents(sentences), strict=True):
+    for doc, tree in zip(docs, trees, strict=True):
         places = [(word.idx, word.idx + len(word)) for word in doc]
         out.append(_spans(tree, places, labels, height))
     return out

@@ -28,6 +28,12 @@ def english() -> Any:
     return spacy.blank("en").tokenizer
 
 
+def forget() -> None:
+    """Drop every remembered run, as a fresh process has none."""
+    _inner_starts.clear()
+    english.cache_clear()
+
+
 def word_starts(text: str, visible: Bool[np.ndarray, "char"]) -> Bool[np.ndarray, "char"]:
     """Marks the characters of ``text`` at which a word begins.
 

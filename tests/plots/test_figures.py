@@ -23,7 +23,7 @@ from interp_compose.plots.interactive import ChartFigure
 HOSTILE = [
     "</script><script>alert(1)</script>",
     '<a href="javascript:alert(1)">click</a>',
-    "<b>bold</b><br>%{y} $\\frac{1}{ &amp; \u2028 ]]> <!--",
+    "<b>bold</b><br>%{y} $\\frac{1}{$ &amp; \u2028 ]]> <!--",
     "_underscored_ 한국어 🙂\x00\x1b[31m",
 ]
 POOLINGS = ("mean", "max", "sum", "last", "shuffled")

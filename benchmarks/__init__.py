@@ -1,0 +1,1 @@
+"""One script per speed claim; results/ holds what was measured."""

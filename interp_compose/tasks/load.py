@@ -1,0 +1,76 @@
+"""``load_task``: a name, or a file of your own, becomes the examples for one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from interp_compose._types import HookedModel
+from interp_compose.errors import OptionError
+from interp_compose.tasks.prompts import prompt_for
+from interp_compose.tasks.task import Task
+from interp_compose.tasks.user_data import read_examples
+
+TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
+
+
+def load_task(
+    name: str, model: HookedModel, *, data_dir: str | Path | None = None, seed: int = 42
+) -> Task:
+    """The train, validation and test examples of a task, in the prompt of the model's family.
+
+    Args:
+        name: ``"idm"`` (WordNet definitions), ``"sst"`` (Stanford Sentiment Treebank), the
+            shipped ``"mini-idm"`` and ``"mini-sst"``, or the path of a ``.jsonl`` file of your
+            own, all of which becomes the test split.
+        model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
+            (which chooses the prompt).
+        data_dir: for ``"idm"`` a folder laid out as NLTK's data is (else ``NLTK_DATA``), for
+            ``"sst"`` the folder with ``train.txt``, ``dev.txt`` and ``test.txt``.
+        seed: splits WordNet; orders the shipped tasks. Official splits and files keep theirs.
+
+    Raises:
+        OptionError: an unknown name, or a ``data_dir`` for a task that reads none.
+        MissingDataError: the data is not there; says where to get it.
+        DataFormatError: a garbled file; names the line.
+        AnswerError: the answers are not single tokens for this model.
+    """
+    is_file = name.endswith(".jsonl")
+    if name not in TASK_NAMES and not is_file:
+        raise OptionError(
+            f"task {name!r} is unknown; choose one of {', '.join(TASK_NAMES)}, "
+            "or give the path of a .jsonl file"
+        )
+    if data_dir is not None and name not in ("idm", "sst"):
+        raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")
+    if is_file:
+        examples = read_examples(name)
+        report: dict[str, int | str | float] = {"source": name, "test_all": len(examples)}
+        return Task(name, "{}", (), (), examples, report)
+    if model.tokenizer is None:
+        raise OptionError(
+            f"the model {model.name!r} has no tokenizer, which task {name!r} needs; "
+            "load the model with tokenizer=..."
+        )
+    return _load(name, model.tokenizer, model.architecture, data_dir, seed)
+
+
+def _load(
+    name: str, tokenizer: Any, architecture: str, data_dir: str | Path | None, seed: int
+) -> Task:
+    prompt = prompt_for(architecture, name.removeprefix("mini-"))
+    if name == "mini-idm":
+        from interp_compose.tasks.mini_idm import mini_idm
+
+        return mini_idm(tokenizer, prompt, seed)
+    if name == "mini-sst":
+        from interp_compose.tasks.mini_sst import mini_sst
+
+        return mini_sst(tokenizer, prompt, seed)
+    if name == "idm":
+        from interp_compose.tasks.idm import wordnet_idm
+
+        return wordnet_idm(tokenizer, prompt, data_dir, seed)
+    from interp_compose.tasks.sst import sst
+
+    return sst(tokenizer, prompt, data_dir)

@@ -1,0 +1,242 @@
+"""CAP equals an independent implementation, on every architecture, padded and batched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
+from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.interventions.pooling import HOW
+from interp_compose.interventions.slots import Slots
+from interp_compose.models.lens_model import LensModel
+from tests import architectures
+from tests.architectures import DECODERS, N_LAYERS
+from tests.interventions.reference import in_place_cap
+from tests.models.test_bridge import make
+
+pytestmark = pytest.mark.tl3
+
+# Rows of 11, 8 and 9 tokens; BOS, then units of 1 to 4 tokens, the last one alone.
+ROWS = [
+    [-1, 0, 0, 1, 2, 2, 2, 3, 4, 4, 5],
+    [-1, 0, 1, 1, 1, 1, 2, 3],
+    [-1, 0, 0, 0, 1, 2, 2, 3, 4],
+]
+
+
+def padded(side: str) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    width = max(len(row) for row in ROWS) + 2
+    tokens = torch.randint(3, 97, (len(ROWS), width), generator=generator)
+    mask = torch.zeros_like(tokens)
+    groups = torch.full_like(tokens, -1)
+    for i, row in enumerate(ROWS):
+        at = slice(width - len(row), width) if side == "left" else slice(0, len(row))
+        mask[i, at], groups[i, at] = 1, torch.tensor(row)
+    return tokens, mask, groups
+
+
+def last_valid(mask: Tensor) -> Tensor:
+    index = torch.arange(mask.shape[1]) * mask
+    return index.amax(dim=1)
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def model(request: pytest.FixtureRequest) -> LensModel:
+    return make(request.param)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("layer", range(N_LAYERS))
+@torch.no_grad()
+def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, layer: int) -> None:
+    tokens, mask, groups = padded(side)
+    rows = torch.arange(len(ROWS))
+    for how in HOW:
+        expected = in_place_cap(model, tokens, mask, groups, layer, how)
+        with pool_at(model, layer, groups, how) as record:
+            found = model(tokens, attention_mask=mask)
+        assert record.n_affected == len(ROWS)
+        torch.testing.assert_close(
+            found[:, -1], expected[rows, last_valid(mask)], atol=1e-5, rtol=1e-5
+        )
+        # Not the prediction alone: every slot is its unit's last token.
+        assert record.slots is not None
+        for row in range(len(ROWS)):
+            for slot in record.slots.mask[row].nonzero()[:, 0].tolist():
+                position = int(record.slots.last_token[row, slot])
+                torch.testing.assert_close(
+                    found[row, slot], expected[row, position], atol=1e-5, rtol=1e-5
+                )
+
+
+@torch.no_grad()
+def test_batch_of_one_equals_batch_of_many(model: LensModel) -> None:
+    tokens, mask, groups = padded("left")
+    with pool_at(model, 1, groups, "mean"):
+        together = model.forward(tokens, attention_mask=mask, last_only=True)
+    for row in range(len(ROWS)):
+        real = mask[row].bool()
+        with pool_at(model, 1, groups[row : row + 1, real], "mean"):
+            alone = model.forward(tokens[row : row + 1, real], last_only=True)
+        torch.testing.assert_close(alone[0], together[row], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_single_tokens_give_bit_equal_logits(model: LensModel, mode: str) -> None:
+    tokens, mask, _ = padded("left")
+    alone = torch.arange(tokens.shape[1]).expand_as(tokens).masked_fill(mask == 0, -1)
+    tokens, mask, alone = tokens[:, 2:], mask[:, 2:], alone[:, 2:]
+    clean = model(tokens, attention_mask=mask)
+    for layer in range(N_LAYERS):
+        for how in HOW:
+            with pool_at(model, layer, alone, how, mode=mode) as record:
+                pooled = model(tokens, attention_mask=mask)
+            assert record.n_affected == 0
+            valid = mask.bool()
+            assert torch.equal(pooled[valid], clean[valid])
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@pytest.mark.parametrize("max_tokens", [1, 40, 10_000])
+@torch.no_grad()
+def test_one_pass_equals_one_intervention_at_a_time(
+    model: LensModel, mode: str, max_tokens: int
+) -> None:
+    tokens, mask, groups = padded("left")
+    layers = list(range(N_LAYERS)) if max_tokens > 1 else [0, 2]
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
+    _, resid = model.capture(tokens, names, attention_mask=mask)
+    slots = Slots.from_groups(groups, mask)
+
+    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
+        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+
+    found = sweep(
+        model,
+        lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
+        mask,
+        [Protocol(how, how, slots) for how in HOW],
+        layers,
+        finish,
+        mode=mode,
+        max_tokens=max_tokens,
+    )
+    assert found.shape == (len(layers), len(HOW), len(ROWS), architectures.D_VOCAB)
+    for i, layer in enumerate(layers):
+        for j, how in enumerate(HOW):
+            with pool_at(model, layer, groups, how, mode=mode):
+                expected = model.forward(tokens, attention_mask=mask, last_only=True)[:, -1]
+            torch.testing.assert_close(found[i, j], expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_broadcast_gives_every_token_the_pooled_vector(model: LensModel) -> None:
+    tokens, mask, groups = padded("left")
+    seen: dict[str, Tensor] = {}
+
+    def look(resid: Tensor, hook: Any) -> None:
+        seen["after"] = resid.clone()
+
+    before = model.resid_pre(tokens, 1, attention_mask=mask)
+    with pool_at(model, 1, groups, "mean", mode="broadcast"):
+        model.run_with_hooks(tokens, [("blocks.1.hook_resid_pre", look)], attention_mask=mask)
+    rows = seen["after"]
+    for row in range(len(ROWS)):
+        for unit in {*groups[row].tolist()} - {-1}:
+            where = groups[row] == unit
+            expected = before[row, where].double().mean(dim=0).float().expand(int(where.sum()), -1)
+            torch.testing.assert_close(rows[row, where], expected, atol=1e-6, rtol=1e-6)
+
+
+@torch.no_grad()
+def test_renumbered_positions_matter_for_rotary_models_only() -> None:
+    tokens, mask, groups = padded("left")
+    moved = {}
+    for name in ("GPT-2", "Llama"):
+        model = make(name)
+        outputs = []
+        for renumber in (False, True):
+            with pool_at(model, 0, groups, "mean", renumber=renumber):
+                outputs.append(model.forward(tokens, attention_mask=mask, last_only=True))
+        moved[name] = float((outputs[0] - outputs[1]).abs().max())
+    assert moved["GPT-2"] == 0.0
+    assert moved["Llama"] > 1e-3
+
+
+@torch.no_grad()
+def test_the_model_is_itself_again_after_success_exception_and_nesting() -> None:
+    model = make("Llama")
+    tokens, mask, groups = padded("left")
+    clean = model(tokens, attention_mask=mask)
+    with pool_at(model, 0, groups, "mean", mode="broadcast"):
+        with pool_at(model, 1, groups, "max", mode="broadcast"):
+            both = model(tokens, attention_mask=mask)
+        one = model(tokens, attention_mask=mask)
+    assert not torch.equal(both, one)
+    assert not torch.equal(one, clean)
+    assert torch.equal(model(tokens, attention_mask=mask), clean)
+    with pytest.raises(ZeroDivisionError), pool_at(model, 0, groups, "mean"):
+        raise ZeroDivisionError
+    assert torch.equal(model(tokens, attention_mask=mask), clean)
+
+
+@torch.no_grad()
+def test_an_intervention_that_did_nothing_is_an_error() -> None:
+    model = make("GPT-2")
+    tokens, mask, groups = padded("left")
+    with (
+        pytest.raises(InterventionError, match="never called"),
+        pool_at(model, 0, groups, "mean"),
+    ):
+        pass
+    with (
+        pytest.raises(InterventionError, match=r"groups are \[3, 13\] and the tokens .* \[3, 11\]"),
+        pool_at(model, 0, groups, "mean"),
+    ):
+        model(tokens[:, 2:], attention_mask=mask[:, 2:])
+
+    with (
+        pytest.raises(InterventionError, match="Nest broadcasts only"),
+        pool_at(model, 0, groups, mode="broadcast"),
+        pool_at(model, 1, groups, mode="collapse"),
+    ):
+        pass
+
+    def flat(resid: Tensor, hook: Any) -> Tensor:
+        return torch.ones_like(resid)
+
+    with (
+        pytest.raises(InterventionError, match="changed nothing, although 3 examples"),
+        model.hooks([("blocks.1.hook_resid_pre", flat)]),
+        pool_at(model, 1, groups, "mean", mode="broadcast"),
+    ):
+        model(tokens, attention_mask=mask)
+
+
+def test_bad_options_are_refused_on_entering() -> None:
+    model = make("GPT-2")
+    _, _, groups = padded("left")
+    with pytest.raises(LayerError, match="layer 3 is outside"), pool_at(model, 3, groups):
+        pass
+    with (
+        pytest.raises(OptionError, match="unknown pooling 'median'"),
+        pool_at(model, 0, groups, "median"),
+    ):
+        pass
+    with (
+        pytest.raises(OptionError, match="unknown mode 'fold'"),
+        pool_at(model, 0, groups, mode="fold"),
+    ):
+        pass
+    with (
+        pytest.raises(CapabilityError, match="BloomForCausalLM"),
+        pool_at(make("BLOOM"), 0, groups),
+    ):
+        pass

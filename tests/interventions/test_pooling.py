@@ -1,0 +1,102 @@
+"""pool_groups against its formula, written out in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from interp_compose.errors import OptionError
+from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
+from tests.interventions.reference import pool, units_of
+
+GROUPS = torch.tensor([[-1, 0, 0, 1, 2, 2, 2], [0, 1, 1, 2, 3, -1, -1]])
+
+
+def resid(batch: int, pos: int, d_model: int = 5, *, seed: int = 0) -> Tensor:
+    return torch.randn(batch, pos, d_model, generator=torch.Generator().manual_seed(seed))
+
+
+@st.composite
+def groupings(draw: st.DrawFn) -> list[int]:
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    groups = [unit for unit, size in enumerate(sizes) for _ in range(size)]
+    return [-1] * draw(st.integers(0, 2)) + groups + [-1] * draw(st.integers(0, 2))
+
+
+@pytest.mark.parametrize("how", HOW)
+@given(groups=groupings(), seed=st.integers(0, 2**16))
+@settings(max_examples=40, deadline=None)
+def test_equals_the_formula(how: str, groups: list[int], seed: int) -> None:
+    activations = resid(1, len(groups), seed=seed)
+    pooled = pool_groups(activations, torch.tensor([groups]), how)
+    (units,) = units_of(torch.tensor([groups]))
+    expected = torch.stack([pool(activations[0, unit], how) for unit in units])
+    torch.testing.assert_close(pooled[0].double(), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_groups_of_one_token_come_back_bit_for_bit(how: str, dtype: torch.dtype) -> None:
+    activations = (resid(2, 7) * 1e3).to(dtype)
+    groups = torch.arange(7).expand(2, -1)
+    assert torch.equal(pool_groups(activations, groups, how), activations)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_what_belongs_to_no_group_is_never_read(how: str) -> None:
+    activations = resid(2, 7)
+    expected = pool_groups(activations, GROUPS, how)
+    for junk in (1e4, float("nan"), float("inf")):
+        spoilt = activations.masked_fill((GROUPS < 0)[:, :, None], junk)
+        assert torch.equal(pool_groups(spoilt, GROUPS, how), expected)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_an_empty_group_is_zero(how: str) -> None:
+    pooled = pool_groups(resid(1, 3), torch.tensor([[0, 2, 2]]), how, n_groups=5)
+    assert pooled.shape == (1, 5, 5)
+    assert torch.equal(pooled[0, [1, 3, 4]], torch.zeros(3, 5))
+
+
+def test_bf16_sums_run_in_float32() -> None:
+    # 256 + 1 + 1 … in bf16 stays 256: its steps there are 2 wide.
+    activations = torch.ones(1, 65, 1, dtype=torch.bfloat16)
+    activations[0, 0] = 256
+    groups = torch.zeros(1, 65, dtype=torch.long)
+    assert pool_groups(activations, groups, "sum").item() == 320
+    assert pool_groups(activations, groups, "mean").item() == pytest.approx(320 / 65, rel=4e-3)
+
+
+def test_all_equal_tokens() -> None:
+    activations = torch.full((1, 4, 3), 2.5)
+    groups = torch.tensor([[0, 0, 0, 1]])
+    for how in ("mean", "max", "last"):
+        assert torch.equal(pool_groups(activations, groups, how), torch.full((1, 2, 3), 2.5))
+    assert pool_groups(activations, groups, "sum")[0, :, 0].tolist() == [7.5, 2.5]
+
+
+def test_gradients_are_shared_by_the_mean() -> None:
+    activations = resid(1, 3).requires_grad_()
+    pool_groups(activations, torch.tensor([[0, 0, 1]]), "mean").sum().backward()
+    assert activations.grad is not None
+    assert activations.grad[0, :, 0].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_spreading_gives_each_token_its_units_vector() -> None:
+    activations = resid(2, 7)
+    pooled = pool_groups(activations, GROUPS, "mean")
+    spread = spread_groups(pooled, GROUPS, activations)
+    for row, units in enumerate(units_of(GROUPS)):
+        for slot, unit in enumerate(units):
+            for position in unit:
+                assert torch.equal(spread[row, position], pooled[row, slot])
+    outside = GROUPS < 0
+    assert torch.equal(spread[outside], activations[outside])
+
+
+def test_an_unknown_pooling_is_refused() -> None:
+    with pytest.raises(OptionError, match="unknown pooling 'median'.*mean, max, sum, last"):
+        pool_groups(resid(1, 3), torch.zeros(1, 3).long(), "median")

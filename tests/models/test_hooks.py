@@ -1,0 +1,147 @@
+"""Hooks act, are proven to have acted, and are gone afterwards."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp_compose.errors import InterventionError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from tests import architectures
+
+pytestmark = pytest.mark.tl3
+TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
+RESID = "blocks.1.hook_resid_pre"
+
+
+@pytest.fixture(scope="module")
+def model() -> LensModel:
+    return load_model(architectures.build("GPT-2"))
+
+
+def n_hooks(model: LensModel) -> int:
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks)
+        for module in model.lens.modules()
+    )
+
+
+def zero(activation: Tensor, hook: Any) -> Tensor:
+    return torch.zeros_like(activation)
+
+
+def same(activation: Tensor, hook: Any) -> Tensor:
+    return activation
+
+
+@torch.no_grad()
+def test_an_edit_acts_and_the_identity_is_bit_equal(model: LensModel) -> None:
+    clean = model(TOKENS)
+    assert torch.equal(model.run_with_hooks(TOKENS, [(RESID, same)]), clean)
+    assert not torch.allclose(model.run_with_hooks(TOKENS, [(RESID, zero)]), clean)
+    assert torch.equal(model(TOKENS), clean)
+
+
+@torch.no_grad()
+def test_a_predicate_on_names_matches_many(model: LensModel) -> None:
+    seen: list[str] = []
+    model.run_with_hooks(
+        TOKENS,
+        [(lambda name: name.endswith("hook_resid_post"), lambda act, hook: seen.append(hook.name))],
+    )
+    assert len(seen) == model.n_layers
+
+
+@torch.no_grad()
+def test_hooks_are_gone_after_success_exception_and_nesting(model: LensModel) -> None:
+    model(TOKENS)  # the bridge wires its own on the first call
+    before = n_hooks(model)
+    with model.hooks([(RESID, zero)]):
+        with model.hooks([(RESID, same), ("blocks.2.hook_resid_pre", same)]):
+            model(TOKENS)
+            assert n_hooks(model) == before + 3
+        assert n_hooks(model) == before + 1
+        model(TOKENS)
+    assert n_hooks(model) == before
+    with pytest.raises(ZeroDivisionError), model.hooks([(RESID, zero)]):
+        raise ZeroDivisionError
+    assert n_hooks(model) == before
+
+    def fails(activation: Tensor, hook: Any) -> Tensor:
+        raise KeyError("inside the hook")
+
+    with pytest.raises(KeyError), model.hooks([(RESID, fails)]):
+        model(TOKENS)
+    assert n_hooks(model) == before
+
+
+@torch.no_grad()
+def test_ten_thousand_calls_leave_no_hook(model: LensModel) -> None:
+    model(TOKENS)
+    before = n_hooks(model)
+    for call in range(10_000):
+        try:
+            with model.hooks([(RESID, zero)]):
+                raise RuntimeError(call)
+        except RuntimeError:
+            pass
+    assert n_hooks(model) == before
+
+
+def test_a_hook_that_never_fires_is_an_error(model: LensModel) -> None:
+    with (
+        pytest.raises(InterventionError, match=r"blocks\.1\.hook_resid_pre.*never fired"),
+        model.hooks([(RESID, zero)]),
+    ):
+        pass
+
+
+def test_a_name_that_does_not_exist_is_refused(model: LensModel) -> None:
+    for where in ("blocks.99.hook_resid_pre", lambda name: False):
+        with (
+            pytest.raises(OptionError, match="no hook point matches"),
+            model.hooks([(where, zero)]),
+        ):
+            pass
+
+
+@torch.no_grad()
+def test_an_edit_that_transformer_lens_discards_is_an_error() -> None:
+    opt = load_model(architectures.build("OPT"))
+    with pytest.raises(InterventionError, match="OPTForCausalLM: TransformerLens discards"):
+        opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_pattern", zero)])
+
+
+@torch.no_grad()
+def test_warnings_of_the_users_own_stay_warnings(model: LensModel) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with model.hooks([(RESID, same)]):
+            warnings.warn("mine", stacklevel=1)
+            model(TOKENS)
+
+
+@torch.no_grad()
+def test_wrappers_nest_and_go(model: LensModel) -> None:
+    clean = model(TOKENS)
+    order: list[str] = []
+
+    def wrapper(name: str) -> Any:
+        def wrap(inner: Any, tokens: Tensor, mask: Tensor, last_only: bool) -> Tensor:
+            order.append(name)
+            return inner(tokens, mask, last_only) + 1.0
+
+        return wrap
+
+    with model.around(wrapper("outer")), model.around(wrapper("inner")):
+        torch.testing.assert_close(model(TOKENS), clean + 2.0)
+    assert order == ["inner", "outer"]
+    assert torch.equal(model(TOKENS), clean)
+    with pytest.raises(ZeroDivisionError), model.around(wrapper("x")):
+        raise ZeroDivisionError
+    assert torch.equal(model(TOKENS), clean)
