@@ -18,7 +18,6 @@ from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
 from interp_compose.interventions.slots import Slots
 
-
 _ACTIVE: WeakKeyDictionary[HookedModel, list[str]] = WeakKeyDictionary()
 
 
@@ -80,7 +79,7 @@ def pool_at(
         raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
     if mode not in MODES:
         raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
-    model.require(*(("resume", "positions") if mode == "collapse" else ("edit_resid",)))
+    model.require(*needs(mode, renumber))
     record = Pooled()
 
     def lay_out(tokens: Tensor, mask: Tensor) -> Slots:
@@ -141,6 +140,13 @@ def pool_at(
             f"pooling at layer {layer} did nothing: the model was never called inside the `with` "
             "block."
         )
+
+
+def needs(mode: str, renumber: bool) -> tuple[str, ...]:
+    """The capabilities that a way of pooling relies on."""
+    if mode == "broadcast":
+        return ("edit_resid",)
+    return ("resume",) if renumber else ("resume", "positions")
 
 
 @contextmanager

@@ -22,12 +22,28 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel, positions_from_mask
 
-__all__ = ["BridgeModel", "TransformerBridge", "bridge_around", "bridge_from_pretrained"]
+__all__ = [
+    "BridgeModel",
+    "TransformerBridge",
+    "bridge_around",
+    "bridge_from_pretrained",
+    "bridge_without_tokenizer",
+]
 
 
 def bridge_from_pretrained(source: str, **options: Any) -> TransformerBridge:
     """A hub name or a folder with raw weights and eager attention, as TransformerLens boots it."""
     return TransformerBridge.boot_transformers(source, **options)
+
+
+def bridge_without_tokenizer(
+    source: str, *, device: str | None = None, **options: Any
+) -> TransformerBridge:
+    """The same weights for a user who brings a tokenizer; TransformerLens would reload theirs."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(source, attn_implementation="eager", **options)
+    return bridge_around(model if device is None else model.to(device))
 
 
 def bridge_around(model: nn.Module) -> TransformerBridge:
@@ -152,12 +168,12 @@ class BridgeModel(LensModel):
                 return (resid, *args[1:]), kwargs
             return args, {**kwargs, "hidden_states": resid}
 
-        handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
-        try:
-            with self._replaced(range(layer), _hand_on):
+        with self._replaced(range(layer), _hand_on):
+            handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
+            try:
                 yield
-        finally:
-            handle.remove()
+            finally:
+                handle.remove()
 
     @contextmanager
     def _replaced(self, layers: range, stand_in: Callable[..., Tensor]) -> Iterator[None]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from interp_compose._types import CallWrapper, ForwardFn, HookFn
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
+from interp_compose.models.hook_log import HookLog
 
 WEIGHT_NAMES = (
     *("W_E", "W_pos", "W_U", "b_U"),
@@ -55,8 +56,10 @@ class LensModel(ABC):
         self.n_layers, self.n_heads = int(cfg.n_layers), int(cfg.n_heads)
         self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
         self.d_vocab = int(cfg.d_vocab)
+        self.position_kind = str(cfg.positional_embedding_type)
         self._wrappers: list[CallWrapper] = []
         self._capabilities: Capabilities | None = None
+        self._proving = False
 
     def __repr__(self) -> str:
         return (
@@ -205,13 +208,14 @@ class LensModel(ABC):
             OptionError: a name, or a predicate, that matches no hook point.
             InterventionError: on leaving, a hook that never fired; at once, an edit that
                 TransformerLens says it discards.
+            CapabilityError: on leaving, an edit of an attention pattern or of attention scores
+                on a model that the probes found to ignore it.
         """
-        fired: dict[str, bool] = {}
+        log = HookLog()
         wrapped: list[tuple[str, HookFn]] = []
         for where, fn in fwd_hooks:
             for name in self._matching(where):
-                fired[name] = False
-                wrapped.append((name, _reporting(fn, name, fired)))
+                wrapped.append((name, log.watching(fn, name)))
         with warnings.catch_warnings(), self.lens.hooks(fwd_hooks=wrapped):
             warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
             try:
@@ -221,13 +225,15 @@ class LensModel(ABC):
                     f"{self.architecture}: TransformerLens discards this edit ({discarded}). "
                     "Edit another hook point, or see the table of capabilities in the docs."
                 ) from discarded
-        silent = [name for name, was_fired in fired.items() if not was_fired]
-        if silent:
+        if log.silent:
             raise InterventionError(
-                f"hooks on {silent} never fired on {self.name!r} ({self.architecture}). Run the "
-                "model inside the `with` block; if you did, this architecture does not pass "
+                f"hooks on {log.silent} never fired on {self.name!r} ({self.architecture}). Run "
+                "the model inside the `with` block; if you did, this architecture does not pass "
                 "through that hook point."
             )
+        if not self._proving:
+            for capability in log.relied_on:
+                self.require(capability)  # some wrappers discard these edits without a word
 
     @contextmanager
     def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
@@ -314,15 +320,17 @@ class LensModel(ABC):
         Raises:
             CapabilityError: what failed, on which architecture, and what works instead.
         """
-        if self._capabilities is None:
-            self._capabilities = prove_capabilities(self)
-        self._capabilities.check(capabilities, self.architecture)
+        self.capabilities.check(capabilities, self.architecture)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the probe of a few tokens found; run on first use."""
         if self._capabilities is None:
-            self._capabilities = prove_capabilities(self)
+            self._proving = True
+            try:
+                self._capabilities = prove_capabilities(self)
+            finally:
+                self._proving = False
         return self._capabilities
 
     # ---- weights -------------------------------------------------------------------------
@@ -402,11 +410,3 @@ class LensModel(ABC):
                 f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
             )
         return names
-
-
-def _reporting(fn: HookFn, name: str, fired: dict[str, bool]) -> HookFn:
-    def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
-        fired[name] = True
-        return fn(activation, hook)
-
-    return hook_fn

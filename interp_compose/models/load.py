@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
-from interp_compose.errors import CorruptFileError, DeviceError, OptionError
+from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
 from interp_compose.models.bridge import (
     BridgeModel,
     TransformerBridge,
     bridge_around,
     bridge_from_pretrained,
+    bridge_without_tokenizer,
 )
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
@@ -108,18 +110,15 @@ def _load_pretrained(
     options |= {"device_map": device_map} if device_map is not None else {"device": _device(device)}
     if revision is not None:
         options["revision"] = revision
-    if tokenizer is not None:
-        options["tokenizer"] = tokenizer
     folder = Path(source)
     if folder.is_dir():
         verify_checksums(folder)
     try:
-        bridge = bridge_from_pretrained(source, **options)
-    except OSError as missing:
-        raise _unreadable(name, folder, missing) from missing
-    except Exception as broken:
-        if type(broken).__name__ != "SafetensorError":
-            raise
+        boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
+        bridge = boot(source, **options)
+    except (OSError, ValueError) as refusal:
+        raise _unreadable(name, folder, refusal) from refusal
+    except SafetensorError as broken:
         raise CorruptFileError(
             f"the weights in {source!r} cannot be read ({broken}); download or save them again."
         ) from broken
@@ -129,8 +128,13 @@ def _load_pretrained(
     )
 
 
-def _unreadable(name: str, folder: Path, reason: OSError) -> Exception:
+def _unreadable(name: str, folder: Path, reason: Exception) -> Exception:
     first = str(reason).strip().splitlines()[0]
+    if "nsupported architecture" in first:
+        return CapabilityError(
+            f"TransformerLens does not know the architecture of {name!r} ({first}). The "
+            "documentation lists what was tried; most causal language models work."
+        )
     if folder.is_dir():
         return CorruptFileError(
             f"the folder {name!r} does not hold a model and its tokenizer in Hugging Face's "

@@ -15,8 +15,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose._types import Example, HookedModel
-from interp_compose.errors import LayerError, NonFiniteError, OptionError
+from interp_compose.errors import InterventionError, LayerError, NonFiniteError, OptionError
 from interp_compose.interventions.one_pass import MODES, Protocol, sweep
+from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.slots import Slots
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS, CapCurve
 from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch, into_batches, prepare
@@ -79,6 +80,7 @@ def cap_curve(
 
     Raises:
         InputError: before any work, with the example, the value and the remedy.
+        InterventionError: not one example has a unit of several tokens.
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
@@ -87,10 +89,12 @@ def cap_curve(
     items = prepare(
         model, examples, unit=unit, labels=labels, height=height, parser=parser, mode=mode
     )
-    if mode == "collapse":
-        model.require("resume", "positions")
-    else:
-        model.require("resume", "edit_resid")
+    model.require("resume", *needs(mode, renumber))
+    if not any(item.affected for item in items):
+        raise InterventionError(
+            f"pooling would change none of the {len(items)} examples: every {unit} is a single "
+            'token of this tokenizer. Choose larger units (unit="phrase", or spans of your own).'
+        )
     protocols = [*pooling, *(CONTROLS if controls else ())]
     if batch_size is None:
         batch_size = _fitting_batch(model, items, len(starts) * len(protocols), mode)

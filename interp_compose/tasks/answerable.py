@@ -26,6 +26,18 @@ def keep_one_token(tokenizer: Any, examples: Sequence[Example]) -> tuple[Example
     return tuple(example for example, fit in zip(examples, fits, strict=True) if fit)
 
 
+def require_one_token(tokenizer: Any, prompt: str, answers: Sequence[str]) -> None:
+    """``AnswerError`` unless every answer is one token after ``prompt``."""
+    fits = one_token(tokenizer, [(prompt, answer) for answer in answers])
+    bad = [answer for answer, fit in zip(answers, fits, strict=True) if not fit]
+    if bad:
+        raise AnswerError(
+            f"the answer {bad[0]!r} after {prompt!r} is not one token for this tokenizer, and this "
+            f"task needs {', '.join(map(repr, answers))} to be; use another model, or bring "
+            "examples of your own with answers that it has"
+        )
+
+
 def one_token(tokenizer: Any, texts: Sequence[tuple[str, str]]) -> Bool[np.ndarray, "text"]:
     """For each ``(prompt, answer)``: is the answer exactly one known token after the prompt?
 

@@ -13,7 +13,7 @@ from interp_compose.errors import DataFormatError, MissingDataError
 KEYS = ("prompt", "answer", "spans", "tree")
 
 
-def read_examples(source: str | Path | Iterable[Mapping[str, Any]]) -> tuple[Example, ...]:
+def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
     """Examples from a JSONL file (UTF-8, one object a line, blank lines skipped) or from rows.
 
     A row has ``prompt`` and ``answer`` (the exact text that follows, its leading space included),

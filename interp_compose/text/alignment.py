@@ -43,14 +43,18 @@ class Axis:
         return prompt, char - int(self.base[prompt])
 
 
-def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
-    """Join ``prompts``; refuse the empty ones by index, counted from ``first``."""
+def refuse_empty(prompts: Sequence[str]) -> None:
+    """``PromptError`` for the first prompt that shows nothing."""
     for i, prompt in enumerate(prompts):
         if not prompt or prompt.isspace():
             raise PromptError(
-                f"example {first + i}: the prompt {prompt!r} is empty; "
+                f"example {i}: the prompt {prompt!r} is empty; "
                 "give it at least one character that is not blank, or leave the example out"
             )
+
+
+def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
+    """Join ``prompts``, none of them empty; messages count them from ``first``."""
     text = "\n".join(prompts)
     try:
         raw = text.encode("utf-32-le")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import nltk
@@ -101,24 +102,21 @@ def choose(
     if labels is None and height is None:
         height = DEFAULT_HEIGHT
     chosen: list[tuple[int, int]] = []
-
-    def visit(node: Any, first: int) -> int:
-        """Walk the subtree whose leaves begin at ``first``; returns where they end."""
+    first = 0  # leaves passed so far
+    ahead: list[Any] = [tree]
+    while ahead:
+        node = ahead.pop()
         if not isinstance(node, nltk.Tree):
-            return first + 1
-        fits = (labels is None or node.label() in labels) and (
+            first += 1
+        elif (labels is None or node.label() in labels) and (
             height is None or node.height() - 1 <= height  # nltk counts a bare leaf as 1
-        )
-        if fits:
+        ):
             last = first + len(node.leaves())
             if last - first > 1:
                 chosen.append((first, last))
-            return last
-        for child in node:
-            first = visit(child, first)
-        return first
-
-    visit(tree, 0)
+            first = last
+        else:
+            ahead.extend(reversed(node))
     return chosen
 
 
@@ -173,12 +171,13 @@ def _row_at(prompt: str, start: int, forms: Sequence[Sequence[str]]) -> list[Spa
     return row
 
 
-def _forms(word: str) -> list[str]:
+@lru_cache(maxsize=2**16)
+def _forms(word: str) -> tuple[str, ...]:
     """The texts a leaf may stand for: itself first, then with Penn's escapes undone."""
     plain = word
     for escape, meant in _ESCAPES.items():
         plain = plain.replace(escape, meant)
-    return list(dict.fromkeys([word, plain, *_QUOTES.get(word, "")]))
+    return tuple(dict.fromkeys([word, plain, *_QUOTES.get(word, "")]))
 
 
 def _inside_word(prompt: str, start: int, end: int) -> bool:

@@ -10,7 +10,7 @@ A *unit* is what CAP pools into one vector (paper 000, section 4.3):
 ``pretoken``
     The tokenizer's own boundaries, as the original CAP code reads them: a group begins where a
     blank stands before the token (which ``Ġ`` and ``▁`` spell out; newlines count as well), and
-    with WordPiece at every token without ``##``. BOS is a group of nobody's.
+    with WordPiece at every token without ``##``. (That code also joins BOS to the first word.)
 ``phrase``
     The constituents that :mod:`~interp_compose.text.constituents` chooses; words elsewhere.
 ``span``
@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from interp_compose._types import Example, Span
-from interp_compose.errors import AlignmentError, OptionError, SpanError
+from interp_compose.errors import AlignmentError, DataFormatError, OptionError, SpanError
 from interp_compose.text import alignment
 from interp_compose.text.answers import answer_id, answer_ids
 from interp_compose.text.encoding import Encoded, encode
@@ -70,26 +70,27 @@ def tokenize_prompts(
             'leave them out, or pass unit="phrase"'
         )
     examples = list(examples)
+    alignment.refuse_empty([example.prompt for example in examples])
+    spans: Sequence[Sequence[Span]] = ()
+    if unit == "span":
+        spans = [_own_spans(example, i) for i, example in enumerate(examples)]
+    elif unit == "phrase":
+        spans = _phrases(examples, labels, height, parser)
     out: list[TokenizedPrompt] = []
     for first in range(0, len(examples), _BATCH):
-        batch = examples[first : first + _BATCH]
-        axis = alignment.lay_out([example.prompt for example in batch], first)
-        spans: Sequence[Sequence[Span]] = ()
-        walls = None
-        if unit == "span":
-            spans = [_own_spans(example, first + i) for i, example in enumerate(batch)]
-            walls = alignment.edges(axis, spans)
-        elif unit == "phrase":
-            spans = _phrases(batch, first, labels, height, parser)
+        batch = slice(first, first + _BATCH)
+        axis = alignment.lay_out([example.prompt for example in examples[batch]], first)
         encoded = encode(tokenizer, axis.prompts)
+        walls = None
         if unit == "pretoken":
             starts = _pretoken_starts(tokenizer, axis, encoded)
         elif unit == "span":
-            starts = alignment.blocks(axis, np.ones_like(axis.visible), spans)
+            starts = alignment.blocks(axis, np.ones_like(axis.visible), spans[batch])
+            walls = alignment.edges(axis, spans[batch])
         else:
             starts = word_starts(axis.text, axis.visible)
             if unit == "phrase":
-                starts = alignment.blocks(axis, starts, spans)
+                starts = alignment.blocks(axis, starts, spans[batch])
         groups = alignment.group_tokens(
             axis,
             starts,
@@ -159,8 +160,7 @@ def _own_spans(example: Example, index: int) -> Sequence[Span]:
 
 
 def _phrases(
-    batch: Sequence[Example],
-    first: int,
+    examples: Sequence[Example],
     labels: frozenset[str] | None,
     height: int | None,
     parser: str | None,
@@ -168,12 +168,12 @@ def _phrases(
     if parser is not None:
         from interp_compose.text.parsers import parse_spans
 
-        prompts = [example.prompt for example in batch]
+        prompts = [example.prompt for example in examples]
         return parse_spans(prompts, parser, labels=labels, height=height)
     from interp_compose.text.constituents import tree_spans
 
     spans = []
-    for i, example in enumerate(batch, start=first):
+    for i, example in enumerate(examples):
         if example.tree is None:
             raise SpanError(
                 f'example {i} has no tree, from which unit="phrase" reads constituents; '
@@ -181,6 +181,6 @@ def _phrases(
             )
         try:
             spans.append(tree_spans(example.tree, example.prompt, labels=labels, height=height))
-        except AlignmentError as error:
-            raise AlignmentError(f"example {i}: {error}") from error
+        except (AlignmentError, DataFormatError) as error:
+            raise type(error)(f"example {i}: {error}") from error
     return spans

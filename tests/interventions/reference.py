@@ -57,6 +57,16 @@ def in_place_cap(
         left = pattern.masked_fill(hidden[:, None, None, :], 0.0)
         return left / left.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 
+    if not model.capabilities["edit_pattern"].held:
+        # The same, with the mask of the call in the hook's place.
+        resid = write(model.resid_pre(tokens, layer, attention_mask=mask), None)
+        return model.resume(
+            resid,
+            layer,
+            attention_mask=mask.masked_fill(hidden, 0),
+            position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
+            last_only=False,
+        )
     hooks: list[Any] = [(f"blocks.{layer}.hook_resid_pre", write)]
     hooks += [(f"blocks.{k}.attn.hook_pattern", hide) for k in range(layer, model.n_layers)]
     return model.run_with_hooks(tokens, hooks, attention_mask=mask)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
@@ -113,8 +113,11 @@ def test_a_name_that_does_not_exist_is_refused(model: LensModel) -> None:
 @torch.no_grad()
 def test_an_edit_that_transformer_lens_discards_is_an_error() -> None:
     opt = load_model(architectures.build("OPT"))
-    with pytest.raises(InterventionError, match="OPTForCausalLM: TransformerLens discards"):
+    with pytest.raises((InterventionError, CapabilityError), match="OPTForCausalLM"):
         opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_pattern", zero)])
+    with pytest.raises((InterventionError, CapabilityError), match="OPTForCausalLM"):
+        opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_attn_scores", zero)])
+    opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_pattern", same)])  # nothing to discard
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -146,10 +147,13 @@ def test_every_sst_tree_lands_in_its_sentence(split: str) -> None:
     trees = [line for line in lines if line.strip()]
     assert len(trees) == {"train": 8544, "dev": 1101, "test": 2210}[split]
     for n, line in enumerate(trees):
-        tree = Tree.fromstring(line)
-        prompt = f'Review: {" ".join(tree.leaves())} Sentiment: "'
+        leaves = [leaf for word in re.findall(r"([^()]+)\)", line) for leaf in word.split()[1:]]
+        prompt = f'Review: {" ".join(leaves)} Sentiment: "'
         spans = tree_spans(line, prompt)
         assert all(a[1] <= b[0] for a, b in pairwise(spans))
-        if n % 10 == 0:
+        assert all(prompt[a:b] == prompt[a:b].strip() for a, b in spans)
+        if n % 20 == 0:
+            tree = Tree.fromstring(line)
+            assert leaves == tree.leaves()
             found = [prompt[a:b] for a, b in spans]
             assert found == [" ".join(words) for words in reference(tree, 3)]

@@ -9,7 +9,13 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from interp_compose._types import Example, Span
-from interp_compose.errors import AlignmentError, OptionError, PromptError, SpanError
+from interp_compose.errors import (
+    AlignmentError,
+    DataFormatError,
+    OptionError,
+    PromptError,
+    SpanError,
+)
 from interp_compose.text.words import UNITS, TokenizedPrompt, tokenize_prompts
 
 
@@ -261,6 +267,8 @@ def test_phrases_need_a_tree_that_fits(bpe: Any) -> None:
     bad = Example("a dog", "x", tree="(NP (DT a) (NN cat))")
     with pytest.raises(AlignmentError, match="example 0: the tree's leaf 'cat'"):
         tokenize_prompts(bpe, [bad], unit="phrase")
+    with pytest.raises(DataFormatError, match=r"example 0: the tree '\(NP' is not a bracketing"):
+        tokenize_prompts(bpe, [Example("a dog", "x", tree="(NP")], unit="phrase")
 
 
 def test_no_examples_no_prompts(bpe: Any) -> None:

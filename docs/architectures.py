@@ -1,0 +1,110 @@
+"""Generates ``_generated/capabilities.md``: which architecture honours what.
+
+Run with ``python -m docs.architectures``. Each architecture of ``tests/architectures.py`` is built
+with random weights, loaded as any model is, and put to the probes of
+:mod:`interp_compose.models.capabilities`. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from interp_compose.errors import CapabilityError
+from interp_compose.interventions.pool_at import needs
+from interp_compose.models.capabilities import MEANING, Capabilities
+from interp_compose.models.load import load_model
+from tests import architectures
+
+TABLE = Path(__file__).parent / "_generated" / "capabilities.md"
+NATIVE = "native"
+NAMES = (*architectures.BUILDERS, NATIVE)
+
+REASONS = {
+    "edit is discarded": "edit discarded",
+    "discards this edit": "edit discarded",
+    "logits moved by": "no effect",
+    "ALiBi": "ALiBi",
+    "relative error": "wrong result",
+}
+"""Part of a probe's detail → what the table says; anything else is a call that was refused."""
+
+STUDIES = {
+    "`cap_curve`, collapse": ("resume", *needs("collapse", False)),
+    "`cap_curve`, broadcast": ("resume", *needs("broadcast", False)),
+    "`pool_at`, broadcast": needs("broadcast", False),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One architecture: its class, what its positions are, and a cell per probe and study."""
+
+    name: str
+    architecture: str
+    positions: str
+    cells: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "| " + " | ".join([self.name, self.architecture, self.positions, *self.cells]) + " |"
+
+
+def row(name: str) -> Row:
+    """Build one architecture and probe it."""
+    model = architectures.build_native() if name == NATIVE else architectures.build(name)
+    shown = "TransformerLens' own decoder" if name == NATIVE else name
+    try:
+        loaded = load_model(model)
+    except CapabilityError:
+        refused = ("refused by name",) * (len(MEANING) + len(STUDIES))
+        return Row(shown, f"`{type(model).__name__}`", "", refused)
+    probed = loaded.capabilities
+    cells = [
+        "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
+    ]
+    cells += ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
+    kind = "learned" if loaded.position_kind == "standard" else loaded.position_kind
+    return Row(shown, f"`{loaded.architecture}`", kind, tuple(cells))
+
+
+def holds(probed: Capabilities, names: tuple[str, ...]) -> bool:
+    """Whether everything that a study relies on was proven."""
+    return all(probed[name].held for name in ("forward", *names))
+
+
+def reason(detail: str) -> str:
+    """The figure or the message that decided a probe, in two words."""
+    return next((short for part, short in REASONS.items() if part in detail), "call refused")
+
+
+def table(rows: list[Row]) -> str:
+    """The page fragment: what was run, and a row per architecture."""
+    heads = ["", "class", "positions", *(f"`{name}`" for name in MEANING), *STUDIES]
+    lines = [
+        "<!-- written by `python -m docs.architectures`; do not edit -->",
+        "",
+        f"Run with transformer-lens {version('transformer-lens')}, transformers "
+        f"{version('transformers')}, eager attention, float32, random weights, "
+        f"{architectures.N_LAYERS} layers.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
+        *map(str, rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Probe every architecture and write the table."""
+    TABLE.parent.mkdir(exist_ok=True)
+    text = table([row(name) for name in NAMES])
+    temporary = TABLE.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, TABLE)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""``sst``: the Stanford Sentiment Treebank as three-way sentiment, its trees kept for phrases.
+
+Labels 0 … 4 of the root become scores 0, 0.25, … 1. Paper 000 (appendix B.2) prints thresholds
+that leave no negatives; as in the authors' released code, up to 0.4 is negative, from 0.6
+positive, between them neutral. The official splits and their order are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from interp_compose._types import Example
+from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.tasks.answerable import require_one_token
+from interp_compose.tasks.prompts import Prompt
+from interp_compose.tasks.task import Task
+
+FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
+LABELS = ("negative", "neutral", "positive")
+
+_TOKEN = re.compile(r"\(|\)|[^\s()]+")
+_ESCAPES = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LSB-": "[",
+    "-RSB-": "]",
+    "-LCB-": "{",
+    "-RCB-": "}",
+    "``": '"',
+    "''": '"',
+}
+
+
+def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
+    """The task for one model, from the official ``train.txt``, ``dev.txt`` and ``test.txt``.
+
+    Raises ``MissingDataError`` where a file is not there, ``DataFormatError`` for a garbled line,
+    and ``AnswerError`` where a label is not one token after the prompt.
+    """
+    require_one_token(tokenizer, prompt("A film ."), [prompt.lead + label for label in LABELS])
+    report: dict[str, int | str | float] = {
+        "source": f"Stanford Sentiment Treebank in {data_dir}",
+        "template_of": prompt.family,
+    }
+    kept: dict[str, tuple[Example, ...]] = {}
+    for split, path in _paths(data_dir).items():
+        kept[split] = read_trees(path, prompt)
+        report[f"{split}_all"] = len(kept[split])
+        for label in LABELS:
+            of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
+            report[f"{split}_{label}"] = len(of_label)
+    return Task("sst", prompt.template, report=report, **kept)
+
+
+def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
+    """One example per line of a file of labelled trees; ``DataFormatError`` names a bad line."""
+    examples = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            tree = line.decode("utf-8").strip()
+            root, words = parse_tree(tree)
+        except ValueError as error:
+            raise DataFormatError(
+                f"{path}, line {number}: {error}; expected one tree a line with a label from 0 to "
+                f"4 at every node, like (3 (2 It) (4 shines)), but it begins {line[:60]!r}. "
+                "Get the file again"
+            ) from error
+        text = " ".join(decode_leaf(word) for word in words)
+        examples.append(Example(prompt(text), prompt.lead + sentiment(root / 4), tree=tree))
+    if not examples:
+        raise DataFormatError(f"{path} is empty; expected one labelled tree a line")
+    return tuple(examples)
+
+
+def parse_tree(tree: str) -> tuple[int, list[str]]:
+    """The root's label and the words of a labelled tree; ``ValueError`` says what is wrong.
+
+    Every node is ``(label children)`` with a label 0 … 4, and has nodes or one word inside.
+    """
+    tokens = _TOKEN.findall(tree)
+    words: list[str] = []
+    children: list[int] = []  # of every open node: 0 none yet, 1 a word, 2 nodes
+    for i, token in enumerate(tokens):
+        if token == "(":
+            if i and not children:
+                raise ValueError("there is more than one tree")
+            if children and children[-1] == 1:
+                raise ValueError(f"a node holds the word {words[-1]!r} and another node")
+            if children:
+                children[-1] = 2
+            children.append(0)
+        elif not children:
+            raise ValueError("a tree begins with a bracket" if not i else "brackets do not match")
+        elif token == ")":
+            if children.pop() == 0:
+                raise ValueError("a node is empty")
+        elif tokens[i - 1] == "(":
+            if token not in ("0", "1", "2", "3", "4"):
+                raise ValueError(f"the label {token!r} is not 0, 1, 2, 3 or 4")
+        elif children[-1] != 0:
+            raise ValueError(f"the word {token!r} has no label of its own")
+        else:
+            children[-1] = 1
+            words.append(token)
+    if children or not tokens:
+        raise ValueError("brackets do not match" if tokens else "the line is empty")
+    return int(tokens[1]), words
+
+
+def decode_leaf(word: str) -> str:
+    """The text of a leaf: Penn's escapes for brackets, quotes and slashes undone."""
+    for escape, meant in _ESCAPES.items():
+        word = word.replace(escape, meant)
+    return word.replace("\\/", "/").replace("\\*", "*")
+
+
+def sentiment(score: float) -> str:
+    """Three labels of a score in [0, 1]: up to 0.4 negative, from 0.6 positive, else neutral."""
+    if score <= 0.4:
+        return "negative"
+    return "positive" if score >= 0.6 else "neutral"
+
+
+def _paths(data_dir: str | Path | None) -> dict[str, Path]:
+    hint = (
+        "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
+        "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
+    )
+    if data_dir is None:
+        raise MissingDataError(f"task 'sst' needs the Stanford Sentiment Treebank: {hint}")
+    paths = {split: Path(data_dir) / name for split, name in FILES.items()}
+    for path in paths.values():
+        if not path.is_file():
+            raise MissingDataError(f"there is no {path}: {hint}")
+    return paths

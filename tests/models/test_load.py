@@ -1,0 +1,189 @@
+"""Names, folders, objects, devices and damaged files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.models.weights import load_weights, save_weights, verify_checksums
+from tests import architectures
+
+TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
+
+
+def byte_level_tokenizer(vocab_size: int = 300) -> Any:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["the shore of a sea", "a young cat"], trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<|endoftext|>", eos_token="<|endoftext|>"
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 shape and its tokenizer, as save_pretrained leaves them."""
+    path = tmp_path_factory.mktemp("gpt2")
+    architectures.build("GPT-2").save_pretrained(path)
+    byte_level_tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+@torch.no_grad()
+def test_a_folder_loads_with_its_tokenizer_and_bos(folder: Path) -> None:
+    model = load_model(folder, device="cpu")
+    assert (model.name, model.architecture) == (str(folder), "GPT2LMHeadModel")
+    assert not model.training
+    assert model.dtype == torch.float32
+    assert model.tokenizer("a cat").input_ids[0] == model.tokenizer.bos_token_id
+    reference = architectures.build("GPT-2")
+    torch.testing.assert_close(model(TOKENS), reference(TOKENS).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_tokenizer_of_ones_own_is_used_as_it_is(folder: Path) -> None:
+    own = byte_level_tokenizer()
+    assert load_model(folder, tokenizer=own).tokenizer is own
+
+
+def test_dtypes(folder: Path) -> None:
+    assert load_model(folder, dtype="bfloat16").dtype == torch.bfloat16
+    assert load_model(folder, dtype=torch.float16).dtype == torch.float16
+    for bad in ("int8", "float8", torch.int32):
+        with pytest.raises(OptionError, match="unknown dtype .*float32, bfloat16, float16"):
+            load_model(folder, dtype=bad)
+
+
+def test_objects_pass_through(folder: Path) -> None:
+    model = load_model(folder)
+    assert load_model(model) is model
+    again = load_model(model.lens)
+    assert isinstance(again, LensModel)
+    assert again.lens is model.lens
+    assert again.tokenizer is model.tokenizer
+    with pytest.raises(OptionError, match="the BridgeModel passed keeps its own"):
+        load_model(model, device="cpu")
+    with pytest.raises(OptionError, match="cannot load a Linear"):
+        load_model(torch.nn.Linear(2, 3))
+
+
+def test_what_is_nowhere_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"no model 'no-such/model': .*shipped \(mini-base"):
+        load_model("no-such/model")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptFileError, match="does not hold a model and its tokenizer"):
+        load_model(tmp_path)
+
+
+def test_devices_that_are_not_there_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match=r"'cuda' was asked for .* use device='cpu'"):
+        load_model(folder, device="cuda")
+    with pytest.raises(DeviceError, match="unknown device 'tpu9'"):
+        load_model(folder, device="tpu9")
+
+
+def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def from_pretrained(cls: type, source: str, **options: Any) -> Any:
+        asked.update(options)
+        return architectures.build("GPT-2")
+
+    monkeypatch.setattr(
+        transformers.PreTrainedModel, "from_pretrained", classmethod(from_pretrained)
+    )
+    load_model(folder, device_map="auto")
+    assert asked["device_map"] == "auto"
+    with pytest.raises(OptionError, match="exclude each other"):
+        load_model(folder, device_map="auto", device="cpu")
+
+
+def test_remote_code_needs_a_pinned_revision(folder: Path) -> None:
+    with pytest.raises(OptionError, match="pin it with revision=<commit>"):
+        load_model(folder, trust_remote_code=True)
+
+
+def test_an_architecture_that_is_not_known_is_refused_by_name(tmp_path: Path) -> None:
+    architectures.build("DistilBERT").save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(CapabilityError, match="DistilBert"):
+        load_model(tmp_path)
+
+
+def test_truncated_weights_are_refused(copy: Path) -> None:
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(CorruptFileError, match=r"the weights in .* cannot be read"):
+        load_model(copy)
+
+
+def test_a_flipped_bit_is_seen_where_checksums_lie(copy: Path) -> None:
+    from interp_compose._files import file_sha256
+
+    weights = copy / "model.safetensors"
+    digest = file_sha256(weights)
+    (copy / "SHA256SUMS").write_text(f"{digest}  {weights.name}\n", encoding="utf-8")
+    verify_checksums(copy)
+    data = bytearray(weights.read_bytes())
+    data[-7] ^= 1
+    weights.write_bytes(bytes(data))
+    with pytest.raises(CorruptFileError, match=r"model\.safetensors is truncated or altered"):
+        load_model(copy)
+    weights.unlink()
+    with pytest.raises(CorruptFileError, match="is listed in SHA256SUMS and missing"):
+        load_model(copy)
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama"])
+@torch.no_grad()
+def test_weights_survive_a_round_trip_bit_for_bit(name: str, tmp_path: Path) -> None:
+    model, other = (
+        load_model(architectures.build(name)),
+        load_model(architectures.build(name, seed=1)),
+    )
+    assert not torch.equal(model(TOKENS), other(TOKENS))
+    path = save_weights(model, tmp_path / "weights.safetensors")
+    load_weights(other, path)
+    assert torch.equal(model(TOKENS), other(TOKENS))
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, f"{path.name}.sha256"}
+
+
+def test_damaged_saved_weights_are_refused(tmp_path: Path) -> None:
+    model = load_model(architectures.build("GPT-2"))
+    path = save_weights(model, tmp_path / "weights.safetensors")
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:1000], whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:]):
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match="truncated or altered"):
+            load_weights(model, path)
+    path.with_name(f"{path.name}.sha256").unlink()
+    with pytest.raises(CorruptFileError, match="expected weights .* and their checksum"):
+        load_weights(model, path)
+    with pytest.raises(CorruptFileError, match="save them with save_weights"):
+        load_weights(model, tmp_path / "nowhere.safetensors")

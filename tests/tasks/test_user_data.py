@@ -1,0 +1,106 @@
+"""A user's own rows: good ones come through exactly, each bad one is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interp_compose._types import Example
+from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.tasks.user_data import read_examples
+
+GOOD = {"prompt": "a young cat is called a", "answer": " kitten"}
+
+
+def test_rows_and_files_give_the_same_examples(tmp_path: Path) -> None:
+    rows = [
+        GOOD,
+        {"prompt": "ünï 🐈 cöde", "answer": "é", "spans": [[0, 3], [4, 5]]},
+        {"prompt": "the dog", "answer": " barks", "tree": "(NP (DT the) (NN dog))"},
+    ]
+    path = tmp_path / "own.jsonl"
+    path.write_text(
+        "\ufeff" + "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows),
+        encoding="utf-8",
+    )
+    expected = (
+        Example("a young cat is called a", " kitten"),
+        Example("ünï 🐈 cöde", "é", ((0, 3), (4, 5))),
+        Example("the dog", " barks", None, "(NP (DT the) (NN dog))"),
+    )
+    assert read_examples(path) == expected
+    assert read_examples(str(path)) == expected
+    assert read_examples(rows) == expected
+
+
+BAD: list[tuple[Any, str]] = [
+    ({"answer": " x"}, "has no prompt; give a text"),
+    ({"prompt": "x"}, "has no answer; give a text"),
+    ({"prompt": " ", "answer": " x"}, "' ' as its prompt; give a text"),
+    ({"prompt": 3, "answer": " x"}, "3 as its prompt; give a text"),
+    ({"prompt": "x", "answer": ""}, "'' as its answer"),
+    (GOOD | {"anwser": "x"}, "unknown key 'anwser'; the keys are prompt, answer, spans, tree"),
+    (["prompt", "answer"], "expected an object with prompt and answer"),
+    (GOOD | {"tree": 5}, "5 as its tree; give a bracketing"),
+    (GOOD | {"spans": 5}, "5 as its spans; give a list"),
+    (GOOD | {"spans": [[0, 99]]}, r"span \[0, 99\] in a prompt of 23 characters"),
+    (GOOD | {"spans": [[2, 2]]}, r"span \[2, 2\]"),
+    (GOOD | {"spans": [[-1, 2]]}, r"span \[-1, 2\]"),
+    (GOOD | {"spans": [[True, 2]]}, r"span \[True, 2\]"),
+    (GOOD | {"spans": [[0, 2, 4]]}, r"span \[0, 2, 4\]"),
+    (GOOD | {"spans": ["ab"]}, "span 'ab'"),
+    (GOOD | {"spans": [[4, 7], [0, 5]]}, r"overlapping spans \(0, 5\) and \(4, 7\)"),
+]
+
+
+@pytest.mark.parametrize(("row", "wrong"), BAD)
+def test_a_bad_row_is_named_by_its_number(row: Any, wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(DataFormatError, match=f"^row 2 .*{wrong}"):
+        read_examples([GOOD, row])
+    path = tmp_path / "own.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n\n{json.dumps(row)}\n", encoding="utf-8")
+    with pytest.raises(DataFormatError, match=f"own.jsonl, line 3 .*{wrong}"):
+        read_examples(path)
+
+
+@pytest.mark.parametrize("line", [b"{broken", b"\xff\xfe{}", b"prompt,answer"])
+def test_a_line_that_is_not_json_is_named(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode() + b"\n" + line)
+    with pytest.raises(DataFormatError, match="line 2 is not JSON .* write one object a line"):
+        read_examples(path)
+
+
+def test_nothing_to_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        MissingDataError, match=r"there is no file .*none.jsonl; expected JSON lines"
+    ):
+        read_examples(tmp_path / "none.jsonl")
+    with pytest.raises(DataFormatError, match="list of examples is empty; expected rows like"):
+        read_examples([])
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(DataFormatError, match=r"empty.jsonl is empty"):
+        read_examples(tmp_path / "empty.jsonl")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["prompt", "answer", "spans", "tree", "x"]), inner)
+        ),
+    )
+)
+def test_no_row_gets_through_unless_it_is_an_example(row: Any) -> None:
+    try:
+        (example,) = read_examples([row])
+    except DataFormatError:
+        return
+    assert (example.prompt, example.answer) == (row["prompt"], row["answer"])
+    assert all(0 <= low < high <= len(example.prompt) for low, high in example.spans or ())
