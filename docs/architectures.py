@@ -92,6 +92,10 @@ def table(rows: list[Row]) -> str:
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
         *map(str, rows),
+        "",
+        "What each column asks:",
+        "",
+        *(f"- `{name}`: {meaning}." for name, meaning in MEANING.items()),
     ]
     return "\n".join(lines) + "\n"
 

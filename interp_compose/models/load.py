@@ -130,9 +130,10 @@ def _load_pretrained(
 
 def _unreadable(name: str, folder: Path, reason: Exception) -> Exception:
     first = str(reason).strip().splitlines()[0]
-    if "nsupported architecture" in first:
+    if "supported architecture" in first:
+        own = first.partition("Config architectures: ")[2] or first
         return CapabilityError(
-            f"TransformerLens does not know the architecture of {name!r} ({first}). The "
+            f"TransformerLens does not know the architecture of {name!r} ({own}). The "
             "documentation lists what was tried; most causal language models work."
         )
     if folder.is_dir():

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import torch
+from interp_compose._types import HookedModel
 
 
-@dataclass
+def _refuse(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("a task must not run the model")
+
+
 class StubModel:
-    """Satisfies the ``HookedModel`` protocol; every computation is refused."""
+    """Satisfies the ``HookedModel`` protocol, whatever it asks for; computing is refused."""
 
-    tokenizer: Any
-    architecture: str = "GPT2LMHeadModel"
-    name: str = "stub"
-    n_layers: int = 2
-    n_heads: int = 1
-    d_model: int = 3
-    d_vocab: int = 5
-    n_ctx: int = 64
-    device: torch.device = torch.device("cpu")
-    dtype: torch.dtype = torch.float32
-    training: bool = False
+    def __init__(self, tokenizer: Any, architecture: str = "GPT2LMHeadModel") -> None:
+        self.tokenizer = tokenizer
+        self.architecture = architecture
+        self.name = "stub"
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("a task must not run the model")
 
-    __call__ = capture = hooks = run_blocks = resume = parameters = state_dict = _refuse
+for _member in {*HookedModel.__annotations__, *vars(HookedModel)}:
+    if _member == "__call__" or not _member.startswith("_"):
+        setattr(StubModel, _member, _refuse)

@@ -1,0 +1,111 @@
+"""Generates what the pages show of the package itself, each a file in ``_generated/``.
+
+Run with ``python -m docs.tables``. The table of architectures is :mod:`docs.architectures`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+from interp_compose.cli import main as interp_compose
+from interp_compose.tasks import mini_idm, mini_sst
+from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
+
+FOLDER = Path(__file__).parent / "_generated"
+NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
+SPLITS = ("train", "validation", "test")
+
+
+def paper_models() -> str:
+    """The models of paper 000, and where its authors began to pool."""
+    heads = ["in the paper", "hub name", "class", "layers", "the authors' start layers"]
+    rows = [
+        [
+            one.label,
+            f"`{one.hub_name}`",
+            f"`{one.architecture}`",
+            str(one.n_layers),
+            " ".join(map(str, one.start_layers)) or "none released",
+        ]
+        for one in PAPER_MODELS
+    ]
+    return NOTICE + table(heads, rows)
+
+
+def prompts() -> str:
+    """The prompt of every model family and kind of task."""
+    rows = [
+        [f"`{family}`", f"`{of_kind['idm']}`", f"`{of_kind['sst']}`"]
+        for family, of_kind in TEMPLATES.items()
+    ]
+    return NOTICE + table(["class", "`idm`, `mini-idm`", "`sst`, `mini-sst`"], rows)
+
+
+def shipped_tasks() -> str:
+    """How many examples the shipped tasks have, before any tokenizer is asked."""
+    splits = mini_idm.splits()
+    every = mini_idm.definitions()
+    sentences = mini_sst.sentences()
+    rows = [
+        ["`mini-idm`", *(str(len(splits[split])) for split in SPLITS)],
+        ["`mini-sst`", *(str(len(sentences[split])) for split in SPLITS)],
+    ]
+    families = Counter(one.family for one in every)
+    shown = ((name, str(n), _one_of(every, name)) for name, n in families.items())
+    return (
+        NOTICE
+        + table(["task", *SPLITS], rows)
+        + f"\n`mini-idm` has {len({one.skeleton for one in every})} skeletons and "
+        + f"{len({one.answer for one in every})} answers, in {len(families)} families:\n\n"
+        + table(["family", "definitions", "for example"], shown)
+    )
+
+
+def _one_of(every: Sequence[mini_idm.Definition], family: str) -> str:
+    first = next(one for one in every if one.family == family)
+    return f"*{first.text}* → **{first.answer}**"
+
+
+def cap_help() -> str:
+    """What ``interp-compose cap --help`` prints, 80 columns wide."""
+    printed = io.StringIO()
+    with (
+        patch.dict(os.environ, {"COLUMNS": "80"}),
+        contextlib.redirect_stdout(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        interp_compose(["cap", "--help"])
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines()) + "\n"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "paper_models.md": paper_models,
+    "prompts.md": prompts,
+    "shipped_tasks.md": shipped_tasks,
+    "cap_help.txt": cap_help,
+}
+
+
+def main() -> None:
+    """Write every file."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in FILES.items():
+        temporary = FOLDER / f".{name}.tmp"
+        temporary.write_text(text(), encoding="utf-8")
+        os.replace(temporary, FOLDER / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""A small random model with a tokenizer that splits words, for whole studies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from interp_compose._types import Example
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from tests import architectures
+
+TEXTS = [
+    "the shore of a sea is called a",
+    "someone who bakes bread",
+    "a small wooden house in the mountains",
+    "not alive",
+    "the mother of a father is called a",
+]
+
+
+def splitting_tokenizer(vocab_size: int = 97) -> Any:
+    """Byte-level BPE over a lower-case alphabet: most words are several tokens, BOS in front."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=["<s>", "<unk>"], show_progress=False
+    )
+    tokenizer.train_from_iterator([*TEXTS, 'x "', "abcdefghijklmnopqrstuvwxyz"] * 3, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="<unk>")
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return splitting_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def model(tokenizer: Any) -> LensModel:
+    return load_model(architectures.build("Llama"), tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="session")
+def examples() -> list[Example]:
+    answers = "abcde"
+    return [Example(f'{text} "', answer) for text, answer in zip(TEXTS, answers, strict=True)] + [
+        Example('x "', "f"),
+        Example('a a "', "g"),
+    ]

@@ -1,0 +1,305 @@
+"""cap_curve end to end, against one intervention at a time and by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import interp_compose as ic
+from interp_compose._types import Example
+from interp_compose.errors import (
+    AnswerError,
+    CapabilityError,
+    DataFormatError,
+    InputError,
+    InterventionError,
+    LayerError,
+    NonFiniteError,
+    OptionError,
+    PromptError,
+    SpanError,
+    TrainingModeError,
+)
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.interventions.slots import shuffled_groups
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.recipes import cap_measure
+from interp_compose.recipes.cap_measure import cap_curve, resolve_layers
+from interp_compose.text.words import tokenize_prompts
+from tests import architectures
+
+
+def quiet(model: LensModel, examples: Any, **options: Any) -> ic.CapCurve:
+    return cap_curve(model, examples, progress=False, **options)
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_every_outcome_equals_one_intervention_by_hand(
+    model: LensModel, examples: list[Example], mode: str
+) -> None:
+    curve = quiet(model, examples, mode=mode, batch_size=3, seed=5)
+    rows = curve.outcomes.set_index(["example", "layer", "pooling"])
+    clean = curve.clean.set_index("example")
+    prompts = tokenize_prompts(model.tokenizer, examples)
+    assert clean["affected"].tolist() == [True] * 5 + [False] * 2
+    for index, (example, prompt) in enumerate(zip(examples, prompts, strict=True)):
+        prompt = prompt.with_last_apart()
+        tokens = torch.from_numpy(prompt.ids)[None]
+        groups = prompt.groups.tolist()
+        answer = model.tokenizer.convert_tokens_to_ids(example.answer)
+        plans: list[tuple[Any, Any]] = [
+            ((layer, how), (layer, how, groups))
+            for layer in range(model.n_layers)
+            for how in ("mean", "max", "sum", "last")
+        ]
+        moved = shuffled_groups(groups, seed=5, example=index)
+        plans += [((layer, "shuffled"), (layer, "mean", moved)) for layer in range(model.n_layers)]
+        for key, (layer, how, units) in plans:
+            with pool_at(model, layer, torch.tensor([units]), how, mode=mode):
+                logits = model(tokens)[0, -1].double()
+            found = rows.loc[(index, *key)]
+            logprob = (logits - logits.logsumexp(0))[answer].item()
+            assert found["target_logprob"] == pytest.approx(logprob, abs=1e-5)
+            assert found["prediction"] == logits.argmax().item()
+            assert found["correct"] == (logits.argmax().item() == answer)
+            assert found["target_rank"] == 1 + int((logits > logits[answer]).sum())
+        plain = model(tokens)[0, -1].double()
+        assert clean.loc[index, "target_logprob"] == pytest.approx(
+            (plain - plain.logsumexp(0))[answer].item(), abs=1e-5
+        )
+
+
+def test_what_pooling_cannot_change_carries_the_clean_outcome(
+    model: LensModel, examples: list[Example]
+) -> None:
+    curve = quiet(model, examples)
+    clean = curve.clean.set_index("example")
+    untouched = curve.outcomes[curve.outcomes["example"] >= 5]
+    assert len(untouched) == 2 * model.n_layers * 5
+    for column in ("prediction", "target_logprob", "target_rank", "correct"):
+        expected = clean.loc[untouched["example"], column].to_numpy()
+        assert np.array_equal(untouched[column].to_numpy(), expected)
+    assert set(curve.frame["n_affected"]) == {5}
+    assert set(curve.frame["n"]) == {7}
+
+
+def test_batches_and_their_order_change_nothing_but_rounding(
+    model: LensModel, examples: list[Example]
+) -> None:
+    one = quiet(model, examples, batch_size=1)
+    many = quiet(model, examples, batch_size=64)
+    pd.testing.assert_frame_equal(one.outcomes, many.outcomes, atol=1e-5, rtol=0)
+    shuffled = quiet(model, list(reversed(examples)), controls=False)
+    back = shuffled.outcomes.assign(example=6 - shuffled.outcomes["example"])
+    ordered = back.sort_values(["example", "layer"], kind="stable").reset_index(drop=True)
+    same = quiet(model, examples, controls=False).outcomes
+    pd.testing.assert_frame_equal(ordered, same, atol=1e-5, rtol=0)
+
+
+def test_options_shape_the_table(model: LensModel, examples: list[Example]) -> None:
+    curve = quiet(model, examples, layers=[2, 0.0], pooling=("sum",), controls=False)
+    assert curve.frame[["layer", "pooling"]].to_numpy().tolist() == [[0, "sum"], [2, "sum"]]
+    assert curve.config["layers"] == [0, 2]
+    assert curve.config["examples_sha256"]
+
+
+def test_dictionaries_are_examples_too(model: LensModel, examples: list[Example]) -> None:
+    rows = [{"prompt": e.prompt, "answer": e.answer} for e in examples]
+    pd.testing.assert_frame_equal(quiet(model, rows).outcomes, quiet(model, examples).outcomes)
+
+
+def test_own_spans_and_trees(model: LensModel) -> None:
+    text = 'a small wooden house in the mountains "'
+    tree = (
+        "(S (NP (NP (DT a) (JJ small) (JJ wooden) (NN house)) (PP (IN in) "
+        "(NP (DT the) (NNS mountains)))))"
+    )
+    whole = text.index(" in")
+    spans = quiet(model, [Example(text, "a", spans=((0, whole),))], unit="span")
+    phrases = quiet(
+        model, [Example(text, "a", tree=tree)], unit="phrase", labels=frozenset({"NP"}), height=2
+    )
+    words = quiet(model, [Example(text, "a")])
+    n_groups = [int(c.clean["n_groups"].iloc[0]) for c in (spans, phrases, words)]
+    assert n_groups[1] < n_groups[2]
+    assert spans.clean["affected"].all()
+
+
+def test_an_interrupted_run_resumes_to_the_same_result(
+    model: LensModel,
+    examples: list[Example],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = quiet(model, examples, batch_size=2)
+    measure, calls = cap_measure._measure, [0]
+
+    def dies_at_the_third(*args: Any, **options: Any) -> pd.DataFrame:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return measure(*args, **options)
+
+    monkeypatch.setattr(cap_measure, "_measure", dies_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        quiet(model, examples, batch_size=2, resume=tmp_path / "batches")
+    resumed = quiet(model, examples, batch_size=2, resume=tmp_path / "batches")
+    assert calls[0] == 3 + 2  # two of four batches were done before
+    pd.testing.assert_frame_equal(resumed.outcomes, whole.outcomes)
+    pd.testing.assert_frame_equal(resumed.frame, whole.frame)
+    assert not (tmp_path / "batches").exists()
+
+
+def test_a_resumed_run_of_other_settings_or_weights_is_refused(
+    model: LensModel, examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*args: Any, **options: Any) -> pd.DataFrame:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cap_measure, "_measure", dies)
+        with pytest.raises(KeyboardInterrupt):
+            quiet(model, examples, resume=tmp_path)
+    with pytest.raises(InputError, match="seed"):
+        quiet(model, examples, resume=tmp_path, seed=1)
+    other = load_model(architectures.build("Llama", seed=1), tokenizer=model.tokenizer)
+    with pytest.raises(InputError, match="weights"):
+        quiet(other, examples, resume=tmp_path)
+
+
+def test_the_result_survives_a_round_trip(
+    model: LensModel, examples: list[Example], tmp_path: Path
+) -> None:
+    curve = quiet(model, examples, task="toy")
+    loaded = ic.CapCurve.load(curve.save(tmp_path / "run"))
+    pd.testing.assert_frame_equal(loaded.frame, curve.frame)
+    assert loaded.config == curve.config
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([], InputError, "no examples"),
+        ([Example("", "a")], PromptError, "example 0"),
+        ([Example("x", "bread bread")], AnswerError, "example 0.*tokens"),
+        ([Example("alive " * 90, "a")], PromptError, r"example 0: its prompt has \d+ tokens"),
+        ([{"prompt": "x", "answer": "a"}, {"prompt": "x"}], DataFormatError, "answer"),
+        ([Example("bread", "a", spans=((0, 3), (2, 5)))], SpanError, "overlap"),
+        ([Example("bread", "a", spans=((0, 99),))], SpanError, "99"),
+    ],
+)
+def test_bad_examples_are_refused_before_work_starts(
+    model: LensModel, rows: list[Any], error: type[Exception], message: str
+) -> None:
+    unit = "span" if error is SpanError else "word"
+    with pytest.raises(error, match=message):
+        quiet(model, rows, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"pooling": ("median",)}, OptionError, "unknown pooling 'median'.*mean, max, sum"),
+        ({"pooling": "mean"}, OptionError, "expected a sequence"),
+        ({"pooling": ()}, OptionError, "expected a sequence"),
+        ({"pooling": ("mean", "mean")}, OptionError, "twice"),
+        ({"mode": "fold"}, OptionError, "unknown mode 'fold'"),
+        ({"unit": "syllable"}, OptionError, "syllable"),
+        ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
+        ({"layers": [-1]}, LayerError, "layer -1"),
+        ({"layers": [1.5]}, LayerError, "depth 1.5"),
+        ({"layers": []}, LayerError, "no layers"),
+        ({"renumber": True, "mode": "broadcast"}, OptionError, "renumber"),
+        ({"batch_size": 0}, OptionError, "batch_size=0"),
+    ],
+)
+def test_bad_options_are_refused_before_work_starts(
+    model: LensModel,
+    examples: list[Example],
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        quiet(model, examples, **options)
+
+
+def test_a_study_that_could_change_nothing_is_refused(model: LensModel) -> None:
+    with pytest.raises(InterventionError, match="would change none of the 1 examples"):
+        quiet(model, [Example('a a "', "g")])
+
+
+def test_a_model_in_training_mode_is_refused(tokenizer: Any, examples: list[Example]) -> None:
+    model = load_model(architectures.build("Llama").train(), tokenizer=tokenizer)
+    with pytest.raises(TrainingModeError, match=r"call model\.eval\(\) first"):
+        quiet(model, examples)
+    assert len(quiet(model.eval(), examples, controls=False, layers=[0]).frame) == 3
+
+
+def test_a_model_without_a_tokenizer_is_refused(examples: list[Example]) -> None:
+    with pytest.raises(InputError, match="came without a tokenizer"):
+        quiet(load_model(architectures.build("Llama")), examples)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_refused(
+    tokenizer: Any, examples: list[Example], bad: float
+) -> None:
+    broken = architectures.build("Llama")
+    with torch.no_grad():
+        broken.lm_head.weight[7] = bad
+    with pytest.raises(NonFiniteError, match="NaN or infinite logits without any intervention"):
+        model = load_model(broken, tokenizer=tokenizer)
+        model._capabilities = load_model(architectures.build("Llama")).capabilities
+        quiet(model, examples)
+
+
+def test_a_window_of_local_attention_bounds_a_collapse(
+    tokenizer: Any, examples: list[Example]
+) -> None:
+    model = load_model(architectures.build("Gemma 2"), tokenizer=tokenizer)
+    model.window = 5
+    with pytest.raises(PromptError, match="look back 5 tokens"):
+        quiet(model, examples)
+    assert len(quiet(model, examples, mode="broadcast", controls=False).frame) == 9
+
+
+def test_what_a_model_does_not_honour_is_refused(tokenizer: Any, examples: list[Example]) -> None:
+    model = load_model(architectures.build("BERT"), tokenizer=tokenizer)
+    with pytest.raises(CapabilityError, match="BertForMaskedLM cannot do"):
+        quiet(model, examples)
+
+
+def test_alibi_models_need_renumbering(tokenizer: Any, examples: list[Example]) -> None:
+    model = load_model(architectures.build("BLOOM"), tokenizer=tokenizer)
+    with pytest.raises(CapabilityError, match="ALiBi"):
+        quiet(model, examples)
+    assert len(quiet(model, examples, renumber=True, controls=False).frame) == 9
+
+
+def test_half_precision_runs_and_stays_near(tokenizer: Any, examples: list[Example]) -> None:
+    exact = quiet(load_model(architectures.build("Llama"), tokenizer=tokenizer), examples)
+    half = architectures.build("Llama").to(torch.bfloat16)
+    rough = quiet(load_model(half, tokenizer=tokenizer), examples)
+    error = (exact.outcomes["target_logprob"] - rough.outcomes["target_logprob"]).abs()
+    assert 0 < error.max() < 0.35  # 3 layers of bf16, log-probabilities around -4
+
+
+def test_layers_as_depths() -> None:
+    assert resolve_layers(None, 3) == [0, 1, 2]
+    assert resolve_layers([0.0, 0.25, 0.5, 1.0], 12) == [0, 3, 6, 11]
+    assert resolve_layers([2, 2, 0], 3) == [0, 2]
+    assert resolve_layers([0.7], 1) == [0]
+
+
+def test_examples_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Example("a", "b").prompt = "c"  # type: ignore[misc]

@@ -1,0 +1,126 @@
+"""The front door: names, refusals, prompts per family, and tokenizers that do not fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interp_compose._types import Example, HookedModel
+from interp_compose.errors import AnswerError, MissingDataError, OptionError
+from interp_compose.tasks.answerable import keep_one_token, one_token, require_one_token
+from interp_compose.tasks.load import TASK_NAMES, load_task
+from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
+from interp_compose.tasks.task import Task, shuffled
+from tests.tasks.conftest import byte_tokenizer
+from tests.tasks.stub import StubModel
+
+
+def test_the_stub_is_a_model_for_the_type_checker(crude: Any) -> None:
+    assert isinstance(StubModel(crude), HookedModel)
+
+
+@pytest.mark.parametrize("name", ["imd", "mini_idm", "", "own.json"])
+def test_an_unknown_task_is_refused_with_the_known_ones(name: str, crude: Any) -> None:
+    with pytest.raises(
+        OptionError, match=f"task '{name}' is unknown; choose one of idm, sst, mini"
+    ):
+        load_task(name, StubModel(crude))
+
+
+@pytest.mark.parametrize("name", ["mini-idm", "mini-sst", "own.jsonl"])
+def test_a_folder_for_a_task_that_reads_none_is_refused(name: str, crude: Any) -> None:
+    with pytest.raises(OptionError, match="reads no data_dir; leave 'here' out"):
+        load_task(name, StubModel(crude), data_dir="here")
+
+
+def test_a_model_without_tokenizer_is_refused_unless_the_task_is_your_own(tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match="'stub' has no tokenizer.*load the model with tokenizer="
+    ):
+        load_task("mini-idm", StubModel(None))
+    (tmp_path / "own.jsonl").write_text(json.dumps({"prompt": "a", "answer": "b"}))
+    task = load_task(str(tmp_path / "own.jsonl"), StubModel(None))
+    assert (task.train, task.validation, task.test) == ((), (), (Example("a", "b"),))
+    assert task.report["test_all"] == 1
+    with pytest.raises(MissingDataError, match="there is no file nowhere.jsonl"):
+        load_task("nowhere.jsonl", StubModel(None))
+
+
+def test_splits_are_named() -> None:
+    parts = [(Example(name, "x"),) for name in ("a", "b", "c")]
+    task = Task("t", "{}", *parts, report={})
+    assert [task.split(name) for name in ("train", "validation", "test")] == parts
+    with pytest.raises(OptionError, match="split 'dev' is unknown; choose one of train, valid"):
+        task.split("dev")
+
+
+def test_shuffling_depends_on_the_seed_alone() -> None:
+    examples = [Example(str(i), "x") for i in range(40)]
+    assert shuffled(examples, 1) == shuffled(tuple(examples), 1) != shuffled(examples, 2)
+    assert sorted(one.prompt for one in shuffled(examples, 1)) == sorted(map(str, range(40)))
+
+
+def test_every_family_has_a_prompt_with_one_gap() -> None:
+    for architecture in {*TEMPLATES, *(model.architecture for model in PAPER_MODELS)}:
+        for kind in ("idm", "sst"):
+            prompt = prompt_for(architecture, kind)
+            assert prompt.family == architecture
+            assert prompt.template.count("{}") == 1
+            assert prompt("{x}") == prompt.template.format("{x}")
+            assert prompt.lead == ("" if prompt.template.endswith('"') else " ")
+
+
+def test_an_unknown_family_takes_the_default_and_says_so() -> None:
+    prompt = prompt_for("PhiForCausalLM", "idm")
+    assert prompt.template == prompt_for("GPT2LMHeadModel", "idm").template
+    assert prompt.family == "GPT2LMHeadModel (default: no template for PhiForCausalLM)"
+
+
+def test_start_layers_of_the_papers_models_lie_inside_them() -> None:
+    for model in PAPER_MODELS:
+        assert all(1 <= layer < model.n_layers for layer in model.start_layers)
+        assert not model.start_layers or model.start_layers[-1] == model.n_layers - 1
+
+
+def test_one_token_is_judged_in_context() -> None:
+    tokenizer = byte_tokenizer(["cat", " dog"])
+    texts = [('a "', "cat"), ("a ", "cat"), ("a", " dog"), ("a", "cat"), ('a "', "dog"), ("a", "")]
+    expected = [True, False, True, False, False, False]
+    slow = []
+    for prompt, answer in texts:
+        before = tokenizer(prompt)["input_ids"]
+        after = tokenizer(prompt + answer)["input_ids"]
+        slow.append(after[:-1] == before)
+    assert one_token(tokenizer, texts).tolist() == slow == expected
+    assert one_token(tokenizer, []).shape == (0,)
+
+
+def test_examples_without_a_single_token_are_left_out_and_none_at_all_is_refused() -> None:
+    tokenizer = byte_tokenizer(["cat"])
+    fits, fails = Example('a "', "cat"), Example('a "', "dog")
+    assert keep_one_token(tokenizer, [fails, fits]) == (fits,)
+    with pytest.raises(
+        AnswerError, match="not one of the 1 answers is a single token.*'dog' after"
+    ):
+        keep_one_token(tokenizer, [fails])
+    require_one_token(tokenizer, 'a "', ["cat"])
+    with pytest.raises(AnswerError, match="'dog' after 'a \"' is not one token.*use another model"):
+        require_one_token(tokenizer, 'a "', ["cat", "dog"])
+
+
+def test_the_front_door_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, interp_compose.shipped, interp_compose.tasks; "
+        "print([m for m in ('torch', 'transformers', 'nltk', 'spacy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_names_are_those_of_the_documentation() -> None:
+    assert TASK_NAMES == ("idm", "sst", "mini-idm", "mini-sst")
