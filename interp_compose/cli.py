@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
 
 import tyro
 
 from interp_compose.recipes.cap import CapConfig
 
-Command = Annotated[
-    CapConfig,
-    tyro.conf.subcommand("cap", description=CapConfig.__doc__),
-]
+COMMANDS: dict[str, Callable[..., CapConfig]] = {"cap": CapConfig}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``interp-compose``. Exit status 2 for refused input, 130 when interrupted."""
-    config = tyro.cli(
-        tyro.conf.OmitSubcommandPrefixes[tyro.conf.ConsolidateSubcommandArgs[Command]],
+    config = tyro.extras.subcommand_cli_from_dict(
+        COMMANDS,
         prog="interp-compose",
         description="How, and where, does a transformer compose meaning?",
         args=argv,

@@ -48,12 +48,12 @@ def bridge_without_tokenizer(
 
 def bridge_around(model: nn.Module) -> TransformerBridge:
     """A Hugging Face model object, wrapped in place (its attention becomes eager)."""
-    config: Any = model.config
+    hf_model: Any = model
     architecture = type(model).__name__
     if hasattr(model, "set_attn_implementation"):
-        model.set_attn_implementation("eager")  # other kernels never show their pattern
+        hf_model.set_attn_implementation("eager")  # other kernels never show their pattern
     try:
-        return build_bridge_from_module(model, architecture, hf_config=config)
+        return build_bridge_from_module(model, architecture, hf_config=hf_model.config)
     except (ValueError, KeyError, AttributeError) as refusal:
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {architecture} ({refusal}). Pass a "

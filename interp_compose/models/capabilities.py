@@ -15,7 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InterpComposeError, OptionError
+from interp_compose.errors import (
+    CapabilityError,
+    InterpComposeError,
+    NonFiniteError,
+    OptionError,
+)
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
@@ -75,7 +80,17 @@ class Capabilities:
 def prove_capabilities(model: LensModel) -> Capabilities:
     """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
     with torch.no_grad():
+        if not bool(model.plain(_some_tokens(model)).isfinite().all()):
+            raise NonFiniteError(
+                f"{model.name!r} gives NaN or infinite logits on plain tokens: its weights are "
+                "broken, or too large for its dtype. Load it in float32, and check its weights."
+            )
         return Capabilities({name: _outcome(model, name) for name in MEANING})
+
+
+def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, model.d_vocab, (2, 7), generator=generator).to(model.device)
 
 
 def _outcome(model: LensModel, name: str) -> Probe:
@@ -99,9 +114,7 @@ class _Bench:
 
     def __init__(self, model: LensModel) -> None:
         self.model = model
-        generator = torch.Generator().manual_seed(0)
-        tokens = torch.randint(0, model.d_vocab, (2, 7), generator=generator)
-        self.tokens = tokens.to(model.device)
+        self.tokens = _some_tokens(model)
         self.mask = torch.ones_like(self.tokens)
         self.mask[1, :2] = 0
         self.position_ids = (self.mask.cumsum(1) - 1).clamp(min=0)

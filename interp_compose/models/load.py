@@ -77,7 +77,8 @@ def load_model(
         given = tokenizer if tokenizer is not None else source.tokenizer
         return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
-        name = str(source.config.name_or_path or type(source).__name__)
+        config: Any = source.config
+        name = str(config.name_or_path or type(source).__name__)
         return BridgeModel(bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "

@@ -6,7 +6,7 @@ One dataclass serves the API and the command line. The work is done in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -61,6 +61,8 @@ class CapConfig:
     """Of a model on the hub."""
     seed: int = 42
     """For splitting the data and for the shuffled control."""
+    overwrite: bool = False
+    """Replace another run's result in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
     """No progress bar, no table."""
 
@@ -72,6 +74,7 @@ def run(config: CapConfig) -> CapCurve:
     and ends in the same result.
 
     Raises:
+        InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
     from interp_compose.errors import OptionError
@@ -80,6 +83,12 @@ def run(config: CapConfig) -> CapCurve:
     from interp_compose.recipes.cap_measure import cap_curve
     from interp_compose.tasks.load import load_task
 
+    options = {
+        field.name: _plain(getattr(config, field.name))
+        for field in fields(config)
+        if field.name not in ("out", "overwrite", "quiet")
+    }
+    _refuse_other_run(config, options)
     if config.limit is not None and config.limit < 1:
         raise OptionError(f"limit={config.limit}: expected at least 1 example, or leave it out")
     model = load_model(
@@ -105,11 +114,38 @@ def run(config: CapConfig) -> CapCurve:
         progress=not config.quiet,
         resume=config.out / "batches",
     )
+    curve = replace(curve, config={**curve.config, "options": options})
     curve.save(config.out, overwrite=True)
     figure = curve.plot()
     save_html(figure, config.out / "cap_curve.html")
     save_png(figure, config.out / "cap_curve.png")
     return curve
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _refuse_other_run(config: CapConfig, options: dict[str, object]) -> None:
+    """Before any work: hours of it must not vanish because two runs were given one folder."""
+    from interp_compose.errors import InputError, MissingDataError
+    from interp_compose.results import Result
+
+    if config.overwrite:
+        return
+    try:
+        earlier = Result.load(config.out).config.get("options", {})
+    except MissingDataError:
+        return
+    differing = [name for name in options if earlier.get(name) != options[name]]
+    if differing:
+        name = differing[0]
+        raise InputError(
+            f"{config.out} holds the result of another run ({name}={earlier.get(name)!r} there, "
+            f"{options[name]!r} here). Choose another --out, or replace it with --overwrite."
+        )
 
 
 def _layer(text: str) -> int | float:

@@ -29,7 +29,7 @@ def splitting_tokenizer(vocab_size: int = 97) -> Any:
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size, special_tokens=["<s>", "<unk>"], show_progress=False
     )
-    tokenizer.train_from_iterator([*TEXTS, 'x "', "abcdefghijklmnopqrstuvwxyz"] * 3, trainer)
+    tokenizer.train_from_iterator([*TEXTS[1:], 'x "', "abcdefghijklmnopqrstuvwxyz"] * 3, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 0)]
     )

@@ -108,7 +108,8 @@ def test_the_task_is_in_the_prompt_of_the_family(tokenizer: Any) -> None:
     assert task.template == '{} is called a "'
     assert all(one.prompt.endswith(' is called a "') for one in task.test)
     assert [len(task.split(part)) for part in PARTS] == [len(splits()[part]) for part in PARTS]
-    one = next(one for one in task.train if one.prompt.startswith("a young cat is"))
+    every = task.train + task.validation + task.test
+    one = next(one for one in every if one.prompt.startswith("a young cat is"))
     assert one.answer == "kitten"
     assert one.tree == "(NP (X a) (X young) (X cat))"
     assert task.report["skeletons"] == len({one.skeleton for one in definitions()})

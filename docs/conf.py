@@ -1,0 +1,33 @@
+"""Sphinx: ``make docs``. Nothing is fetched and no notebook is executed here."""
+
+from __future__ import annotations
+
+import interp_compose
+
+project = "interp_compose"
+author = "The interp_compose developers"
+copyright = "The interp_compose developers"
+version = release = interp_compose.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build", "_generated"]
+source_suffix = {".md": "myst-nb"}
+
+nb_execution_mode = "off"
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+napoleon_use_ivar = True  # else a dataclass's fields are described twice
+
+html_theme = "furo"
+html_title = f"interp_compose {release}"
+html_copy_source = False
+html_show_sphinx = False

@@ -1,0 +1,190 @@
+"""WordNet: reading, cleaning, filters and splits; against NLTK's own reader on the real thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import nltk
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
+from interp_compose.tasks.idm import clean_definition, idm_from_senses
+from interp_compose.tasks.load import load_task
+from interp_compose.tasks.prompts import prompt_for
+from interp_compose.tasks.wordnet import Sense, wordnet_senses
+from tests.tasks.conftest import byte_tokenizer
+from tests.tasks.stub import StubModel
+
+PROMPT = prompt_for("GPT2LMHeadModel", "idm")
+
+NOUNS = """\
+  1 licence
+00000010 05 n 02 kitten 0 kitty 1 001 @ 00000020 n 0000 | a young (domestic) cat; "a kitten mewed"
+00000020 05 n 02 cat 0 true_cat 0 000 | feline mammal; soft - it purrs!
+"""
+ADJECTIVES = "00000030 00 s 01 galore(ip) 0 000 | existing in abundance; \"daffodils galore\"\n"
+SENSES = "kitten%1:05:00:: 00000010 1 7\ncat%1:05:00:: 00000020 1 18\ngalore%5:00:00:x:00 00000030 1 2\n"
+
+
+@pytest.fixture
+def wordnet(tmp_path: Path) -> Path:
+    root = tmp_path / "corpora" / "wordnet"
+    root.mkdir(parents=True)
+    texts = {"data.noun": NOUNS, "data.adj": ADJECTIVES, "index.sense": SENSES}
+    for name in ("data.noun", "data.adj", "data.verb", "data.adv", "index.sense"):
+        (root / name).write_text(texts.get(name, ""))
+    return tmp_path
+
+
+def test_reading_the_database(wordnet: Path) -> None:
+    path = list(nltk.data.path)
+    assert wordnet_senses(wordnet) == [
+        Sense("kitten", "a young (domestic) cat", 7),
+        Sense("kitty", "a young (domestic) cat", 0),
+        Sense("cat", "feline mammal; soft - it purrs!", 18),
+        Sense("true_cat", "feline mammal; soft - it purrs!", 0),
+        Sense("galore", "existing in abundance", 2),
+    ]
+    assert nltk.data.path == path
+
+
+def test_nltk_data_is_found_without_a_folder(
+    wordnet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet)])
+    assert len(wordnet_senses()) == 5
+
+
+def test_missing_wordnet_names_the_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = StubModel(byte_tokenizer(["cat"]))
+    with pytest.raises(MissingDataError, match=r"python -m nltk.downloader -d .* wordnet$"):
+        load_task("idm", model, data_dir=tmp_path)
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    with pytest.raises(MissingDataError, match=r"NLTK_DATA.*: python -m nltk.downloader wordnet$"):
+        load_task("idm", model)
+
+
+@pytest.mark.parametrize("line", ["00000010 05 n", "00000010 05 n zz cat 0 000 | a", "1 2 n 01 cat 0 000"])
+def test_a_garbled_line_is_named(wordnet: Path, line: str) -> None:
+    (wordnet / "corpora/wordnet/data.verb").write_text(f"  1 licence\n{line}\n")
+    with pytest.raises(DataFormatError, match=r"data.verb, line 2 is no line of a WordNet"):
+        wordnet_senses(wordnet)
+
+
+def test_an_incomplete_folder_is_refused(wordnet: Path) -> None:
+    (wordnet / "corpora/wordnet/index.sense").unlink()
+    with pytest.raises(MissingDataError, match=r"has no index.sense. Get it again"):
+        wordnet_senses(wordnet)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("a young (domestic (or wild)) cat", "a young cat"),
+        ("soft; it purrs!  (loudly)", "soft it purrs"),
+        ("the cat's well-known `mew' - or hiss", "the cat's well-known mew or hiss"),
+        ("50% of a_b / café", "50 of a b café"),
+        ("(nothing)", ""),
+        ("an open (bracket", "an open bracket"),
+    ],
+)
+def test_cleaning(raw: str, clean: str) -> None:
+    assert clean_definition(raw) == clean
+
+
+@given(st.text(alphabet="ab '-();,.!_\"é\t", max_size=40))
+def test_cleaning_twice_changes_nothing(raw: str) -> None:
+    clean = clean_definition(raw)
+    assert clean_definition(clean) == clean
+    assert not set(clean) & set('();,.!_"\t')
+    assert "  " not in clean
+
+
+def test_filters_in_their_order() -> None:
+    senses = [
+        Sense("cat", "feline mammal", 18),
+        Sense("puss", "feline mammal", 20),  # step 5 would keep it, but it is not one token
+        Sense("tom", "feline mammal", 18),  # a tie: the first stays
+        Sense("cat", "a spiteful woman", 3),  # a rarer sense
+        Sense("true_cat", "feline mammal", 99),
+        Sense("Cat", "a name", 99),
+        Sense("dog", "a dog that barks", 5),  # contains the word
+        Sense("hound", "(obsolete)", 5),  # nothing is left
+        Sense("hound", "a hunting animal!", 0),
+    ]
+    task = idm_from_senses(senses, byte_tokenizer(["cat", "tom", "dog", "hound"]), PROMPT, 42)
+    found = {(one.prompt, one.answer) for one in task.train + task.validation + task.test}
+    assert found == {
+        ('feline mammal is called a "', "cat"),
+        ('a hunting animal is called a "', "hound"),
+    }
+    counts = [9, 7, 5, 4, 3, 2, 2]
+    steps = [
+        "senses",
+        "single_lower_case_words",
+        "usable_definitions",
+        "one_token",
+        "one_word_a_definition",
+        "one_definition_a_word",
+        "one_token_in_context",
+    ]
+    assert [task.report[step] for step in steps] == counts
+    assert (task.report["train_in_paper"], task.report["test_in_paper"]) == (9563, 1231)
+
+
+def test_no_word_is_one_token(crude: Any) -> None:
+    with pytest.raises(AnswerError, match="none of 1 words of WordNet is a single token"):
+        idm_from_senses([Sense("cat", "feline mammal", 1)], crude, PROMPT, 42)
+
+
+def test_a_word_is_on_the_same_side_for_every_tokenizer() -> None:
+    words = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiouwxyzs"]
+    senses = [Sense(word, f"a {i} thing", 0) for i, word in enumerate(words)]
+    full = idm_from_senses(senses, byte_tokenizer(words), PROMPT, 42)
+    half = idm_from_senses(senses, byte_tokenizer(words[::2]), PROMPT, 42)
+    other = idm_from_senses(senses, byte_tokenizer(words), PROMPT, 43)
+    assert [len(full.split(x)) for x in ("train", "validation", "test")] == [80, 10, 10]
+    for name in ("train", "validation", "test"):
+        assert set(half.split(name)) <= set(full.split(name)) != set(other.split(name))
+    assert idm_from_senses(senses, byte_tokenizer(words), PROMPT, 42) == full
+
+
+@pytest.mark.data
+def test_the_real_wordnet_against_nltks_reader(data_dir: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(data_dir / "nltk_data")])
+    senses = wordnet_senses()
+    assert len(senses) == 206_978  # WordNet 3.0's word-sense pairs
+    ours = Counter((one.word, one.definition) for one in senses)
+    with pytest.warns(UserWarning, match="multilingual"):
+        reader = WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
+    synsets = [*reader.all_synsets("r"), *reader.all_synsets("v")]
+    theirs = Counter((name, s.definition()) for s in synsets for name in s.lemma_names())
+    # NLTK leaves half a quotation in the definition where WordNet forgot to open or close one
+    assert sum((theirs - ours).values()) <= 0.001 * sum(theirs.values())
+    counted = {(one.word, one.definition): one.count for one in senses}
+    for synset in synsets[:: len(synsets) // 300]:
+        for lemma in synset.lemmas():
+            assert counted.get((lemma.name(), synset.definition()), lemma.count()) == lemma.count()
+
+
+@pytest.mark.data
+def test_the_task_has_about_the_papers_size(data_dir: Path) -> None:
+    words = sorted({one.word for one in wordnet_senses(data_dir / "nltk_data") if one.count >= 3})
+    task = load_task(
+        "idm", StubModel(byte_tokenizer(words)), data_dir=data_dir / "nltk_data", seed=42
+    )
+    sizes = [len(task.split(name)) for name in ("train", "validation", "test")]
+    assert [task.report[name] for name in ("train", "validation", "test")] == sizes
+    assert sum(sizes) > 5000
+    assert abs(sizes[0] / sum(sizes) - 0.8) < 0.02
+    words_of = [{one.answer for one in task.split(x)} for x in ("train", "validation", "test")]
+    prompts = [{one.prompt for one in task.split(x)} for x in ("train", "validation", "test")]
+    assert sum(map(len, words_of)) == len(set.union(*words_of)) == sum(sizes)
+    assert sum(map(len, prompts)) == len(set.union(*prompts)) == sum(sizes)
