@@ -11,25 +11,19 @@ is ``benchmarks/results/alignment.json``.
 from __future__ import annotations
 
 import gc
-import json
 import os
-import platform
-import random
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.common import load_texts, machine, seconds, write
 from interp_compose._types import Example
 from interp_compose.text import spacy_words
 from interp_compose.text.words import tokenize_prompts
 
-RESULT = Path(__file__).parent / "results" / "alignment.json"
 PROMPTS = 20_000
 REPEATS = 7
 VOCABULARY = 8000
@@ -38,7 +32,7 @@ VOCABULARY = 8000
 def main() -> None:
     """Measure, print a table, write the result."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core against one core
-    source, texts = load_texts()
+    source, texts = load_texts(PROMPTS)
     n_words = sum(len(text.split()) for text in texts)
     print(f"{len(texts)} prompts, {n_words} blank-separated words: {source}")
     print(f"{'tokenizer':12} {'alone':>8} {'first':>8} {'again':>8}   words/s    ratio (first)")
@@ -49,7 +43,10 @@ def main() -> None:
             f"{row['again_s']:7.3f}s   {row['words_per_s_first']:8,.0f}   "
             f"{row['ratio_again']:.2f} ({row['ratio_first']:.2f})"
         )
-    write({"text": source, "prompts": len(texts), "words": n_words, "rows": rows, **machine()})
+    write(
+        "alignment",
+        {"text": source, "prompts": len(texts), "words": n_words, "rows": rows, **machine()},
+    )
 
 
 def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> dict[str, Any]:
@@ -75,34 +72,6 @@ def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> di
         "ratio_first": median(b / a for a, b in zip(alone, first, strict=True)),
         "ratio_again": median(b / a for a, b in zip(alone, again, strict=True)),
     }
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall-clock time of one call."""
-    start = perf_counter()
-    work()
-    return perf_counter() - start
-
-
-def load_texts() -> tuple[str, list[str]]:
-    """WordNet's definitions in the inverse dictionary's prompt, or made-up ones."""
-    import nltk
-
-    data = os.environ.get("INTERP_COMPOSE_TEST_DATA")
-    if data:
-        nltk.data.path.insert(0, str(Path(data) / "nltk_data"))
-    try:
-        from nltk.corpus import wordnet
-
-        synsets = list(wordnet.all_synsets())
-    except LookupError:
-        rng = random.Random(0)
-        stems = ["".join(rng.choices("aeioulnrstdm", k=rng.randint(2, 9))) for _ in range(9000)]
-        made = [" ".join(rng.choices(stems, k=rng.randint(3, 18))) for _ in range(PROMPTS)]
-        return "generated", [f'{text} is called a "' for text in made]
-    rng = random.Random(0)
-    chosen = rng.sample(synsets, PROMPTS)
-    return "WordNet definitions", [f'{s.definition()} is called a "' for s in chosen]
 
 
 def byte_level(texts: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -143,29 +112,6 @@ def word_piece(texts: Sequence[str]) -> PreTrainedTokenizerFast:
 
 
 KINDS = {"byte-level": byte_level, "unigram": unigram, "wordpiece": word_piece}
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on: processor, cores, versions."""
-    cpu = platform.processor()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), cpu)
-    packages = ("tokenizers", "transformers", "spacy", "numpy")
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-    }
-
-
-def write(result: dict[str, Any]) -> None:
-    """Write the result under a temporary name, then rename it."""
-    RESULT.parent.mkdir(exist_ok=True)
-    partial = RESULT.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, RESULT)
 
 
 if __name__ == "__main__":

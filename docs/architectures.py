@@ -58,7 +58,7 @@ def row(name: str) -> Row:
     try:
         loaded = load_model(model)
     except CapabilityError:
-        refused = ("refused by name",) * (len(MEANING) + len(STUDIES))
+        refused = ("refused",) * (len(MEANING) + len(STUDIES))
         return Row(shown, f"`{type(model).__name__}`", "", refused)
     probed = loaded.capabilities
     cells = [

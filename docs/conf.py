@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import interp_compose
 
 project = "interp_compose"
@@ -14,7 +16,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["_build", "_generated"]
 source_suffix = {".md": "myst-nb"}
@@ -31,3 +32,15 @@ html_theme = "furo"
 html_title = f"interp_compose {release}"
 html_copy_source = False
 html_show_sphinx = False
+
+
+def setup(app: Any) -> None:
+    """Colons in a field's description stay: Napoleon takes what stands before one as a type."""
+
+    def begin_on_a_new_line(
+        app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+    ) -> None:
+        if what in ("attribute", "data"):
+            lines.insert(0, "")
+
+    app.connect("autodoc-process-docstring", begin_on_a_new_line, priority=400)

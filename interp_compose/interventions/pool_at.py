@@ -88,9 +88,10 @@ def pool_at(
                 f"groups are {list(groups.shape)} and the tokens of this call "
                 f"{list(tokens.shape)}; make the groups from the batch that you run."
             )
-        slots = Slots.from_groups(groups.to(tokens.device), mask)
+        layout = Slots.from_groups(groups.cpu(), mask.cpu())
+        slots = layout.to(tokens.device)
         record.calls += 1
-        record.slots, record.n_affected = slots, int(slots.affected.sum())
+        record.slots, record.n_affected = slots, int(layout.affected.sum())
         return slots
 
     def collapse(

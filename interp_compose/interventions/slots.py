@@ -42,6 +42,8 @@ class Slots:
     ) -> Slots:
         """From unit indices: -1 marks tokens that stay alone (specials), and padding.
 
+        Reads the groups row by row: make slots on the CPU and move them with :meth:`to`.
+
         Raises:
             SpanError: the tokens of a unit are not next to one another.
         """
@@ -64,6 +66,15 @@ class Slots:
         slot = torch.arange(n_slots, device=groups.device)
         mask = (slot[None, :] >= n_slots - counts).long()
         return cls(of_token, n_slots, mask, last_token.masked_fill(mask == 0, 0))
+
+    def to(self, device: torch.device) -> Slots:
+        """The same layout on another device."""
+        return Slots(
+            self.of_token.to(device),
+            self.n_slots,
+            self.mask.to(device),
+            self.last_token.to(device),
+        )
 
     @property
     def sizes(self) -> Int[Tensor, "batch group"]:

@@ -18,7 +18,6 @@ from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InterventionError, LayerError, NonFiniteError, OptionError
 from interp_compose.interventions.one_pass import MODES, Protocol, sweep
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.slots import Slots
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS, CapCurve
 from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch, into_batches, prepare
 from interp_compose.results import BatchStore
@@ -215,12 +214,10 @@ def _measure(
     if not affected:
         return _rows(batch, clean.cpu(), ["clean"], [CLEAN])
 
-    word_slots = Slots.from_groups(batch.groups, batch.mask)
-    shuffled_slots = Slots.from_groups(batch.shuffled, batch.mask)
     plan = [
-        Protocol(name, "mean", shuffled_slots)
+        Protocol(name, "mean", batch.shuffled)
         if name == "shuffled"
-        else Protocol(name, name, word_slots)
+        else Protocol(name, name, batch.units)
         for name in protocols
     ]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, PromptError, TrainingModeError
-from interp_compose.interventions.slots import shuffled_groups
+from interp_compose.interventions.slots import Slots, shuffled_groups
 from interp_compose.tasks.user_data import read_examples
 from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
 
@@ -49,8 +49,8 @@ class Batch:
     items: Sequence[Prepared]
     tokens: Int[Tensor, "batch pos"]
     mask: Int[Tensor, "batch pos"]
-    groups: Int[Tensor, "batch pos"]
-    shuffled: Int[Tensor, "batch pos"]
+    units: Slots
+    shuffled: Slots
     answers: Int[Tensor, "batch"]
 
 
@@ -132,8 +132,12 @@ def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> B
             item.prompt.groups.tolist(), seed=seed, example=item.index
         )
 
-    def put(array: Any) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    answers = np.array([item.answer_id for item in items], dtype=np.int64)
-    return Batch(items, put(tokens), put(mask), put(groups), put(shuffled), put(answers))
+    on_cpu = torch.from_numpy(mask)
+    return Batch(
+        items,
+        torch.from_numpy(tokens).to(device),
+        on_cpu.to(device),
+        Slots.from_groups(torch.from_numpy(groups), on_cpu).to(device),
+        Slots.from_groups(torch.from_numpy(shuffled), on_cpu).to(device),
+        torch.tensor([item.answer_id for item in items]).to(device),
+    )

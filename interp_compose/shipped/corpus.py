@@ -9,7 +9,6 @@ belongs to a validation or test split.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from itertools import chain, permutations
 
 from interp_compose.tasks.mini_idm import Definition, splits

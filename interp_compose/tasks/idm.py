@@ -39,7 +39,7 @@ PAPER_SIZES = {"train": 9563, "validation": 1154, "test": 1231}
 
 _WORD = re.compile(r"[a-z]+")
 _PARENTHESES = re.compile(r"\([^()]*\)")
-_SPECIAL = re.compile(r"[^\w\s'-]|_|(?<!\w)['-]|['-](?!\w)")
+_SPECIAL = re.compile(r"[^\w\s'-]|_")
 
 
 def wordnet_idm(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None, seed: int) -> Task:
@@ -102,7 +102,8 @@ def clean_definition(text: str) -> str:
     before = ""
     while before != text:  # innermost first
         before, text = text, _PARENTHESES.sub(" ", text)
-    return " ".join(_SPECIAL.sub(" ", text).split())
+    words = (word.strip("'-") for word in _SPECIAL.sub(" ", text).split())
+    return " ".join(word for word in words if word)
 
 
 def _sides(words: list[str], seed: int) -> dict[str, str]:

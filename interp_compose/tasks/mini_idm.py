@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -30,6 +30,8 @@ MAX_WORDINGS = 12
 """Wordings kept of one skeleton: three slots of synonyms must not outweigh two."""
 
 _SPLIT_SEED = 20240
+_ROW_SLOT = re.compile(r"<(\d)>")
+_CONCEPT_SLOT = re.compile(r"<(\w+)>")
 _LEAF = re.compile(r"(?<=\s)[^\s()]+")
 
 
@@ -98,22 +100,30 @@ def _all() -> Iterator[Definition]:
     for family in FAMILIES:
         for phrasing in family.phrasings:
             for answer, row in family.table():
-                skeleton = re.sub(r"<(\d)>", lambda slot: f"<{row[int(slot[1])]}>", phrasing)
-                concepts = tuple(re.findall(r"<(\w+)>", skeleton))
+                skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in _slots(phrasing)])
+                concepts = _CONCEPT_SLOT.findall(skeleton)
                 choices = list(product(*(thesaurus()[concept].seen for concept in concepts)))
                 if len(choices) > MAX_WORDINGS:
                     choices = sorted(rng.sample(choices, MAX_WORDINGS))
                 for words in choices:
-                    fill = iter(words)
-                    tree = re.sub(r"<\w+>", lambda _: next(fill), skeleton)
                     yield Definition(
-                        tree=_articled(_tagged(tree)),
+                        tree=_articled(_tagged(_filled(_CONCEPT_SLOT, skeleton, words))),
                         answer=answer,
                         family=family.name,
                         skeleton=" ".join(_LEAF.findall(skeleton)),
                         words=frozenset(words),
                         concepts=tuple(sorted(concepts)),
                     )
+
+
+def _slots(phrasing: str) -> list[int]:
+    return [int(number) for number in _ROW_SLOT.findall(phrasing)]
+
+
+def _filled(slot: re.Pattern[str], text: str, words: Sequence[str]) -> str:
+    """The slots of a text, from left to right, replaced by as many words."""
+    rest = iter(words)
+    return slot.sub(lambda _: next(rest), text)
 
 
 def _tagged(tree: str) -> str:

@@ -33,11 +33,15 @@ from interp_compose.tasks.task import Task, shuffled
 
 SIZES = {"train": 2400, "validation": 300, "test": 600}
 
-NOUNS = "film plot story acting script ending cast music dialogue camera scenery title".split()
+_NOUNS = "film plot story acting script ending cast music dialogue camera scenery title"
+_ADJECTIVES = """
+3 good nice charming clever moving lively warm fresh graceful witty
+1 bad dull clumsy stale boring silly weak shallow sloppy bland
+2 long short recent foreign quiet modern usual brief local plain
+"""
+NOUNS = tuple(_NOUNS.split())
 ADJECTIVES = {
-    3: "good nice charming clever moving lively warm fresh graceful witty".split(),
-    1: "bad dull clumsy stale boring silly weak shallow sloppy bland".split(),
-    2: "long short recent foreign quiet modern usual brief local plain".split(),
+    int(label): tuple(words) for label, *words in map(str.split, _ADJECTIVES.strip().splitlines())
 }
 _VERY = ("very", "really", "truly")
 _NOT = ("not", "never")

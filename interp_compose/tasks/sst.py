@@ -20,7 +20,7 @@ from interp_compose.tasks.task import Task
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 LABELS = ("negative", "neutral", "positive")
 
-_TOKEN = re.compile(r"\(|\)|[^\s()]+")
+_TOKEN = re.compile(r"\(|\)|[^ \t()]+")  # a no-break space is part of a word, as in "8 1/2"
 _ESCAPES = {
     "-LRB-": "(",
     "-RRB-": ")",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def _spans(row: Mapping[str, Any], where: str) -> tuple[Span, ...] | None:
                 f"characters; {expected}"
             )
     ordered = sorted(tuple(span) for span in spans)
-    for one, two in zip(ordered, ordered[1:], strict=False):
+    for one, two in pairwise(ordered):
         if two[0] < one[1]:
             raise DataFormatError(f"{where} has the overlapping spans {one} and {two}; {expected}")
     return tuple((int(low), int(high)) for low, high in spans)

@@ -50,7 +50,7 @@ def tree_spans(
 
     ``tree`` is a bracketing as in the Penn Treebank or SST. Its leaves have to occur in the
     prompt one after the other, with nothing but blanks (or nothing) between them; the prompt may
-    hold more text around them. Penn's escapes (``-LRB-``, ``\\/``, `` `` ``, …) match themselves
+    hold more text around them. Penn's escapes (``-LRB-``, ``\\/``, its quotes, …) match themselves
     and what they stand for; traces (``-NONE-``) are skipped.
 
     Raises ``DataFormatError`` for a garbled tree, ``AlignmentError`` where a leaf is not found or

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
+from interp_compose._types import Example
 from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
 from interp_compose.tasks.idm import clean_definition, idm_from_senses
 from interp_compose.tasks.load import load_task
@@ -27,8 +28,10 @@ NOUNS = """\
 00000010 05 n 02 kitten 0 kitty 1 001 @ 00000020 n 0000 | a young (domestic) cat; "a kitten mewed"
 00000020 05 n 02 cat 0 true_cat 0 000 | feline mammal; soft - it purrs!
 """
-ADJECTIVES = "00000030 00 s 01 galore(ip) 0 000 | existing in abundance; \"daffodils galore\"\n"
-SENSES = "kitten%1:05:00:: 00000010 1 7\ncat%1:05:00:: 00000020 1 18\ngalore%5:00:00:x:00 00000030 1 2\n"
+ADJECTIVES = '00000030 00 s 01 galore(ip) 0 000 | existing in abundance; "daffodils galore"\n'
+SENSES = (
+    "kitten%1:05:00:: 00000010 1 7\ncat%1:05:00:: 00000020 1 18\ngalore%5:00:00:x:00 00000030 1 2\n"
+)
 
 
 @pytest.fixture
@@ -53,6 +56,14 @@ def test_reading_the_database(wordnet: Path) -> None:
     assert nltk.data.path == path
 
 
+def test_the_task_from_a_folder(wordnet: Path) -> None:
+    task = load_task("idm", StubModel(byte_tokenizer(["kitten"])), data_dir=wordnet)
+    (one,) = task.train + task.validation + task.test
+    assert one == Example('a young cat is called a "', "kitten")
+    assert task.report["senses"] == 5
+    assert task.report["template_of"] == "GPT2LMHeadModel"
+
+
 def test_nltk_data_is_found_without_a_folder(
     wordnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +82,9 @@ def test_missing_wordnet_names_the_one_command(
         load_task("idm", model)
 
 
-@pytest.mark.parametrize("line", ["00000010 05 n", "00000010 05 n zz cat 0 000 | a", "1 2 n 01 cat 0 000"])
+@pytest.mark.parametrize(
+    "line", ["00000010 05 n", "00000010 05 n zz cat 0 000 | a", "1 2 n 01 cat 0 000"]
+)
 def test_a_garbled_line_is_named(wordnet: Path, line: str) -> None:
     (wordnet / "corpora/wordnet/data.verb").write_text(f"  1 licence\n{line}\n")
     with pytest.raises(DataFormatError, match=r"data.verb, line 2 is no line of a WordNet"):
@@ -156,35 +169,38 @@ def test_a_word_is_on_the_same_side_for_every_tokenizer() -> None:
     assert idm_from_senses(senses, byte_tokenizer(words), PROMPT, 42) == full
 
 
+@pytest.fixture(scope="module")
+def real(data_dir: Path) -> list[Sense]:
+    return wordnet_senses(data_dir / "nltk_data")
+
+
 @pytest.mark.data
-def test_the_real_wordnet_against_nltks_reader(data_dir: Path, monkeypatch: Any) -> None:
+def test_the_real_wordnet_against_nltks_reader(
+    real: list[Sense], data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(real) == 206_978
+    ours = Counter((one.word, one.definition) for one in real)
+    counted = {(one.word, one.definition): one.count for one in real}
     monkeypatch.setattr(nltk.data, "path", [str(data_dir / "nltk_data")])
-    senses = wordnet_senses()
-    assert len(senses) == 206_978  # WordNet 3.0's word-sense pairs
-    ours = Counter((one.word, one.definition) for one in senses)
-    with pytest.warns(UserWarning, match="multilingual"):
+    with pytest.warns(UserWarning, match="multilingual functions"):
         reader = WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
-    synsets = [*reader.all_synsets("r"), *reader.all_synsets("v")]
-    theirs = Counter((name, s.definition()) for s in synsets for name in s.lemma_names())
-    # NLTK leaves half a quotation in the definition where WordNet forgot to open or close one
-    assert sum((theirs - ours).values()) <= 0.001 * sum(theirs.values())
-    counted = {(one.word, one.definition): one.count for one in senses}
-    for synset in synsets[:: len(synsets) // 300]:
+    synsets = list(reader.all_synsets("r"))
+    theirs = Counter((name, one.definition()) for one in synsets for name in one.lemma_names())
+    assert sum((theirs - ours).values()) == 0
+    for synset in synsets[::20]:
         for lemma in synset.lemmas():
-            assert counted.get((lemma.name(), synset.definition()), lemma.count()) == lemma.count()
+            assert counted[lemma.name(), synset.definition()] == lemma.count()
 
 
 @pytest.mark.data
-def test_the_task_has_about_the_papers_size(data_dir: Path) -> None:
-    words = sorted({one.word for one in wordnet_senses(data_dir / "nltk_data") if one.count >= 3})
-    task = load_task(
-        "idm", StubModel(byte_tokenizer(words)), data_dir=data_dir / "nltk_data", seed=42
-    )
-    sizes = [len(task.split(name)) for name in ("train", "validation", "test")]
-    assert [task.report[name] for name in ("train", "validation", "test")] == sizes
-    assert sum(sizes) > 5000
-    assert abs(sizes[0] / sum(sizes) - 0.8) < 0.02
-    words_of = [{one.answer for one in task.split(x)} for x in ("train", "validation", "test")]
-    prompts = [{one.prompt for one in task.split(x)} for x in ("train", "validation", "test")]
-    assert sum(map(len, words_of)) == len(set.union(*words_of)) == sum(sizes)
-    assert sum(map(len, prompts)) == len(set.union(*prompts)) == sum(sizes)
+def test_no_word_and_no_definition_is_in_two_splits(real: list[Sense]) -> None:
+    sample = real[::10]
+    words = sorted({one.word for one in sample if one.count})
+    task = idm_from_senses(sample, byte_tokenizer(words), PROMPT, 42)
+    splits = [task.split(name) for name in ("train", "validation", "test")]
+    assert [task.report[name] for name in ("train", "validation", "test")] == [*map(len, splits)]
+    total = sum(map(len, splits))
+    assert total > 1000
+    assert abs(len(splits[0]) / total - 0.8) < 0.04
+    for part in ("answer", "prompt"):
+        assert len({getattr(one, part) for rows in splits for one in rows}) == total

@@ -13,8 +13,8 @@ from interp_compose.tasks.mini_sst import SIZES, intensify, join, negate, senten
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 
-GOOD = "good nice charming clever moving lively warm fresh graceful witty".split()
-BAD = "bad dull clumsy stale boring silly weak shallow sloppy bland".split()
+GOOD = set("good nice charming clever moving lively warm fresh graceful witty".split())  # noqa: SIM905
+BAD = set("bad dull clumsy stale boring silly weak shallow sloppy bland".split())  # noqa: SIM905
 LABELS = ["negative", "neutral", "positive"]
 
 

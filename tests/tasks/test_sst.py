@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import nltk
 import pytest
@@ -50,7 +49,7 @@ def test_thresholds_belong_to_the_outer_labels() -> None:
 def test_text_tree_and_answer(tmp_path: Path, model: StubModel) -> None:
     task = load_task("sst", model, data_dir=folder(tmp_path, TREE.encode() + b"\n"))
     (one,) = task.train
-    assert one.prompt == "The sentiment of It 's ( a/b \" is \""
+    assert one.prompt == 'The sentiment of It \'s ( a/b " is "'
     assert one.answer == "positive"
     assert one.tree == TREE
     assert task.test[0].answer == "negative"
@@ -86,7 +85,9 @@ GARBLED = [
 @pytest.mark.parametrize(("line", "wrong"), GARBLED)
 def test_a_garbled_line_is_named(line: bytes, wrong: str, tmp_path: Path, model: StubModel) -> None:
     here = folder(tmp_path, TREE.encode() + b"\n" + line + b"\n" + TREE.encode())
-    with pytest.raises(DataFormatError, match=f"train.txt, line 2: .*{re.escape(wrong)}.*one tree a"):
+    with pytest.raises(
+        DataFormatError, match=f"train.txt, line 2: .*{re.escape(wrong)}.*one tree a"
+    ):
         load_task("sst", model, data_dir=here)
 
 

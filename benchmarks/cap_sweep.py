@@ -1,0 +1,273 @@
+"""What a CAP sweep costs, in clean forward passes.
+
+Run with ``python -m benchmarks.cap_sweep`` (``--device cuda`` on a GPU; ``--quick`` for a look).
+A GPT-2-small shape with random weights, 12 start layers, protocols mean, max and sum, on WordNet
+definitions in the inverse dictionary's prompt. In one run, turn about:
+
+clean
+    one forward pass over the same batches with logits at every position: the unit of cost;
+sweep
+    ``cap_curve``'s own engine, everything from tensors on the device to outcomes;
+hooked
+    36 forward passes, each with one hook that pools one layer by one protocol.
+
+The *floor* is the sweep's operation count over the clean pass's, by multiplications: every block
+that a stream has to go through, at its real length, without padding, and logits at the last
+position only. What is above it is padding, pooling, copies and calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from benchmarks.common import load_texts, machine, seconds, write
+from interp_compose._types import Example
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.recipes.cap_measure import _measure
+from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch, into_batches, prepare
+
+PROTOCOLS = ("mean", "max", "sum")
+D_MODEL, D_MLP, D_VOCAB = 768, 3072, 50257
+BATCH = 16
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/cap_sweep_{device}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--examples", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="the main figure only")
+    parser.add_argument("--peak", choices=["clean", "sweep"], help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    texts = load_texts(4000)[1]
+    tokenizer = byte_level(texts)
+    model = gpt2(12, tokenizer, args.device)
+    items = prepared(model, texts[: args.examples])
+    if args.peak:
+        print_peak(model, items, args.peak)
+        return
+    dtypes = ["float32"] if args.device == "cpu" else ["float32", "bfloat16"]
+    result: dict[str, Any] = {"threads": torch.get_num_threads(), "main": []}
+    for dtype in dtypes:
+        model = gpt2(12, tokenizer, args.device, dtype)
+        row = {"dtype": dtype, **compare(model, items, args.repeats, hooked=True)}
+        result["main"].append(row)
+        show(f"WordNet definitions, 12 layers, {dtype}", row)
+    if not args.quick:
+        result["layers"] = [
+            growth(gpt2(n, tokenizer, args.device), items[:16], args.repeats, layers=n)
+            for n in (4, 12, 24)
+        ]
+        model = gpt2(12, tokenizer, args.device)
+        result["length"] = [
+            growth(model, of_length(model, texts, length), args.repeats, length=length)
+            for length in (16, 64, 256)
+        ]
+        result["peak_memory_mib"] = {what: peak(what, args) for what in ("clean", "sweep")}
+        print("peak memory beyond the model, MiB:", result["peak_memory_mib"])
+    if args.device != "cpu":
+        result["gpu"] = torch.cuda.get_device_name(args.device)
+    write(f"cap_sweep_{torch.device(args.device).type}", {**result, **machine()})
+
+
+def compare(
+    model: LensModel, items: Sequence[Prepared], repeats: int, *, hooked: bool
+) -> dict[str, Any]:
+    """Medians of several turns; ratios are medians of the turns' own ratios."""
+    layers = list(range(model.n_layers))
+    batches = [as_batch(part, model.device, seed=0) for part in into_batches(list(items), BATCH)]
+
+    def clean() -> None:
+        for batch in batches:
+            model(batch.tokens, attention_mask=batch.mask)
+
+    def sweep() -> None:
+        for batch in batches:
+            _measure(model, batch, PROTOCOLS, layers, mode="collapse", renumber=False)
+
+    def one_by_one() -> None:
+        for batch in batches:
+            hooked_passes(model, batch, layers)
+
+    works: dict[str, Callable[[], None]] = {"clean": clean, "sweep": sweep}
+    if hooked:
+        works["hooked"] = one_by_one
+    times: dict[str, list[float]] = {name: [] for name in works}
+    model.require("resume", "positions", "edit_resid")
+    with torch.no_grad():
+        for turn in range(repeats + 1):
+            for name, work in works.items():
+                if turn == 0 and name == "hooked":
+                    continue
+                taken = seconds(lambda work=work: synchronised(work, model.device))  # type: ignore[misc]
+                if turn:  # the first one warms up
+                    times[name].append(taken)
+    cost = [s / c for s, c in zip(times["sweep"], times["clean"], strict=True)]
+    floor = operations(model, items)
+    row = {
+        "examples": len(items),
+        "affected": sum(item.affected for item in items),
+        "tokens_per_example": sum(item.n_tokens for item in items) / len(items),
+        "slots_per_example": sum(item.n_slots for item in items) / len(items),
+        "repeats": repeats,
+        "clean_s": median(times["clean"]),
+        "sweep_s": median(times["sweep"]),
+        "sweep_in_clean_passes": median(cost),
+        "spread": [min(cost), max(cost)],
+        "floor_in_clean_passes": floor,
+        "over_floor": median(cost) / floor,
+    }
+    if hooked:
+        ratios = [h / s for h, s in zip(times["hooked"], times["sweep"], strict=True)]
+        in_clean = [h / c for h, c in zip(times["hooked"], times["clean"], strict=True)]
+        row |= {"hooked_in_clean_passes": median(in_clean), "hooked_over_sweep": median(ratios)}
+    return row
+
+
+def synchronised(work: Callable[[], None], device: torch.device) -> None:
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def hooked_passes(model: LensModel, batch: Batch, layers: Sequence[int]) -> None:
+    """The obvious way: one full forward pass per layer and protocol."""
+    for layer in layers:
+        for how in PROTOCOLS:
+            with pool_at(model, layer, batch.units.of_token, how, mode="broadcast"):
+                model(batch.tokens, attention_mask=batch.mask)
+
+
+def operations(model: LensModel, items: Sequence[Prepared]) -> float:
+    """Multiplications of a sweep over those of a clean pass, from the lengths alone."""
+    n_layers = model.n_layers
+
+    def block(length: int) -> float:
+        dense = 4 * D_MODEL * D_MODEL + 2 * D_MODEL * D_MLP
+        return length * dense + 2 * length * length * D_MODEL
+
+    unembed = D_MODEL * D_VOCAB
+    clean = sum(n_layers * block(it.n_tokens) + it.n_tokens * unembed for it in items)
+    kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
+    streams_blocks = len(PROTOCOLS) * n_layers * (n_layers + 1) / 2
+    pooled = sum(
+        streams_blocks * block(it.n_slots) + len(PROTOCOLS) * n_layers * unembed
+        for it in items
+        if it.affected
+    )
+    return (kept + pooled) / clean
+
+
+def growth(
+    model: LensModel, items: Sequence[Prepared], repeats: int, **what: int
+) -> dict[str, Any]:
+    row = {**what, **compare(model, items, repeats, hooked=False)}
+    show(", ".join(f"{name} {value}" for name, value in what.items()), row)
+    return row
+
+
+def show(title: str, row: dict[str, Any]) -> None:
+    hooked = ""
+    if "hooked_over_sweep" in row:
+        hooked = (
+            f"; hooked {row['hooked_in_clean_passes']:.1f}, "
+            f"{row['hooked_over_sweep']:.2f} times the sweep"
+        )
+    print(
+        f"{title}: {row['sweep_in_clean_passes']:.2f} clean passes "
+        f"({row['spread'][0]:.2f} to {row['spread'][1]:.2f}), floor "
+        f"{row['floor_in_clean_passes']:.2f}, ratio {row['over_floor']:.2f}{hooked}",
+        flush=True,
+    )
+
+
+def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
+    examples = [Example(text, "a") for text in texts]
+    return prepare(
+        model, examples, unit="word", labels=None, height=None, parser=None, mode="collapse"
+    )
+
+
+def of_length(model: LensModel, texts: Sequence[str], length: int) -> list[Prepared]:
+    """A few prompts of just under ``length`` tokens, 512 tokens in all."""
+    words = " ".join(texts).split()
+    out: list[str] = []
+    while len(out) < max(2, 512 // length):
+        prompt: list[str] = []
+        while len(model.tokenizer(" ".join(prompt) + ' "').input_ids) < length - 2:
+            prompt.append(words.pop())
+        out.append(" ".join(prompt) + ' "')
+    return prepared(model, out)
+
+
+def gpt2(n_layers: int, tokenizer: Any, device: str, dtype: str = "float32") -> LensModel:
+    torch.manual_seed(0)
+    shape = GPT2Config(n_layer=n_layers, vocab_size=D_VOCAB, bos_token_id=0, eos_token_id=0)
+    hf_model = GPT2LMHeadModel(shape).eval().to(device, getattr(torch, dtype))
+    return load_model(hf_model, tokenizer=tokenizer)
+
+
+def byte_level(texts: Sequence[str]) -> PreTrainedTokenizerFast:
+    """GPT-2's kind, trained on the spot on 4000 definitions; BOS in front."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,
+        show_progress=False,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|endoftext|>")
+
+
+def peak(what: str, args: argparse.Namespace) -> float:
+    """Peak memory of one kind of pass, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.cap_sweep", "--peak", what]
+    command += ["--device", args.device, "--examples", str(args.examples)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(printed.split()[-1])
+
+
+@torch.no_grad()
+def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
+    layers = list(range(model.n_layers))
+    model.require("resume", "positions")
+    batch = as_batch(into_batches(list(items), BATCH)[-1], model.device, seed=0)
+    model(batch.tokens[:1, -4:], attention_mask=batch.mask[:1, -4:])
+    on_gpu = model.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if on_gpu else resident()
+    if what == "clean":
+        model(batch.tokens, attention_mask=batch.mask)
+    else:
+        _measure(model, batch, PROTOCOLS, layers, mode="collapse", renumber=False)
+    after = torch.cuda.max_memory_allocated() if on_gpu else resident()
+    print(round((after - before) / 2**20, 1))
+
+
+def resident() -> int:
+    """The process's highest resident set so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The documentation builds without a warning, its code runs, its tables are up to date."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interp_compose
+from docs import architectures, tables
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+EXECUTED = ("cap.md", "models.md", "reading-results.md", "tasks.md", "words.md")
+NOT_RUN = "% The next block is not run by the tests: it needs the hub.\n\n"
+MACHINE = re.compile(r"(?<![\w.])/(work|home|root|tmp|Users|mnt)/")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The Python blocks of a page, each with what stands before it."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text[: match.start()], match[1]) for match in found]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages, built as ``make docs`` builds them, elsewhere."""
+    folder = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    built = subprocess.run(
+        [*command, "-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder / "html"
+
+
+def test_it_builds_without_a_warning(site: Path) -> None:
+    expected = {page.with_suffix(".html").name for page in DOCS.glob("*.md")}
+    assert expected <= {page.name for page in site.glob("*.html")}
+    assert 'class="table' in (site / "models.html").read_text(encoding="utf-8")
+    assert "BloomForCausalLM" in (site / "models.html").read_text(encoding="utf-8")
+
+
+def test_every_public_name_is_described(site: Path) -> None:
+    page = (site / "api.html").read_text(encoding="utf-8")
+    for name, home in interp_compose._HOME.items():
+        described = f"interp_compose.{home}.{name}"
+        assert f'id="{described}"' in page, f"docs/api.md does not describe {described}"
+        assert f'href="#{described}"' in page, f"docs/api.md does not list {name}"
+
+
+def test_no_page_names_a_path_of_a_machine(site: Path) -> None:
+    built = [*site.glob("*.html")]
+    for page in [*PAGES, *DOCS.glob("_generated/*"), *built]:
+        text = page.read_text(encoding="utf-8")
+        found = MACHINE.search(text)
+        assert found is None, f"{page.name}: {text[found.start() - 60 : found.end() + 60]!r}"
+        assert str(ROOT) not in text, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_on_the_pages_compiles(page: Path) -> None:
+    for _, code in blocks(page):
+        ast.parse(code, filename=page.name)
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_python_on_the_pages_runs(name: str) -> None:
+    namespace: dict[str, Any] = {"__name__": name, "ic": interp_compose}
+    to_run = [code for before, code in blocks(DOCS / name) if not before.endswith(NOT_RUN)]
+    assert to_run
+    for code in to_run:
+        exec(compile(code, name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", tables.FILES)
+def test_generated_files_are_current(name: str) -> None:
+    written = (tables.FOLDER / name).read_text(encoding="utf-8")
+    assert written.split() == tables.FILES[name]().split(), "run: python -m docs.tables"
+
+
+def test_every_architecture_has_a_row() -> None:
+    rows = _rows_written()
+    assert set(rows) == {*architectures.architectures.BUILDERS, "TransformerLens' own decoder"}
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT"])
+def test_rows_of_architectures_are_current(name: str) -> None:
+    found = architectures.row(name)
+    assert _rows_written()[found.name] == str(found), "run: python -m docs.architectures"
+
+
+def _rows_written() -> dict[str, str]:
+    lines = architectures.TABLE.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|")][2:]
+    return {line.split("|")[1].strip(): line for line in rows}

@@ -1,0 +1,84 @@
+"""Everything runs on CUDA as on the CPU."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from interp_compose._types import Example
+from interp_compose.interventions.pooling import HOW, pool_groups
+from interp_compose.models.load import load_model
+from interp_compose.recipes.cap_measure import _measure, cap_curve
+from interp_compose.recipes.cap_prepare import as_batch, prepare
+from tests import architectures
+from tests.architectures import DECODERS
+from tests.recipes.conftest import TEXTS, splitting_tokenizer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+EXAMPLES = [Example(f'{text} "', "a") for text in TEXTS]
+
+
+def curve(name: str, device: str, dtype: torch.dtype = torch.float32) -> pd.DataFrame:
+    source: Any = architectures.build_native() if name == "native" else architectures.build(name)
+    source = source.to(device, dtype)
+    model = load_model(source, tokenizer=splitting_tokenizer())
+    assert model.device.type == device
+    return cap_curve(model, EXAMPLES, progress=False).outcomes
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_cpu_and_gpu_agree_in_float32(name: str) -> None:
+    cpu, gpu = curve(name, "cpu"), curve(name, "cuda")
+    assert (cpu["target_logprob"] - gpu["target_logprob"]).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_bf16_stays_within_its_tolerance(name: str) -> None:
+    exact, half = curve(name, "cpu"), curve(name, "cuda", torch.bfloat16)
+    # Eight bits of mantissa through three layers; log-probabilities are around -4.
+    assert (exact["target_logprob"] - half["target_logprob"]).abs().max() <= 0.35
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_pooling_is_deterministic_and_agrees(how: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    activations = torch.randn(7, 31, 13, generator=generator)
+    groups = (torch.arange(31) // 3).expand(7, -1)
+    expected = pool_groups(activations, groups, how)
+    found = [pool_groups(activations.cuda(), groups.cuda(), how).cpu() for _ in range(3)]
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=1e-6)
+    assert all(torch.equal(found[0], again) for again in found[1:])
+
+
+def test_synchronisations_do_not_grow_with_the_examples() -> None:
+    model = load_model(architectures.build("GPT-2").cuda(), tokenizer=splitting_tokenizer())
+    model.require("resume", "positions")
+
+    def syncs(n: int) -> int:
+        items = prepare(
+            model,
+            EXAMPLES[:1] * n,
+            unit="word",
+            labels=None,
+            height=None,
+            parser=None,
+            mode="collapse",
+        )
+        batch = as_batch(items, model.device, seed=0)
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                _measure(model, batch, ("mean", "max"), [0, 1, 2], mode="collapse", renumber=False)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return sum("synchroniz" in str(warning.message) for warning in seen)
+
+    assert syncs(16) <= syncs(2)
