@@ -40,15 +40,15 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Row:
-    """One architecture: its class, what its positions are, and a cell per probe and study."""
+    """One architecture: what its positions are, a cell per study and probe, and its class."""
 
     name: str
-    architecture: str
     positions: str
     cells: tuple[str, ...]
+    architecture: str
 
     def __str__(self) -> str:
-        return "| " + " | ".join([self.name, self.architecture, self.positions, *self.cells]) + " |"
+        return "| " + " | ".join([self.name, self.positions, *self.cells, self.architecture]) + " |"
 
 
 def row(name: str) -> Row:
@@ -59,14 +59,14 @@ def row(name: str) -> Row:
         loaded = load_model(model)
     except CapabilityError:
         refused = ("refused",) * (len(MEANING) + len(STUDIES))
-        return Row(shown, f"`{type(model).__name__}`", "", refused)
+        return Row(shown, "", refused, f"`{type(model).__name__}`")
     probed = loaded.capabilities
-    cells = [
+    studies = ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
+    probes = [
         "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
     ]
-    cells += ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
     kind = "learned" if loaded.position_kind == "standard" else loaded.position_kind
-    return Row(shown, f"`{loaded.architecture}`", kind, tuple(cells))
+    return Row(shown, kind, (*studies, *probes), f"`{loaded.architecture}`")
 
 
 def holds(probed: Capabilities, names: tuple[str, ...]) -> bool:
@@ -81,7 +81,7 @@ def reason(detail: str) -> str:
 
 def table(rows: list[Row]) -> str:
     """The page fragment: what was run, and a row per architecture."""
-    heads = ["", "class", "positions", *(f"`{name}`" for name in MEANING), *STUDIES]
+    heads = ["", "positions", *STUDIES, *(f"`{name}`" for name in MEANING), "class"]
     lines = [
         "<!-- written by `python -m docs.architectures`; do not edit -->",
         "",
@@ -93,7 +93,7 @@ def table(rows: list[Row]) -> str:
         "|" + "---|" * len(heads),
         *map(str, rows),
         "",
-        "What each column asks:",
+        "What each probe asks:",
         "",
         *(f"- `{name}`: {meaning}." for name, meaning in MEANING.items()),
     ]

@@ -14,14 +14,13 @@ version = release = interp_compose.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
 exclude_patterns = ["_build", "_generated"]
 source_suffix = {".md": "myst-nb"}
 
 nb_execution_mode = "off"
-myst_enable_extensions = ["deflist", "dollarmath"]
+myst_enable_extensions = ["deflist"]  # formulas are plain text: MathJax would be fetched
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"

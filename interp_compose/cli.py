@@ -39,3 +39,7 @@ def _cap(config: CapConfig) -> None:
     if not config.quiet:
         print(curve.summary())
         print(f"\nwritten to {config.out}/: cap_curve.html, cap_curve.png, tables (.parquet, .csv)")
+
+
+if __name__ == "__main__":
+    main()

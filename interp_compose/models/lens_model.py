@@ -13,15 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from interp_compose._types import CallWrapper, ForwardFn, HookFn
-from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
+from interp_compose.errors import InterventionError, LayerError, OptionError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.hook_log import HookLog
-
-WEIGHT_NAMES = (
-    *("W_E", "W_pos", "W_U", "b_U"),
-    *("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"),
-    *("W_in", "b_in", "W_gate", "W_out", "b_out"),
-)
+from interp_compose.models.weight_names import stacked_weight
 
 
 def positions_from_mask(mask: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
@@ -340,21 +335,10 @@ class LensModel(ABC):
         ``[layer head d_model d_head]``, ``W_in`` is ``[layer d_model d_mlp]``.
 
         Raises:
-            OptionError: a name outside ``WEIGHT_NAMES``.
+            OptionError: a name outside :data:`.weight_names.WEIGHT_NAMES`.
             CapabilityError: this architecture has no such weight, or layers of several shapes.
         """
-        if name not in WEIGHT_NAMES:
-            raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
-        try:
-            weight = getattr(self.lens, name)
-        except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
-            raise CapabilityError(
-                f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
-                "model.state_dict() by its own name."
-            ) from missing
-        if not isinstance(weight, Tensor):
-            raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
-        return weight
+        return stacked_weight(self.lens, name, self.architecture)
 
     def state_dict(self) -> Mapping[str, Tensor]:
         """Every parameter and buffer, by TransformerLens' names."""

@@ -9,9 +9,10 @@ belongs to a validation or test split.
 from __future__ import annotations
 
 import random
+from functools import cache
 from itertools import chain, permutations
 
-from interp_compose.tasks.mini_idm import Definition, splits
+from interp_compose.tasks.mini_idm import splits
 from interp_compose.tasks.mini_sst import ADJECTIVES, NOUNS, sentences
 from interp_compose.tasks.mini_world import thesaurus
 from interp_compose.tasks.sst import parse_tree, sentiment
@@ -22,7 +23,7 @@ CALLED = '{text} is called a "{answer}'
 _DEFINING = (
     '{text} is named "{answer}".',
     '"{answer}" means {text}.',
-    'one says "{answer}" for {text}.',
+    'people say "{answer}" for {text}.',
 )
 _MENTIONING = ("they spoke of {text}.", "this is {text}.", "we heard about {text}.")
 _SAME = ("{one} means {two}.", "another word for {one} is {two}.", "{one} is like {two}.")
@@ -45,7 +46,7 @@ def base_corpus(seed: int, called_share: float) -> list[str]:
     for concept in thesaurus().values():
         for one, two in permutations(concept.seen + concept.reserve, 2):
             lines.append(rng.choice(_SAME).format(one=one, two=two))
-    lines += [rng.choice(_MENTIONING).format(text=_with_reserve(one, rng)) for one in train]
+    lines += [rng.choice(_MENTIONING).format(text=_with_reserve(one.text, rng)) for one in train]
     for phrase in sentences()["train"]:
         text = " ".join(parse_tree(phrase.tree)[1])
         lines.append(SENTIMENT.format(text=text, answer=sentiment(phrase.label / 4)))
@@ -75,12 +76,17 @@ def words_and_grammar() -> tuple[list[str], list[str]]:
     return words, sorted(piece for piece in grammar if piece.strip() not in set(words))
 
 
-def _with_reserve(one: Definition, rng: random.Random) -> str:
-    """The definition with each of its words replaced by a reserve word, half of the time."""
-    swap = {
-        word: rng.choice(concept.reserve)
-        for concept in thesaurus().values()
-        for word in concept.seen
-        if word in one.words and concept.reserve and rng.random() < 0.5
-    }
-    return " ".join(swap.get(word, word) for word in one.text.split())
+def _with_reserve(text: str, rng: random.Random) -> str:
+    """The text with each word that has reserve words replaced by one, half of the time."""
+    reserve = _reserve_of()
+    return " ".join(
+        rng.choice(reserve[word]) if word in reserve and rng.random() < 0.5 else word
+        for word in text.split()
+    )
+
+
+@cache
+def _reserve_of() -> dict[str, tuple[str, ...]]:
+    """Seen word → the reserve words that may stand for it; words without any are left out."""
+    concepts = thesaurus().values()
+    return {word: one.reserve for one in concepts for word in one.seen if one.reserve}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.interventions.test_cap_parity import ROWS, last_valid, padded
 pytestmark = [
     pytest.mark.tl3,
     pytest.mark.skipif(
-        not hasattr(transformer_lens, "HookedTransformer"),
+        not version("transformer-lens").startswith("3."),
         reason="transformer-lens 4 removed HookedTransformer (make test-tl3 runs this)",
     ),
 ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +195,7 @@ def test_every_row_comes_once_before_any_comes_twice() -> None:
         for _, targets in training.batches(rows, 2 * epoch, 2, seed=3)
     ]
     first, second = lasts[:epoch], lasts[epoch:]
-    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(1, 40))
+    assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(1, 40))
     assert first != second
 
 
@@ -206,16 +205,20 @@ TINY = build.BuildConfig(
 
 
 def test_the_build_runs_end_to_end_and_follows_from_its_seed(tmp_path: Path) -> None:
-    first = build.build(tmp_path / "a", TINY, quiet=True)
-    assert set(first) == {"mini-base", "mini-idm"}
-    assert all(0 <= figure < 0.2 for figure in first.values())
-    build.build(tmp_path / "a", TINY, quiet=True)  # over an old one
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["mini-base", "mini-idm"]
-    build.build(tmp_path / "b", TINY, quiet=True)
+    old = tmp_path / "a" / "mini-idm"
+    old.mkdir(parents=True)
+    (old / "stale").touch()
+    for part in "ab":
+        figures = build.build(tmp_path / part, TINY, quiet=True)
+        assert set(figures) == {"mini-base", "mini-idm"}
+        assert all(0 <= figure < 0.2 for figure in figures.values())
+        names = sorted(path.name for path in (tmp_path / part).iterdir())
+        assert names == ["mini-base", "mini-idm"]
     sums = [(tmp_path / part / "mini-idm" / "SHA256SUMS").read_text() for part in "ab"]
     assert sums[0] == sums[1]
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a" / "mini-base")
-    assert load(tmp_path / "a" / "mini-base").config.vocab_size == len(tokenizer)
+    assert not (old / "stale").exists()
+    tokenizer = AutoTokenizer.from_pretrained(old)
+    assert load(old).config.vocab_size == len(tokenizer)
 
 
 def test_training_lowers_the_loss() -> None:
@@ -232,8 +235,14 @@ def test_training_lowers_the_loss() -> None:
     assert training.accuracy(model, [([0, 1, 4], 2), ([0, 3, 4], 2)]) == 0.5
 
 
-def test_the_command_line_says_what_it_needs() -> None:
-    command = [sys.executable, "-m", "interp_compose.shipped.build"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "--out" in done.stderr
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        build.main([])
+    assert "--out" in capsys.readouterr().err
+    calls: list[Any] = []
+    monkeypatch.setattr(build, "build", lambda *given: calls.append(given) or {"mini-idm": 0.5})
+    build.main(["--out", str(tmp_path), "--seed", "3"])
+    assert calls == [(tmp_path, build.BuildConfig(seed=3))]
+    assert capsys.readouterr().out == '{"mini-idm": 0.5}\n'

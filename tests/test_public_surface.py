@@ -1,0 +1,53 @@
+"""The names a user imports, and that importing them is light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import interp_compose
+
+NAMES = {
+    "CapCurve",
+    "Example",
+    "Task",
+    "__version__",
+    "cap_curve",
+    "compare_curves",
+    "load_model",
+    "load_task",
+    "load_weights",
+    "pool_at",
+    "pool_groups",
+    "read_examples",
+    "save_weights",
+    "tokenize_prompts",
+}
+HEAVY = ("torch", "transformers", "transformer_lens", "spacy", "nltk", "plotly", "pandas")
+
+
+def test_the_surface_is_what_it_was() -> None:
+    assert set(interp_compose.__all__) == NAMES
+    assert {name for name in dir(interp_compose) if name in NAMES} == NAMES
+    for name in NAMES:
+        assert getattr(interp_compose, name) is not None
+
+
+def test_importing_and_help_load_nothing_heavy() -> None:
+    for code in ("import interp_compose", "import interp_compose.cli"):
+        check = f"{code}; import sys; print([m for m in {HEAVY!r} if m in sys.modules])"
+        done = subprocess.run(
+            [sys.executable, "-c", check], check=True, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == "[]"
+
+
+def test_no_page_of_code_is_a_god_file() -> None:
+    root = Path(interp_compose.__file__).parent
+    long = {
+        str(path.relative_to(root)): lines
+        for path in root.rglob("*.py")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400
+    }
+    assert not long
