@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,10 @@ def test_python_on_the_pages_compiles(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EXECUTED)
-def test_python_on_the_pages_runs(name: str) -> None:
+def test_python_on_the_pages_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     namespace: dict[str, Any] = {"__name__": name, "ic": interp_compose}
     to_run = [code for before, code in blocks(DOCS / name) if not before.endswith(NOT_RUN)]
     assert to_run

@@ -240,7 +240,7 @@ def _measure(
         finish,
         mode=mode,
         renumber=renumber,
-        max_tokens=_chunk_tokens(model),
+        max_tokens=_chunk_tokens(model, batch.units.n_slots),
     )
     return pd.concat(
         [
@@ -336,9 +336,17 @@ def _fitting_batch(model: HookedModel, items: Sequence[Prepared], streams: int, 
     return int(max(1, min(MAX_BATCH, budget // each)))
 
 
-def _chunk_tokens(model: HookedModel) -> int:
-    """Tokens per block call: small enough for a CPU's caches, large enough to fill a GPU."""
-    return 2048 if model.device.type == "cpu" else 65536
+def _chunk_tokens(model: HookedModel, length: int) -> int:
+    """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
+
+    A block holds about 32 vectors of width d_model per token at its peak, and a stream of
+    ``length`` tokens one row of logits, three times over in float32.
+    """
+    if model.device.type != "cuda":
+        return 2048
+    per_token = 32 * model.d_model * model.dtype.itemsize + 12 * model.d_vocab // length
+    memory = torch.cuda.get_device_properties(model.device).total_memory // 20
+    return int(max(2048, memory // per_token))
 
 
 def _examples_digest(items: Sequence[Prepared]) -> str:

@@ -43,9 +43,9 @@ class BuildConfig:
     batch_size: int = 64
     base_steps: int = 1200
     base_lr: float = 2e-3
-    idm_steps: int = 600
+    idm_steps: int = 800
     idm_lr: float = 1e-3
-    called_share: float = 0.2
+    called_share: float = 0.35
     """Of the training definitions, how many ``mini-base`` reads in the phrasing of the task."""
 
 
@@ -59,18 +59,20 @@ def build(out: Path, config: BuildConfig, *, quiet: bool = False) -> dict[str, f
     answers = [*(one.answer for one in definitions()), *LABELS]
     tokenizer = train_tokenizer(*words_and_grammar(), answers, N_CTX)
     model = GPT2LMHeadModel(_architecture(config, len(tokenizer)))
-    lines = base_corpus(config.seed, config.called_share)
-    base_rows: list[Row] = [(ids, 1) for ids in _encoded(tokenizer, lines)]
-    idm_rows = _last_token_rows(tokenizer, idm_lines("train"))
-    test_rows = _last_token_rows(tokenizer, idm_lines("test"))
+    test = _encoded(tokenizer, idm_lines("test"))
     figures: dict[str, float] = {}
-    for name, rows, steps, lr in (
-        ("mini-base", base_rows, config.base_steps, config.base_lr),
-        ("mini-idm", idm_rows, config.idm_steps, config.idm_lr),
+    for name, lines, steps, lr in (
+        (
+            "mini-base",
+            base_corpus(config.seed, config.called_share),
+            config.base_steps,
+            config.base_lr,
+        ),
+        ("mini-idm", idm_lines("train"), config.idm_steps, config.idm_lr),
     ):
         train(
             model,
-            rows,
+            _encoded(tokenizer, lines),
             steps=steps,
             batch_size=config.batch_size,
             lr=lr,
@@ -78,7 +80,7 @@ def build(out: Path, config: BuildConfig, *, quiet: bool = False) -> dict[str, f
             label=name,
             quiet=quiet,
         )
-        figures[name] = accuracy(model, test_rows)
+        figures[name] = accuracy(model, test)
         save_folder(model, tokenizer, out / name)
     return figures
 
@@ -129,14 +131,9 @@ def _architecture(config: BuildConfig, vocabulary: int) -> GPT2Config:
     )
 
 
-def _encoded(tokenizer: Any, lines: Sequence[str]) -> list[list[int]]:
-    ids: list[list[int]] = tokenizer(list(lines))["input_ids"]
-    return ids
-
-
-def _last_token_rows(tokenizer: Any, lines: Sequence[str]) -> list[Row]:
-    """Rows of which only the answer is predicted."""
-    return [(ids, len(ids) - 1) for ids in _encoded(tokenizer, lines)]
+def _encoded(tokenizer: Any, lines: Sequence[str]) -> list[Row]:
+    rows: list[Row] = tokenizer(list(lines))["input_ids"]
+    return rows
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 BOS = "<|endoftext|>"
-N_PIECES = 420
+N_PIECES = 640
 """Entries before the answers are added: 1 special token, 256 bytes, the rest merges."""
 _GRAMMAR_WEIGHT = 40
 

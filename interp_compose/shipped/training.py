@@ -14,8 +14,8 @@ from tqdm.auto import tqdm
 
 IGNORED = -100
 
-Row = tuple[list[int], int]
-"""Token ids, and the position of the first token that is to be predicted."""
+Row = list[int]
+"""Token ids of one line; every token but the first, BOS, is predicted."""
 
 
 def train(
@@ -83,12 +83,12 @@ def batches(
     for _ in range(steps):
         plan = plan or _epoch(rows, batch_size, generator)
         chosen = [rows[i] for i in plan.pop()]
-        width = max(len(ids) for ids, _ in chosen)
+        width = max(map(len, chosen))
         tokens = torch.zeros(len(chosen), width, dtype=torch.long)
         targets = torch.full((len(chosen), width), IGNORED)
-        for line, (ids, first) in enumerate(chosen):
+        for line, ids in enumerate(chosen):
             tokens[line, : len(ids)] = torch.tensor(ids)
-            targets[line, first : len(ids)] = torch.tensor(ids[first:])
+            targets[line, 1 : len(ids)] = torch.tensor(ids[1:])
         yield tokens, targets
 
 
@@ -97,7 +97,7 @@ def _epoch(rows: Sequence[Row], batch_size: int, generator: torch.Generator) -> 
     order = torch.randperm(len(rows), generator=generator).tolist()
     pool = 16 * batch_size
     pools = [
-        sorted(order[i : i + pool], key=lambda row: len(rows[row][0]))
+        sorted(order[i : i + pool], key=lambda row: len(rows[row]))
         for i in range(0, len(order), pool)
     ]
     cut = [one[i : i + batch_size] for one in pools for i in range(0, len(one), batch_size)]
@@ -110,7 +110,7 @@ def accuracy(model: Any, rows: Sequence[Row], batch_size: int = 256) -> float:
     model.eval()
     right = 0
     for start in range(0, len(rows), batch_size):
-        chosen = [ids for ids, _ in rows[start : start + batch_size]]
+        chosen = rows[start : start + batch_size]
         width = max(map(len, chosen))
         tokens = torch.tensor([ids + [0] * (width - len(ids)) for ids in chosen])
         last = torch.tensor([len(ids) - 2 for ids in chosen])

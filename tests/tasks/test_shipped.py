@@ -173,22 +173,22 @@ def test_loss_and_batches_against_a_slow_reference() -> None:
     torch.manual_seed(0)
     config = build._architecture(build.BuildConfig(n_layers=1, d_model=8, n_heads=2), 11)
     model = build.GPT2LMHeadModel(config).double().eval()
-    rows: list[training.Row] = [([0, 3, 4, 5], 1), ([0, 7, 9], 2), ([0, 1], 1)]
+    rows: list[training.Row] = [[0, 3, 4, 5], [0, 7, 9], [0, 1]]
     ((tokens, targets),) = training.batches(rows, 1, 3, seed=5)
     losses = []
-    for ids, first in rows:
+    for ids in rows:
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0]
-        for at in range(first, len(ids)):
+        for at in range(1, len(ids)):
             losses.append(float(cross_entropy(logits[at - 1], torch.tensor(ids[at]))))
     mean = sum(losses) / len(losses)
     assert float(training.next_token_loss(model, tokens, targets).detach()) == pytest.approx(mean)
     seen = [line[line != training.IGNORED].tolist() for line in targets]
-    assert sorted(seen) == [[1], [3, 4, 5], [9]]
+    assert sorted(seen) == [[1], [3, 4, 5], [7, 9]]
 
 
 def test_every_row_comes_once_before_any_comes_twice() -> None:
-    rows: list[training.Row] = [([0] * (i % 3) + [i], 0) for i in range(1, 40)]
+    rows: list[training.Row] = [[0] * (1 + i % 3) + [i] for i in range(1, 40)]
     epoch = -(-len(rows) // 2)
     lasts = [
         [int(line[line != training.IGNORED][-1]) for line in targets]
@@ -225,14 +225,14 @@ def test_training_lowers_the_loss() -> None:
     torch.manual_seed(0)
     config = build._architecture(build.BuildConfig(n_layers=1, d_model=16, n_heads=2), 5)
     model = build.GPT2LMHeadModel(config)
-    rows: list[training.Row] = [([0, 1, 2], 2), ([0, 3, 4], 2)]
+    rows: list[training.Row] = [[0, 1, 2], [0, 3, 4]]
     loss = training.train(
         model, rows, steps=150, batch_size=2, lr=1e-2, seed=0, label="x", quiet=True
     )
-    assert loss < 0.1
+    assert loss < 0.5  # half of a coin: which row it is cannot be known
     assert not model.training
     assert training.accuracy(model, rows) == 1.0
-    assert training.accuracy(model, [([0, 1, 4], 2), ([0, 3, 4], 2)]) == 0.5
+    assert training.accuracy(model, [[0, 1, 4], [0, 3, 4]]) == 0.5
 
 
 def test_the_command_line(
