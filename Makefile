@@ -12,6 +12,9 @@ venv: .venv/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,docs,parse]"
 	@touch $@
 
+# Threads that wait, wait asleep: a busy machine would else lose most of its time in spinning.
+demo test: export OMP_WAIT_POLICY = PASSIVE
+
 demo: venv
 	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
 

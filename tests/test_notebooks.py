@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_client import AsyncKernelManager
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from nbclient import NotebookClient
-from traitlets import default
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+from docs.notebooks import NOTEBOOKS, executed
+
 MOST_BYTES = 1_000_000  # of outputs after a run
 MOST_COMMITTED = 300_000  # of the file in the repository
-
-
-class ThisPython(KernelSpecManager):
-    """Whatever kernels are installed on this machine: the notebook's is this interpreter."""
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(
-            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-            display_name=kernel_name,
-            language="python",
-        )
-
-
-class Kernel(AsyncKernelManager):
-    """A kernel that this interpreter runs."""
-
-    @default("kernel_spec_manager")
-    def _this_python(self) -> KernelSpecManager:
-        return ThisPython()
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.name)
@@ -44,25 +21,16 @@ def path(request: pytest.FixtureRequest) -> Path:
     return found
 
 
+def test_there_is_a_notebook_for_each_study() -> None:
+    assert [path.name for path in NOTEBOOKS] == ["01_cap_curves.ipynb"]
+
+
 def test_it_runs_and_stays_small(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "OMP_NUM_THREADS": "1",
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(
-        notebook,
-        kernel_manager_class=Kernel,
-        timeout=120,
-        resources={"metadata": {"path": str(tmp_path)}},
-    ).execute()  # raises CellExecutionError, with the traceback, where a cell does
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    notebook = executed(path, tmp_path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in cells)
     outputs = [output for cell in cells for output in cell.outputs]

@@ -155,7 +155,7 @@ def pooled_predictions(model: Any, ids: list[int], words: np.ndarray) -> list[in
 def test_no_held_out_definition_is_in_the_text_that_mini_base_reads() -> None:
     content = {word for one in thesaurus().values() for word in one.seen}
     held = {one.words for part in ("validation", "test") for one in splits()[part]}
-    lines = corpus.base_corpus(0, 0.2)
+    lines = corpus.base_corpus(0, build.BuildConfig().called_share)
     quoted = [line for line in lines if '"' in line and "sentiment" not in line]
     assert len(quoted) > 10_000
     for line in quoted:
