@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write ``results/cap_sweep_{device}.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--examples", type=int, default=32)
+    parser.add_argument("--examples", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="the main figure only")
     parser.add_argument("--peak", choices=["clean", "sweep"], help=argparse.SUPPRESS)
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         show(f"WordNet definitions, 12 layers, {dtype}", row)
     if not args.quick:
         result["layers"] = [
-            growth(gpt2(n, tokenizer, args.device), items[:16], args.repeats, layers=n)
+            growth(gpt2(n, tokenizer, args.device), items, args.repeats, layers=n)
             for n in (4, 12, 24)
         ]
         model = gpt2(12, tokenizer, args.device)

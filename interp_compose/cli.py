@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _cap(config: CapConfig) -> None:
     from interp_compose.recipes.cap import run
 
+    if config.quiet:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # of loading weights
     curve = run(config)
     if not config.quiet:
         print(curve.summary())

@@ -35,7 +35,7 @@ def curve_figure(
         for name in names
     ]
     n = int(frame["n"].max())
-    about = [f"{key} {config[key]}" for key in ("task", "unit") if key in config]
+    about = [f"{key} {config[key]}" for key in ("task", "unit") if config.get(key)]
     about += [f"{n} examples, {n_affected} with a unit of several tokens", "bands: 95 % intervals"]
     if all(len(line.x) == 1 for line in lines):
         lines = _side_by_side(lines, 0.012 if normalised_depth else 0.12)

@@ -160,7 +160,7 @@ class CapCurve(Result):
         names = [name for name in (*POOLINGS, *CONTROLS) if name in table.columns]
         depth = dict(zip(self.frame["layer"], self.frame["depth"], strict=True))
         what = [
-            f"{key} {self.config[key]}" for key in ("model", "task", "unit") if key in self.config
+            f"{key} {self.config[key]}" for key in ("model", "task", "unit") if self.config.get(key)
         ]
         lines = [
             " · ".join([*what, f"{n} examples, {affected} with a unit of several tokens"]),

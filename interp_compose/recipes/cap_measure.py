@@ -75,7 +75,7 @@ def cap_curve(
             call, made again, goes on and ends in the same result.
 
     Returns:
-        A :class:`CapCurve`: ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``, ``.save()``.
+        A :class:`CapCurve` with ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``, ``.save()``.
 
     Raises:
         InputError: before any work, with the example, the value and the remedy.
