@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from benchmarks.common import load_texts, machine, seconds, write
+from benchmarks.common import byte_level, load_texts, machine, seconds, write
 from interp_compose._types import Example
 from interp_compose.text import spacy_words
 from interp_compose.text.words import tokenize_prompts
@@ -74,20 +74,6 @@ def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> di
     }
 
 
-def byte_level(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """GPT-2's kind."""
-    tok = Tokenizer(models.BPE())
-    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tok.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tok.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tok)
-
-
 def unigram(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """SentencePiece's kind."""
     tok = Tokenizer(models.Unigram())
@@ -111,7 +97,11 @@ def word_piece(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tok, unk_token="[UNK]")
 
 
-KINDS = {"byte-level": byte_level, "unigram": unigram, "wordpiece": word_piece}
+KINDS = {
+    "byte-level": lambda texts: byte_level(texts, VOCABULARY),
+    "unigram": unigram,
+    "wordpiece": word_piece,
+}
 
 
 if __name__ == "__main__":

@@ -27,10 +27,9 @@ from statistics import median
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.common import load_texts, machine, seconds, write
+from benchmarks.common import byte_level, load_texts, machine, seconds, write
 from interp_compose._types import Example
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
@@ -53,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--peak", choices=["clean", "sweep"], help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     texts = load_texts(4000)[1]
-    tokenizer = byte_level(texts)
+    tokenizer = byte_level(texts, 4000, bos=True)
     model = gpt2(12, tokenizer, args.device)
     items = prepared(model, texts[: args.examples])
     if args.peak:
@@ -218,24 +217,6 @@ def gpt2(n_layers: int, tokenizer: Any, device: str, dtype: str = "float32") -> 
     shape = GPT2Config(n_layer=n_layers, vocab_size=D_VOCAB, bos_token_id=0, eos_token_id=0)
     hf_model = GPT2LMHeadModel(shape).eval().to(device, getattr(torch, dtype))
     return load_model(hf_model, tokenizer=tokenizer)
-
-
-def byte_level(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """GPT-2's kind, trained on the spot on 4000 definitions; BOS in front."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=4000,
-        show_progress=False,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|endoftext|>")
 
 
 def peak(what: str, args: argparse.Namespace) -> float:

@@ -6,12 +6,16 @@ import json
 import os
 import platform
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -41,6 +45,28 @@ def load_texts(prompts: int) -> tuple[str, list[str]]:
     rng = random.Random(0)
     chosen = rng.sample(synsets, prompts)
     return "WordNet definitions", [f'{s.definition()} is called a "' for s in chosen]
+
+
+def byte_level(
+    texts: Sequence[str], vocab_size: int, *, bos: bool = False
+) -> PreTrainedTokenizerFast:
+    """GPT-2's kind of tokenizer, trained on the spot, with BOS in front where asked for."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        show_progress=False,
+        special_tokens=[BOS] if bos else [],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    if not bos:
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS)
 
 
 def machine() -> dict[str, Any]:

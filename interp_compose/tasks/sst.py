@@ -16,21 +16,12 @@ from interp_compose.errors import DataFormatError, MissingDataError
 from interp_compose.tasks.answerable import require_one_token
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import Task
+from interp_compose.text.penn import without_escapes
 
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 LABELS = ("negative", "neutral", "positive")
 
 _TOKEN = re.compile(r"\(|\)|[^ \t()]+")  # a no-break space is part of a word, as in "8 1/2"
-_ESCAPES = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-    "``": '"',
-    "''": '"',
-}
 
 
 def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
@@ -111,9 +102,7 @@ def parse_tree(tree: str) -> tuple[int, list[str]]:
 
 def decode_leaf(word: str) -> str:
     """The text of a leaf: Penn's escapes for brackets, quotes and slashes undone."""
-    for escape, meant in _ESCAPES.items():
-        word = word.replace(escape, meant)
-    return word.replace("\\/", "/").replace("\\*", "*")
+    return without_escapes(word).replace("``", '"').replace("''", '"')
 
 
 def sentiment(score: float) -> str:

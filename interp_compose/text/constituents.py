@@ -23,19 +23,10 @@ import nltk
 
 from interp_compose._types import Span
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError
+from interp_compose.text.penn import without_escapes
 
 DEFAULT_HEIGHT = 3
 
-_ESCAPES = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-LCB-": "{",
-    "-RCB-": "}",
-    "\\/": "/",
-    "\\*": "*",
-}
 _QUOTES = {"``": '"“„«', "''": '"”“»', '"': "“”„«»", "`": "'‘", "'": "’‘"}
 
 
@@ -174,10 +165,7 @@ def _row_at(prompt: str, start: int, forms: Sequence[Sequence[str]]) -> list[Spa
 @lru_cache(maxsize=2**16)
 def _forms(word: str) -> tuple[str, ...]:
     """The texts a leaf may stand for: itself first, then with Penn's escapes undone."""
-    plain = word
-    for escape, meant in _ESCAPES.items():
-        plain = plain.replace(escape, meant)
-    return tuple(dict.fromkeys([word, plain, *_QUOTES.get(word, "")]))
+    return tuple(dict.fromkeys([word, without_escapes(word), *_QUOTES.get(word, "")]))
 
 
 def _inside_word(prompt: str, start: int, end: int) -> bool:
