@@ -40,6 +40,7 @@ test-gpu: venv
 bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep
 	$(BIN)/python -m benchmarks.alignment
+	$(BIN)/python -m benchmarks.idm_counts
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
