@@ -161,17 +161,25 @@ class BatchStore:
     ``fingerprint`` says what is computed (config, data), in JSON's types; the folder remembers
     it. Each batch is one Parquet file whose name carries the SHA-256 of its bytes: content and
     checksum appear in one rename, and a damaged batch no longer matches its own name, so that it
-    counts as not done and is computed again.
+    counts as not done and is computed again. With ``replace``, batches of another run are deleted.
 
     Raises:
         InputError: the folder holds batches of another run; the message says what differs.
         CorruptFileError: the folder's fingerprint cannot be read.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        fingerprint: Mapping[str, Any],
+        *,
+        replace: bool = False,
+    ) -> None:
         self.folder = Path(folder)
         mine = plain_json(fingerprint, "fingerprint")
         path = self.folder / FINGERPRINT
+        if path.exists() and (replace or not self._shards()) and _read_fingerprint(path) != mine:
+            self.clear()
         if not path.exists():
             if self._shards():
                 raise CorruptFileError(

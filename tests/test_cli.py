@@ -61,7 +61,7 @@ def test_a_run_writes_table_figures_and_outcomes(
     curve = ic.CapCurve.load(tmp_path)
     assert sorted(set(curve.frame["layer"])) == [0, 2]
     assert set(curve.frame["pooling"]) == {"mean", "last", "shuffled"}
-    assert curve.config["options"]["layers"] == ["0", "1.0"]
+    assert curve.config["layers"] == [0, 2]
     assert (tmp_path / "cap_curve.png").read_bytes()[:4] == b"\x89PNG"
     html = (tmp_path / "cap_curve.html").read_text(encoding="utf-8")
     assert "plotly" in html
@@ -87,7 +87,9 @@ def test_running_again_ends_in_the_same_result_and_another_run_is_refused(
     with pytest.raises(SystemExit) as stopped:
         cli.main(other)
     assert stopped.value.code == 2
-    assert "holds the result of another run (layers=['0'] there" in capsys.readouterr().err
+    assert (
+        "holds the result of another run (layers is [0] there, [1] here)" in capsys.readouterr().err
+    )
     assert (tmp_path / "outcomes.csv").read_bytes() == before
     cli.main([*other, "--overwrite"])
     assert set(ic.CapCurve.load(tmp_path).frame["layer"]) == {1}

@@ -290,7 +290,7 @@ def test_batches_resume(tmp_path: Path) -> None:
 
 
 def test_a_different_run_is_refused_with_what_differs(tmp_path: Path) -> None:
-    BatchStore(tmp_path, FINGERPRINT)
+    BatchStore(tmp_path, FINGERPRINT).put(0, pd.DataFrame({"a": [1]}))
     other = {"model": "m", "data": {"sha256": "bb", "n": 7}, "seed": 3}
     with pytest.raises(
         InputError,

@@ -52,9 +52,9 @@ def pool_at(
     With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
     unit (paper 000, appendix C.1); it returns logits ``[batch slot d_vocab]``, right-aligned, so
     that ``logits[:, -1]`` is the prediction whatever side was padded. With ``"broadcast"`` every
-    token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call;
-    in a collapse, those below ``layer`` see tokens, those above see units, and those on
-    ``blocks.{layer}.hook_resid_pre`` see both, one after the other.
+    token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call,
+    once each; in a collapse, those up to ``blocks.{layer}.hook_resid_pre`` see tokens, before
+    they are pooled, and those above see units.
 
     Args:
         model: from :func:`load_model`.
@@ -123,7 +123,11 @@ def pool_at(
 
     def spread(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
         slots = record.slots
-        assert slots is not None, "a call passes through note() first"
+        if slots is None:
+            raise InterventionError(
+                "the wrapped model was called directly, past pool_at; call the model that "
+                "load_model returned."
+            )
         pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
         out = spread_groups(pooled, slots.of_token, resid)
         check_changed(resid, out, slots, layer)

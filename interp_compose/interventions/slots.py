@@ -45,8 +45,10 @@ class Slots:
         Reads the groups row by row: make slots on the CPU and move them with :meth:`to`.
 
         Raises:
-            SpanError: the tokens of a unit are not next to one another.
+            SpanError: the tokens of a unit are not next to one another, or a group is below -1.
         """
+        if bool((groups < NONE).any()):
+            raise SpanError(f"group {int(groups.min())}: expected 0 or more, or -1 for no group")
         valid = attention_mask.bool()
         groups = groups.masked_fill(~valid, NONE)
         before = torch.full_like(groups, NONE - 1)

@@ -20,7 +20,9 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.lens_model import LensModel, positions_from_mask
+from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.positions import positions_from_mask
 
 __all__ = [
     "BridgeModel",
@@ -158,7 +160,8 @@ class BridgeModel(LensModel):
         """``resid`` enters block ``layer`` and nothing below it runs, for the length of a call.
 
         The call is given ``resid`` as embeddings, for its shape. What the model makes of it before
-        the blocks (positions, scaling) is dropped at the door of block ``layer``.
+        the blocks (positions, scaling) is dropped at the door of block ``layer``. Hooks there are
+        silent: they acted when the residual was captured, or when it left the block below.
         """
 
         def swap(
@@ -171,7 +174,8 @@ class BridgeModel(LensModel):
         with self._replaced(range(layer), _hand_on):
             handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
             try:
-                yield
+                with without_hooks([self.lens.blocks[layer].hook_in]):
+                    yield
             finally:
                 handle.remove()
 
@@ -212,11 +216,21 @@ class BridgeModel(LensModel):
 
 
 def _window(config: Any) -> int | None:
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None and "sliding_attention" not in kinds:
-        return None
-    window = getattr(config, "sliding_window", None)
-    return None if window is None else int(window)
+    """How far back the most short-sighted layers look, by the names that configs have for it."""
+    if hasattr(config, "get_text_config"):
+        config = config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or getattr(config, "attention_layers", []))
+    names = {
+        "sliding_window": {"sliding_attention"},
+        "attention_chunk_size": {"chunked_attention"},
+        "window_size": {"local"},
+    }
+    found = [
+        int(window)
+        for name, local in names.items()
+        if (window := getattr(config, name, None)) and (not kinds or kinds & local)
+    ]
+    return min(found, default=None)
 
 
 def _hand_on(*args: Any, **kwargs: Any) -> Tensor:

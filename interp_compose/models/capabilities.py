@@ -7,7 +7,7 @@ an intervention relies on a capability, these probes compare it with the plain f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from interp_compose.errors import (
     NonFiniteError,
     OptionError,
 )
+from interp_compose.models.positions import positions_from_mask
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
@@ -85,7 +86,10 @@ def prove_capabilities(model: LensModel) -> Capabilities:
                 f"{model.name!r} gives NaN or infinite logits on plain tokens: its weights are "
                 "broken, or too large for its dtype. Load it in float32, and check its weights."
             )
-        return Capabilities({name: _outcome(model, name) for name in MEANING})
+        bench = _outcome(lambda: _Bench(model))
+        if isinstance(bench, Probe):
+            return Capabilities(dict.fromkeys(MEANING, bench))
+        return Capabilities({name: _outcome(getattr(bench, name)) for name in MEANING})
 
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
@@ -93,10 +97,10 @@ def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
     return torch.randint(0, model.d_vocab, (2, 7), generator=generator).to(model.device)
 
 
-def _outcome(model: LensModel, name: str) -> Probe:
+def _outcome(probe: Callable[[], Any]) -> Any:
+    """What ``probe`` returns, or a Probe that did not hold where the model refuses the request."""
     try:
-        outcome: Probe = getattr(_Bench(model), name)()
-        return outcome
+        return probe()
     except (
         InterpComposeError,
         RuntimeError,
@@ -117,7 +121,7 @@ class _Bench:
         self.tokens = _some_tokens(model)
         self.mask = torch.ones_like(self.tokens)
         self.mask[1, :2] = 0
-        self.position_ids = (self.mask.cumsum(1) - 1).clamp(min=0)
+        self.position_ids = positions_from_mask(self.mask)
         self.names = [f"blocks.{k}.hook_resid_pre" for k in range(model.n_layers)]
         self.logits, self.resid = model.capture(
             self.tokens, self.names, attention_mask=self.mask, last_only=False

@@ -1,12 +1,19 @@
-"""Which hooks fired, and which edits have to be believed."""
+"""Which hooks fired, and which edits, by a new tensor or in place, have to be believed."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from interp_compose._types import HookFn
+from interp_compose.errors import OptionError
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
 
 RELIES_ON = {"attn.hook_pattern": "edit_pattern", "attn.hook_attn_scores": "edit_scores"}
 
@@ -19,13 +26,14 @@ class HookLog:
         self._edited: set[str] = set()
 
     def watching(self, fn: HookFn, name: str) -> HookFn:
-        """``fn``, with a note of whether it ran and whether it returned another tensor."""
+        """``fn``, with a note of whether it ran and whether it edited the activation."""
         self._fired.setdefault(name, False)
 
         def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
             self._fired[name] = True
+            before = _version(activation)
             result = fn(activation, hook)
-            if result is not None and result is not activation:
+            if (result is not None and result is not activation) or _version(activation) != before:
                 self._edited.add(name)
             return result
 
@@ -47,3 +55,37 @@ class HookLog:
                 if name.endswith(ending)
             }
         )
+
+
+def _version(activation: Tensor) -> int:
+    """Counts in-place edits; tensors made under inference_mode do not keep count."""
+    return 0 if activation.is_inference() else activation._version
+
+
+def matching_hooks(model: LensModel, where: str | Callable[[str], bool]) -> list[str]:
+    """The names of the hook points that a name or a predicate means.
+
+    Raises:
+        OptionError: there are none.
+    """
+    known = model.hook_names
+    names = [where] if isinstance(where, str) else [name for name in known if where(name)]
+    if not names or names[0] not in known:
+        raise OptionError(
+            f"no hook point matches {where!r} on {model.name!r} ({model.architecture}); "
+            f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
+        )
+    return names
+
+
+@contextmanager
+def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
+    """Hook points whose hooks do not fire for the length of a ``with`` block."""
+    lifted = [(point, point._forward_hooks) for point in points]
+    for point, _ in lifted:
+        point._forward_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        for point, hooks in lifted:
+            point._forward_hooks = hooks

@@ -14,7 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.models.lens_model import LensModel, positions_from_mask
+from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.positions import positions_from_mask
 
 
 def is_hooked_transformer(source: object) -> bool:
@@ -69,14 +71,15 @@ class HookedTransformerModel(LensModel):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
     ) -> Float[Tensor, "stream pos d_model"]:
-        with self._rotary_positions(position_ids, attention_mask):
+        entered = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
+        with self._rotary_positions(position_ids, attention_mask), without_hooks([entered]):
             out: Tensor = self.lens(
                 resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
                 start_at_layer=start,
                 stop_at_layer=stop,
                 attention_mask=attention_mask,
             )
-        return out
+        return self._at_the_door(out, stop)
 
     def _resid_pre(
         self,
@@ -85,7 +88,14 @@ class HookedTransformerModel(LensModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         resid: Tensor = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
-        return resid
+        return self._at_the_door(resid, layer)
+
+    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        if layer == self.n_layers:
+            return resid
+        out: Tensor = self.lens.blocks[layer].hook_resid_pre(resid)
+        return out
 
     def _resume(
         self,

@@ -13,15 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from interp_compose._types import CallWrapper, ForwardFn, HookFn
-from interp_compose.errors import InterventionError, LayerError, OptionError
+from interp_compose.errors import InterventionError, LayerError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.hook_log import HookLog
+from interp_compose.models.hook_log import HookLog, matching_hooks, without_hooks
 from interp_compose.models.weight_names import stacked_weight
-
-
-def positions_from_mask(mask: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
-    """Positions that count real tokens only, so that padding on either side changes nothing."""
-    return (mask.cumsum(dim=1) - 1).clamp(min=0)
 
 
 class LensModel(ABC):
@@ -209,7 +204,7 @@ class LensModel(ABC):
         log = HookLog()
         wrapped: list[tuple[str, HookFn]] = []
         for where, fn in fwd_hooks:
-            for name in self._matching(where):
+            for name in matching_hooks(self, where):
                 wrapped.append((name, log.watching(fn, name)))
         with warnings.catch_warnings(), self.lens.hooks(fwd_hooks=wrapped):
             warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
@@ -257,6 +252,9 @@ class LensModel(ABC):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         """The residual that enters block ``layer``; nothing above it is run.
+
+        Hooks on ``blocks.{layer}.hook_resid_pre`` have acted on it, as they have on what
+        :meth:`run_blocks` returns; :meth:`run_blocks` and :meth:`resume` do not apply them again.
 
         Raises:
             LayerError: not ``0 <= layer < n_layers``.
@@ -321,12 +319,25 @@ class LensModel(ABC):
     def capabilities(self) -> Capabilities:
         """What the probe of a few tokens found; run on first use."""
         if self._capabilities is None:
-            self._proving = True
-            try:
+            with self._bare():
                 self._capabilities = prove_capabilities(self)
-            finally:
-                self._proving = False
         return self._capabilities
+
+    @contextmanager
+    def _bare(self) -> Iterator[None]:
+        """Without hooks, wrappers and dropout of the user's: what is proven is the model."""
+        wrappers, self._wrappers = self._wrappers, []
+        modes = {module: module.training for module in self.lens.modules()}
+        self._proving = True
+        try:
+            self.lens.eval()
+            with without_hooks(set(self.lens.hook_dict.values())):
+                yield
+        finally:
+            self._proving = False
+            self._wrappers = wrappers
+            for module, mode in modes.items():
+                module.training = mode
 
     # ---- weights -------------------------------------------------------------------------
 
@@ -384,13 +395,3 @@ class LensModel(ABC):
             raise LayerError(
                 f"layer {layer} is outside {self.name!r}, which has layers 0…{self.n_layers - 1}."
             )
-
-    def _matching(self, where: str | Callable[[str], bool]) -> list[str]:
-        known = self.hook_names
-        names = [where] if isinstance(where, str) else [name for name in known if where(name)]
-        if not names or names[0] not in known:
-            raise OptionError(
-                f"no hook point matches {where!r} on {self.name!r} ({self.architecture}); "
-                f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
-            )
-        return names

@@ -1,14 +1,15 @@
 """Layer-wise CAP curves (paper 000, sections 4.3 and 5.1, appendix C.1): the study and its options.
 
 One dataclass serves the API and the command line. The work is done in
-:mod:`interp_compose.recipes.cap_measure`; nothing heavy is imported until it is needed.
+:mod:`.cap_plan` and :mod:`.cap_measure`; nothing heavy is imported until it is needed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -62,7 +63,7 @@ class CapConfig:
     seed: int = 42
     """For splitting the data and for the shuffled control."""
     overwrite: bool = False
-    """Replace another run's result in the same folder."""
+    """Replace another run's result, or its unfinished batches, in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
     """No progress bar, no table."""
 
@@ -80,15 +81,10 @@ def run(config: CapConfig) -> CapCurve:
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
     from interp_compose.plots.export import save_html, save_png
-    from interp_compose.recipes.cap_measure import cap_curve
+    from interp_compose.recipes.cap_measure import measure
+    from interp_compose.recipes.cap_plan import plan_cap
     from interp_compose.tasks.load import load_task
 
-    options = {
-        field.name: _plain(getattr(config, field.name))
-        for field in fields(config)
-        if field.name not in ("out", "overwrite", "quiet")
-    }
-    _refuse_other_run(config, options)
     if config.limit is not None and config.limit < 1:
         raise OptionError(f"limit={config.limit}: expected at least 1 example, or leave it out")
     model = load_model(
@@ -96,7 +92,7 @@ def run(config: CapConfig) -> CapCurve:
     )
     task = load_task(config.task, model, data_dir=config.data_dir, seed=config.seed)
     examples = task.split(config.split)[: config.limit]
-    curve = cap_curve(
+    plan = plan_cap(
         model,
         examples,
         unit=config.unit,
@@ -111,10 +107,15 @@ def run(config: CapConfig) -> CapCurve:
         batch_size=config.batch_size,
         seed=config.seed,
         task=f"{task.name} ({config.split})",
+    )
+    if not config.overwrite:
+        _refuse_other_run(config.out, plan.config)
+    curve = measure(
+        plan,
         progress=not config.quiet,
         resume=config.out / "batches",
+        start_afresh=config.overwrite,
     )
-    curve = replace(curve, config={**curve.config, "options": options})
     curve.save(config.out, overwrite=True)
     figure = curve.plot()
     save_html(figure, config.out / "cap_curve.html")
@@ -122,30 +123,33 @@ def run(config: CapConfig) -> CapCurve:
     return curve
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _refuse_other_run(config: CapConfig, options: dict[str, object]) -> None:
+def _refuse_other_run(out: Path, config: Mapping[str, Any]) -> None:
     """Before any work: hours of it must not vanish because two runs were given one folder."""
-    from interp_compose.errors import InputError, MissingDataError
+    from interp_compose._files import plain_json
+    from interp_compose.errors import CorruptFileError, InputError, MissingDataError
     from interp_compose.results import Result
 
-    if config.overwrite:
-        return
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; choose a folder for --out.")
     try:
-        earlier = Result.load(config.out).config.get("options", {})
+        earlier = Result.load(out).config
     except MissingDataError:
         return
-    differing = [name for name in options if earlier.get(name) != options[name]]
+    except CorruptFileError as damaged:
+        raise InputError(f"{damaged} Replace it with --overwrite.") from damaged
+    here = plain_json(config, "config")
+    differing = [name for name in here if earlier.get(name) != here[name]]
     if differing:
         name = differing[0]
         raise InputError(
-            f"{config.out} holds the result of another run ({name}={earlier.get(name)!r} there, "
-            f"{options[name]!r} here). Choose another --out, or replace it with --overwrite."
+            f"{out} holds the result of another run ({name} is {_short(earlier.get(name))} there, "
+            f"{_short(here[name])} here). Choose another --out, or replace it with --overwrite."
         )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 40 else f"{text[:12]}…"
 
 
 def _layer(text: str) -> int | float:

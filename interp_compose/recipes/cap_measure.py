@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,14 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose._types import Example, HookedModel
-from interp_compose.errors import InterventionError, LayerError, NonFiniteError, OptionError
-from interp_compose.interventions.one_pass import MODES, Protocol, sweep
-from interp_compose.interventions.pool_at import needs
-from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS, CapCurve
-from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch, into_batches, prepare
-from interp_compose.results import BatchStore
+from interp_compose.errors import NonFiniteError
+from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.recipes.cap_curve import POOLINGS, CapCurve
+from interp_compose.recipes.cap_plan import CapPlan, plan_cap
+from interp_compose.recipes.cap_prepare import Batch, as_batch
+from interp_compose.results import BatchStore, environment_versions
 
 CLEAN = -1  # the layer number under which a batch's clean outcomes are stored
-MAX_BATCH = 64
 
 
 def cap_curve(
@@ -83,117 +80,64 @@ def cap_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    _check_options(pooling, mode, renumber, batch_size)
-    starts = resolve_layers(layers, model.n_layers)
-    items = prepare(
-        model, examples, unit=unit, labels=labels, height=height, parser=parser, mode=mode
+    plan = plan_cap(
+        model,
+        examples,
+        unit=unit,
+        labels=labels,
+        height=height,
+        parser=parser,
+        pooling=pooling,
+        mode=mode,
+        layers=layers,
+        controls=controls,
+        renumber=renumber,
+        batch_size=batch_size,
+        seed=seed,
+        task=task,
     )
-    model.require("resume", *needs(mode, renumber))
-    if not any(item.affected for item in items):
-        raise InterventionError(
-            f"pooling would change none of the {len(items)} examples: every {unit} is a single "
-            'token of this tokenizer. Choose larger units (unit="phrase", or spans of your own).'
-        )
-    protocols = [*pooling, *(CONTROLS if controls else ())]
-    if batch_size is None:
-        batch_size = _fitting_batch(model, items, len(starts) * len(protocols), mode)
-    config = {
-        "study": "cap",
-        "model": model.name,
-        "architecture": model.architecture,
-        "task": task,
-        "unit": unit,
-        "labels": sorted(labels) if labels else None,
-        "height": height,
-        "parser": parser,
-        "pooling": list(pooling),
-        "controls": controls,
-        "mode": mode,
-        "layers": starts,
-        "n_layers": model.n_layers,
-        "renumber": renumber,
-        "batch_size": batch_size,
-        "seed": seed,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "device": model.device.type,
-        "n_examples": len(items),
-        "examples_sha256": _examples_digest(items),
-    }
+    return measure(plan, progress=progress, resume=resume)
+
+
+def measure(
+    plan: CapPlan,
+    *,
+    progress: bool = True,
+    resume: str | Path | None = None,
+    start_afresh: bool = False,
+) -> CapCurve:
+    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded."""
     store = None
     if resume is not None:
-        store = BatchStore(resume, {**config, "weights": _weights_digest(model)})
+        fingerprint = {**plan.config, "versions": environment_versions()}
+        store = BatchStore(resume, fingerprint, replace=start_afresh)
     done = store.done() if store else set()
     frames: list[pd.DataFrame] = []
-    batches = into_batches(items, batch_size)
     for number, part in enumerate(
-        tqdm(batches, desc=f"CAP {model.name}", unit="batch", disable=not progress)
+        tqdm(plan.batches, desc=f"CAP {plan.model.name}", unit="batch", disable=not progress)
     ):
         if store and number in done:
             frames.append(store.get(number))
             continue
         frame = _measure(
-            model,
-            as_batch(part, model.device, seed=seed),
-            protocols,
-            starts,
-            mode=mode,
-            renumber=renumber,
+            plan.model,
+            as_batch(part, plan.model.device, seed=plan.seed),
+            plan.protocols,
+            plan.layers,
+            mode=plan.mode,
+            renumber=plan.renumber,
         )
         if store:
             store.put(number, frame)
         frames.append(frame)
     curve = CapCurve.from_outcomes(
-        *_tables(pd.concat(frames, ignore_index=True), items, model, starts, protocols),
-        config,
-        n_layers=model.n_layers,
+        *_tables(pd.concat(frames, ignore_index=True), plan),
+        plan.config,
+        n_layers=plan.model.n_layers,
     )
     if store:
         store.clear()
     return curve
-
-
-def resolve_layers(layers: Sequence[int | float] | None, n_layers: int) -> list[int]:
-    """Start layers in ascending order, each once; a float is a depth, 0.0 … 1.0.
-
-    Raises:
-        LayerError: outside the model, a depth outside 0 … 1, or none at all.
-    """
-    if layers is None:
-        return list(range(n_layers))
-    found: set[int] = set()
-    for layer in layers:
-        if isinstance(layer, float):
-            if not 0.0 <= layer <= 1.0:
-                raise LayerError(f"depth {layer} is outside 0.0 … 1.0; for a layer pass an int")
-            found.add(round(layer * (n_layers - 1)))
-        elif isinstance(layer, bool) or not 0 <= layer < n_layers:
-            raise LayerError(
-                f"layer {layer!r} is outside the model: expected 0 … {n_layers - 1} (0 pools the "
-                "embeddings), or a depth between 0.0 and 1.0."
-            )
-        else:
-            found.add(int(layer))
-    if not found:
-        raise LayerError("no layers: expected at least one, or None for all.")
-    return sorted(found)
-
-
-def _check_options(
-    pooling: Sequence[str], mode: str, renumber: bool, batch_size: int | None
-) -> None:
-    if isinstance(pooling, str) or not pooling:
-        raise OptionError(f"pooling={pooling!r}: expected a sequence such as {POOLINGS}")
-    for name in pooling:
-        if name not in POOLINGS:
-            raise OptionError(f"unknown pooling {name!r}: expected some of {', '.join(POOLINGS)}")
-    if len(set(pooling)) != len(pooling):
-        raise OptionError(f"pooling={list(pooling)} names a protocol twice; name each once")
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
-    if renumber and mode != "collapse":
-        raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
-    if batch_size is not None and batch_size < 1:
-        raise OptionError(f"batch_size={batch_size}: expected at least 1, or None")
 
 
 @torch.no_grad()
@@ -256,12 +200,14 @@ def _outcome(
 ) -> Float[Tensor, "stream 4"]:
     """Prediction, the answer's log-probability (nats) and rank, and whether all was finite.
 
-    Rank 1 is the most likely token: 1 + the number of tokens with a strictly larger logit.
+    Rank 1 is the prediction: 1 + the number of tokens with a larger logit, or with the same one
+    and a smaller id (in half precision ties are common, and argmax takes the smallest id).
     """
     logits = logits.float()
     target = logits.gather(1, answers[:, None])
     logprob = target[:, 0] - logits.logsumexp(dim=1)
-    rank = (logits > target).sum(dim=1) + 1
+    before = torch.arange(logits.shape[1], device=logits.device) < answers[:, None]
+    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
     finite = logits.isfinite().all(dim=1)
     return torch.stack([logits.argmax(dim=1).float(), logprob, rank.float(), finite.float()], dim=1)
 
@@ -294,14 +240,9 @@ def _rows(
     return frame
 
 
-def _tables(
-    raw: pd.DataFrame,
-    items: Sequence[Prepared],
-    model: HookedModel,
-    layers: Sequence[int],
-    protocols: Sequence[str],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _tables(raw: pd.DataFrame, plan: CapPlan) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Outcomes of every example, and the clean table; what pooling cannot change is filled in."""
+    items = plan.items
     answers = {item.index: item.answer_id for item in items}
     raw["correct"] = raw["prediction"] == raw["example"].map(answers)
     clean = raw[raw["layer"] == CLEAN].drop(columns=["layer", "pooling"])
@@ -315,25 +256,15 @@ def _tables(
             "n_groups": [item.prompt.n_groups for item in items],
         }
     )
-    grid = pd.MultiIndex.from_product([layers, protocols], names=["layer", "pooling"])
+    grid = pd.MultiIndex.from_product([plan.layers, plan.protocols], names=["layer", "pooling"])
     unchanged = clean[clean["example"].isin(about.loc[~about["affected"], "example"])]
     filled = unchanged.merge(grid.to_frame(index=False), how="cross")
     outcomes = pd.concat([raw[raw["layer"] != CLEAN], filled], ignore_index=True)
     # A batch of affected examples never holds unaffected ones: into_batches keeps them apart.
     clean = about.merge(clean, on="example")
-    texts = {int(token): model.tokenizer.decode([int(token)]) for token in clean["prediction"]}
+    texts = {int(token): plan.model.tokenizer.decode([int(token)]) for token in clean["prediction"]}
     clean["prediction_text"] = clean["prediction"].map(texts)
     return outcomes, clean
-
-
-def _fitting_batch(model: HookedModel, items: Sequence[Prepared], streams: int, mode: str) -> int:
-    """Examples whose streams stay within a fixed budget: 1 GiB, or a tenth of the GPU."""
-    budget = 2**30
-    if model.device.type == "cuda":
-        budget = torch.cuda.get_device_properties(model.device).total_memory // 10
-    longest = max(item.n_slots if mode == "collapse" else item.n_tokens for item in items)
-    each = streams * longest * model.d_model * model.dtype.itemsize
-    return int(max(1, min(MAX_BATCH, budget // each)))
 
 
 def _chunk_tokens(model: HookedModel, length: int) -> int:
@@ -347,21 +278,3 @@ def _chunk_tokens(model: HookedModel, length: int) -> int:
     per_token = 32 * model.d_model * model.dtype.itemsize + 12 * model.d_vocab // length
     memory = torch.cuda.get_device_properties(model.device).total_memory // 20
     return int(max(2048, memory // per_token))
-
-
-def _examples_digest(items: Sequence[Prepared]) -> str:
-    digest = hashlib.sha256()
-    for item in items:
-        row = [item.example.prompt, item.example.answer, item.prompt.groups.tolist()]
-        digest.update(json.dumps(row).encode())
-    return digest.hexdigest()
-
-
-@torch.no_grad()
-def _weights_digest(model: HookedModel) -> str:
-    """Tells apart models of one name; sums, not bytes, so that it takes no copy of the weights."""
-    digest = hashlib.sha256()
-    for parameter in model.parameters():
-        total = parameter.double().sum().item(), parameter.double().abs().sum().item()
-        digest.update(json.dumps([list(parameter.shape), *total]).encode())
-    return digest.hexdigest()

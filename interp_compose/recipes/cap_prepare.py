@@ -14,7 +14,7 @@ from torch import Tensor
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, PromptError, TrainingModeError
 from interp_compose.interventions.slots import Slots, shuffled_groups
-from interp_compose.tasks.user_data import read_examples
+from interp_compose.tasks.user_data import read_example
 from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
 
 
@@ -82,11 +82,14 @@ def prepare(
         raise InputError(
             f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
         )
-    rows = list(examples)
-    if not rows:
+    if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
+        raise InputError(
+            f"examples are a {type(examples).__name__}; expected a sequence, such as task.test, "
+            "or a list of dictionaries with prompt and answer."
+        )
+    checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
+    if not checked:
         raise InputError("no examples: expected at least one prompt with its answer.")
-    given = list(read_examples(rows)) if any(isinstance(row, Mapping) for row in rows) else rows
-    checked = [row for row in given if isinstance(row, Example)]
     prompts = tokenize_prompts(
         model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
     )
@@ -102,6 +105,12 @@ def prepare(
                 "sequence would stretch. Use mode='broadcast', or shorter prompts."
             )
     answers = answer_ids(model.tokenizer, checked, prompts)
+    highest = max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts))
+    if highest >= model.d_vocab:
+        raise InputError(
+            f"the tokenizer gives token {highest} and {model.name!r} knows {model.d_vocab}; "
+            "pass the tokenizer that belongs to the model."
+        )
     return [
         Prepared(index, example, prompt.with_last_apart(), int(answer))
         for index, (example, prompt, answer) in enumerate(

@@ -15,7 +15,7 @@ TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
 
 def load_task(
-    name: str, model: HookedModel, *, data_dir: str | Path | None = None, seed: int = 42
+    name: str | Path, model: HookedModel, *, data_dir: str | Path | None = None, seed: int = 42
 ) -> Task:
     """The train, validation and test examples of a task, in the prompt of the model's family.
 
@@ -35,6 +35,7 @@ def load_task(
         DataFormatError: a garbled file; names the line.
         AnswerError: the answers are not single tokens for this model.
     """
+    name = str(name)
     is_file = name.endswith(".jsonl")
     if name not in TASK_NAMES and not is_file:
         raise OptionError(

@@ -28,7 +28,7 @@ def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
         rows, where = _lines(Path(source)), f"{source}, line"
     else:
         rows, where = enumerate(source, start=1), "row"
-    examples = tuple(_example(row, f"{where} {number}") for number, row in rows)
+    examples = tuple(read_example(row, f"{where} {number}") for number, row in rows)
     if not examples:
         raise DataFormatError(
             f"{source if isinstance(source, str | Path) else 'the list of examples'} is empty; "
@@ -54,11 +54,19 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
             ) from error
 
 
-def _example(row: Any, where: str) -> Example:
+def read_example(row: Any, where: str) -> Example:
+    """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises.
+
+    An ``Example`` is handed through; NaN, pandas' sign for nothing, counts as absent.
+    """
+    if isinstance(row, Example):
+        return row
     if not isinstance(row, Mapping):
         raise DataFormatError(
-            f"{where} is {_shown(row)}; expected an object with prompt and answer"
+            f"{where} is {_shown(row)}; expected an Example or an object with prompt and answer "
+            '(of a pandas frame: frame.to_dict("records"))'
         )
+    row = {key: value for key, value in row.items() if value == value}
     unknown = [key for key in row if key not in KEYS]
     if unknown:
         raise DataFormatError(

@@ -62,6 +62,8 @@ def tokenize_prompts(
     an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
     tokens and text cannot be matched with certainty.
     """
+    if labels is not None and not isinstance(labels, frozenset | set):
+        raise OptionError(f"labels={labels!r}: expected a set of labels, such as {{'NP', 'VP'}}")
     if unit not in UNITS:
         raise OptionError(f"unit {unit!r} is unknown; choose one of {', '.join(UNITS)}")
     if unit != "phrase" and (labels, height, parser) != (None, None, None):
@@ -169,7 +171,7 @@ def _phrases(
         from interp_compose.text.parsers import parse_spans
 
         prompts = [example.prompt for example in examples]
-        return parse_spans(prompts, parser, labels=labels, height=height)
+        return _some(parse_spans(prompts, parser, labels=labels, height=height), labels, height)
     from interp_compose.text.constituents import tree_spans
 
     spans = []
@@ -183,4 +185,16 @@ def _phrases(
             spans.append(tree_spans(example.tree, example.prompt, labels=labels, height=height))
         except (AlignmentError, DataFormatError) as error:
             raise type(error)(f"example {i}: {error}") from error
-    return spans
+    return _some(spans, labels, height)
+
+
+def _some(
+    spans: Sequence[Sequence[Span]], labels: frozenset[str] | None, height: int | None
+) -> Sequence[Sequence[Span]]:
+    """Refuse a choice of constituents that chooses none: words would be pooled in their name."""
+    if any(spans) or not spans:
+        return spans
+    raise SpanError(
+        f"labels={sorted(labels) if labels else None}, height={height} choose no constituent in "
+        f"any of {len(spans)} trees; see which labels the trees have, or raise the height"
+    )

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from interp_compose.errors import CapabilityError, LayerError, OptionError
-from interp_compose.models.bridge import BridgeModel, bridge_around
+from interp_compose.models.bridge import BridgeModel, _window, bridge_around
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
@@ -186,6 +187,20 @@ def test_a_window_of_local_attention_is_known() -> None:
     assert make("Gemma 2").window == 23
     assert make("GPT-2").window is None
     assert make("Qwen2").window is None
+    neo = transformers.GPTNeoConfig(
+        vocab_size=D_VOCAB,
+        hidden_size=40,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        window_size=8,
+        max_position_embeddings=61,
+    )
+    assert _window(neo) == 8
+    neo = transformers.GPTNeoConfig(num_layers=2, attention_types=[[["global"], 2]])
+    assert _window(neo) is None
+    llama4 = transformers.Llama4TextConfig(attention_chunk_size=8)
+    assert _window(llama4) == 8
 
 
 def test_wrapping_keeps_the_objects_own_mode() -> None:

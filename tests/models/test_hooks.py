@@ -119,6 +119,35 @@ def test_an_edit_that_transformer_lens_discards_is_an_error() -> None:
         opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_attn_scores", zero)])
     opt.run_with_hooks(TOKENS, [("blocks.0.attn.hook_pattern", same)])  # nothing to discard
 
+    def in_place(pattern: Tensor, hook: Any) -> Tensor:
+        pattern[:] = 0
+        return pattern
+
+    for name in ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_attn_scores"):
+        with pytest.raises((InterventionError, CapabilityError), match="OPTForCausalLM"):
+            opt.run_with_hooks(TOKENS, [(name, in_place)])
+
+
+@torch.no_grad()
+def test_probes_see_the_bare_model() -> None:
+    """Neither hooks, wrappers nor dropout of the user's reach the proof, or hear of it."""
+    model = load_model(architectures.build("GPT-2").train())
+    shapes: list[Any] = []
+
+    def note(activation: Tensor, hook: Any) -> Tensor:
+        shapes.append(tuple(activation.shape))
+        return activation * 0.5
+
+    def wrap(inner: Any, tokens: Tensor, mask: Tensor, last_only: bool) -> Tensor:
+        return inner(tokens, mask, last_only) * 0
+
+    with model.hooks([(RESID, note)]), model.around(wrap):
+        model.require("resume", "positions", "unembed", "edit_resid", "edit_pattern")
+        assert shapes == []
+        model(TOKENS)
+        assert {shape[:2] for shape in shapes} == {(1, 5)}
+    assert model.training
+
 
 @torch.no_grad()
 def test_warnings_of_the_users_own_stay_warnings(model: LensModel) -> None:

@@ -31,9 +31,11 @@ from interp_compose.interventions.slots import shuffled_groups
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.recipes import cap_measure
-from interp_compose.recipes.cap_measure import cap_curve, resolve_layers
+from interp_compose.recipes.cap_measure import cap_curve
+from interp_compose.recipes.cap_plan import resolve_layers
 from interp_compose.text.words import tokenize_prompts
 from tests import architectures
+from tests.recipes.conftest import splitting_tokenizer
 
 
 def quiet(model: LensModel, examples: Any, **options: Any) -> ic.CapCurve:
@@ -111,6 +113,51 @@ def test_options_shape_the_table(model: LensModel, examples: list[Example]) -> N
     assert curve.config["examples_sha256"]
 
 
+@torch.no_grad()
+def test_hooks_of_the_users_own_act_once_at_every_layer(
+    model: LensModel, examples: list[Example]
+) -> None:
+    def add(resid: torch.Tensor, hook: Any) -> torch.Tensor:
+        return resid + 0.5 * torch.linspace(-1, 1, resid.shape[-1])
+
+    # What leaves block 0 is what enters block 1: the same edit, at another hook point.
+    options = {"mode": "collapse", "batch_size": 3}
+    with model.hooks([("blocks.0.hook_resid_post", add)]):
+        expected = quiet(model, examples, **options).outcomes
+    with model.hooks([("blocks.1.hook_resid_pre", add)]):
+        found = quiet(model, examples, **options).outcomes
+        alone = quiet(model, examples, layers=[1], **options).outcomes
+    assert not np.allclose(
+        expected["target_logprob"], quiet(model, examples, **options).outcomes["target_logprob"]
+    )
+    pooled_before = found["layer"] <= 1  # at layer 2 both have acted before pooling
+    pd.testing.assert_frame_equal(found[pooled_before], expected[pooled_before], atol=1e-5, rtol=0)
+    pd.testing.assert_frame_equal(found, expected, atol=1e-5, rtol=0)
+    pd.testing.assert_frame_equal(
+        alone, found[found["layer"] == 1].reset_index(drop=True), atol=1e-5, rtol=0
+    )
+
+
+def test_labels_that_choose_nothing_are_refused(model: LensModel) -> None:
+    row = Example('a small house "', "a", tree="(NP (DT a) (JJ small) (NN house))")
+    with pytest.raises(SpanError, match=r"labels=\['ZZ'\].*choose no constituent in any of 1"):
+        quiet(model, [row], unit="phrase", labels=frozenset({"ZZ"}))
+
+
+def test_a_tokenizer_of_another_model_is_refused(examples: list[Example]) -> None:
+    other = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(120))
+    with pytest.raises(InputError, match=r"token \d+ and .* knows 97"):
+        quiet(other, [Example("the mother of a father zebra quixotic jumps", "a"), *examples])
+
+
+def test_rank_one_is_the_prediction_even_in_a_tie() -> None:
+    logits = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
+    for answer, rank in ((1, 1), (2, 2), (3, 3), (0, 4)):
+        outcome = cap_measure._outcome(logits, torch.tensor([answer]))
+        assert outcome[0, 0] == 1
+        assert outcome[0, 2] == rank
+
+
 def test_dictionaries_are_examples_too(model: LensModel, examples: list[Example]) -> None:
     rows = [{"prompt": e.prompt, "answer": e.answer} for e in examples]
     pd.testing.assert_frame_equal(quiet(model, rows).outcomes, quiet(model, examples).outcomes)
@@ -161,18 +208,29 @@ def test_an_interrupted_run_resumes_to_the_same_result(
 def test_a_resumed_run_of_other_settings_or_weights_is_refused(
     model: LensModel, examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(*args: Any, **options: Any) -> pd.DataFrame:
-        raise KeyboardInterrupt
+    measure, calls = cap_measure._measure, [0]
+
+    def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        return measure(*args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cap_measure, "_measure", dies)
+        patch.setattr(cap_measure, "_measure", dies_at_the_second)
         with pytest.raises(KeyboardInterrupt):
-            quiet(model, examples, resume=tmp_path)
+            quiet(model, examples, resume=tmp_path, batch_size=2)
     with pytest.raises(InputError, match="seed"):
-        quiet(model, examples, resume=tmp_path, seed=1)
-    other = load_model(architectures.build("Llama", seed=1), tokenizer=model.tokenizer)
+        quiet(model, examples, resume=tmp_path, batch_size=2, seed=1)
+    swapped = architectures.build("Llama")
+    with torch.no_grad():  # the same numbers in other places
+        swapped.model.embed_tokens.weight[:2] = swapped.model.embed_tokens.weight[:2].flip(0)
+    other = load_model(swapped, tokenizer=model.tokenizer)
     with pytest.raises(InputError, match="weights"):
-        quiet(other, examples, resume=tmp_path)
+        quiet(other, examples, resume=tmp_path, batch_size=2)
+    other_ids = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(96))
+    with pytest.raises(InputError, match="examples_sha256"):
+        quiet(other_ids, examples, resume=tmp_path, batch_size=2)
 
 
 def test_the_result_survives_a_round_trip(
@@ -217,6 +275,8 @@ def test_bad_examples_are_refused_before_work_starts(
         ({"layers": [-1]}, LayerError, "layer -1"),
         ({"layers": [1.5]}, LayerError, "depth 1.5"),
         ({"layers": []}, LayerError, "no layers"),
+        ({"seed": -1}, OptionError, "seed=-1"),
+        ({"labels": frozenset({"NP"})}, OptionError, "labels"),
         ({"renumber": True, "mode": "broadcast"}, OptionError, "renumber"),
         ({"batch_size": 0}, OptionError, "batch_size=0"),
     ],
@@ -300,6 +360,9 @@ def test_layers_as_depths() -> None:
     assert resolve_layers([0.0, 0.25, 0.5, 1.0], 12) == [0, 3, 6, 11]
     assert resolve_layers([2, 2, 0], 3) == [0, 2]
     assert resolve_layers([0.7], 1) == [0]
+    assert resolve_layers(np.linspace(0, 1, 3, dtype=np.float32), 4) == [0, 2, 3]
+    assert resolve_layers([0.5], 6) == [3]  # halves go up, whatever the parity
+    assert resolve_layers(np.array([2, 0]), 3) == [0, 2]
 
 
 def test_examples_are_frozen() -> None:
