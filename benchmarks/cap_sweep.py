@@ -21,10 +21,12 @@ sweep's, takes more time for each of them than a block does.
 from __future__ import annotations
 
 import argparse
-import resource
+import ctypes
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -240,18 +242,33 @@ def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if on_gpu else resident()
+    before = torch.cuda.memory_allocated() if on_gpu else resident_now()
     if what == "clean":
         model(batch.tokens, attention_mask=batch.mask)
     else:
         _measure(model, batch, PROTOCOLS, layers, mode="collapse", renumber=False)
-    after = torch.cuda.max_memory_allocated() if on_gpu else resident()
+    after = torch.cuda.max_memory_allocated() if on_gpu else resident_peak()
     print(round((after - before) / 2**20, 1))
 
 
-def resident() -> int:
-    """The process's highest resident set so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def resident_now() -> int:
+    """The resident set in bytes, freed memory given back; its peak starts anew."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    return _status("VmRSS")
+
+
+def resident_peak() -> int:
+    """The highest resident set since :func:`resident_now`, in bytes."""
+    return _status("VmHWM")
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"this system's /proc/self/status has no {field}")
 
 
 if __name__ == "__main__":
