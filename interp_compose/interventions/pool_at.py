@@ -73,6 +73,11 @@ def pool_at(
         InterventionError: ``groups`` do not fit a call's tokens, pooling changed nothing where it
             should have, or the ``with`` block ended without a call.
     """
+    if not isinstance(groups, Tensor) or groups.ndim != 2:
+        raise OptionError(
+            f"groups are a {type(groups).__name__}; expected a tensor [batch pos], such as "
+            "torch.tensor([prompt.groups]) of tokenize_prompts()."
+        )
     if not 0 <= layer < model.n_layers:
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
     if how not in HOW:

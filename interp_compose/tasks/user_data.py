@@ -60,6 +60,9 @@ def read_example(row: Any, where: str) -> Example:
     An ``Example`` is handed through; NaN, pandas' sign for nothing, counts as absent.
     """
     if isinstance(row, Example):
+        for key, value in (("prompt", row.prompt), ("answer", row.answer)):
+            if not isinstance(value, str):
+                raise DataFormatError(f"{where} has {_shown(value)} as its {key}; give a text")
         return row
     if not isinstance(row, Mapping):
         raise DataFormatError(
