@@ -19,7 +19,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from benchmarks.common import byte_level, load_texts, machine, seconds, write
+from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
 from interp_compose._types import Example
 from interp_compose.text import spacy_words
 from interp_compose.text.words import tokenize_prompts
@@ -70,6 +70,8 @@ def measure(name: str, tokenizer: Any, texts: Sequence[str], n_words: int) -> di
         "words_per_s_first": n_words / median(first),
         "words_per_s_again": n_words / median(again),
         "ratio_first": median(b / a for a, b in zip(alone, first, strict=True)),
+        "ratio_first_range": spread([b / a for a, b in zip(alone, first, strict=True)]),
+        "words_per_s_first_range": spread([n_words / s for s in first]),
         "ratio_again": median(b / a for a, b in zip(alone, again, strict=True)),
     }
 

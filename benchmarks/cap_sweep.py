@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.common import byte_level, load_texts, machine, seconds, write
+from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
 from interp_compose._types import Example
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
@@ -132,14 +132,18 @@ def compare(
         "clean_s": median(times["clean"]),
         "sweep_s": median(times["sweep"]),
         "sweep_in_clean_passes": median(cost),
-        "spread": [min(cost), max(cost)],
+        "spread": spread(cost),
         "floor_in_clean_passes": floor,
         "over_floor": median(cost) / floor,
     }
     if hooked:
         ratios = [h / s for h, s in zip(times["hooked"], times["sweep"], strict=True)]
         in_clean = [h / c for h, c in zip(times["hooked"], times["clean"], strict=True)]
-        row |= {"hooked_in_clean_passes": median(in_clean), "hooked_over_sweep": median(ratios)}
+        row |= {
+            "hooked_in_clean_passes": median(in_clean),
+            "hooked_over_sweep": median(ratios),
+            "hooked_over_sweep_range": spread(ratios),
+        }
     return row
 
 

@@ -26,6 +26,11 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def spread(values: Sequence[float]) -> list[float]:
+    """Smallest and largest."""
+    return [min(values), max(values)]
+
+
 def load_texts(prompts: int) -> tuple[str, list[str]]:
     """WordNet's definitions in the inverse dictionary's prompt, or made-up ones."""
     import nltk

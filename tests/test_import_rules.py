@@ -10,11 +10,12 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"_types", "errors", "_files"}
+BASE = {"_types", "errors", "_files", "_positions"}
 MAY_IMPORT = {
     "_types": set(),
     "errors": set(),
     "_files": {"errors"},
+    "_positions": set(),
     "results": BASE,
     "metrics": BASE,
     "text": BASE | {"results"},

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._positions import positions_from_mask
 from interp_compose._types import HookedModel
 from interp_compose.errors import OptionError
 from interp_compose.interventions.pooling import pool_groups, spread_groups
@@ -91,7 +92,7 @@ def sweep(
     """
     if mode not in MODES:
         raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
-    token_positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+    token_positions = positions_from_mask(attention_mask)
     batch = attention_mask.shape[0]
     if mode == "collapse":
         mask = torch.cat([protocol.slots.mask for protocol in protocols])

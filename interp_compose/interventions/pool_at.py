@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._positions import positions_from_mask
 from interp_compose._types import ForwardFn, HookedModel
 from interp_compose.errors import InterventionError, LayerError, OptionError
 from interp_compose.interventions.one_pass import MODES
@@ -108,7 +109,7 @@ def pool_at(
         slots = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
         pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        positions = positions_from_mask(mask)
         return model.resume(
             pooled,
             layer,

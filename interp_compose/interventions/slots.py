@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from interp_compose._positions import positions_from_mask
 from interp_compose.errors import SpanError
 
 NONE = -1
@@ -94,7 +95,7 @@ class Slots:
     ) -> Int[Tensor, "batch group"]:
         """What rotary embeddings read: the position of each slot's last token, or 0, 1, 2, …"""
         if renumber:
-            return (self.mask.cumsum(dim=1) - 1).clamp(min=0)
+            return positions_from_mask(self.mask)
         return token_positions.gather(1, self.last_token).masked_fill(self.mask == 0, 0)
 
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
+from interp_compose._positions import positions_from_mask
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.positions import positions_from_mask
 
 __all__ = [
     "BridgeModel",

@@ -15,13 +15,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._positions import positions_from_mask
 from interp_compose.errors import (
     CapabilityError,
     InterpComposeError,
     NonFiniteError,
     OptionError,
 )
-from interp_compose.models.positions import positions_from_mask
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._positions import positions_from_mask
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.positions import positions_from_mask
 
 
 def is_hooked_transformer(source: object) -> bool:
