@@ -16,6 +16,7 @@ from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.models.capabilities import MEANING, Capabilities
 from interp_compose.models.load import load_model
+from interp_compose.recipes.similarity_plan import NEEDS
 from tests import architectures
 
 TABLE = Path(__file__).parent / "_generated" / "capabilities.md"
@@ -25,7 +26,7 @@ NAMES = (*architectures.BUILDERS, NATIVE)
 REASONS = {
     "edit is discarded": "edit discarded",
     "discards this edit": "edit discarded",
-    "logits moved by": "no effect",
+    "output moved by": "no effect",
     "ALiBi": "ALiBi",
     "relative error": "wrong result",
 }
@@ -35,6 +36,7 @@ STUDIES = {
     "`cap_curve`, collapse": ("resume", *needs("collapse", False)),
     "`cap_curve`, broadcast": ("resume", *needs("broadcast", False)),
     "`pool_at`, broadcast": needs("broadcast", False),
+    "`similarity_curve`": NEEDS,
 }
 
 
@@ -62,6 +64,11 @@ def row(name: str) -> Row:
         return Row(shown, "", refused, f"`{type(model).__name__}`")
     probed = loaded.capabilities
     studies = ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
+    if loaded.bidirectional:  # no next token to predict, whatever the probes say
+        studies = [
+            "no" if "cap_curve" in study else word
+            for study, word in zip(STUDIES, studies, strict=True)
+        ]
     probes = [
         "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
     ]

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from interp_compose.recipes.cap_curve import CapCurve as CapCurve
     from interp_compose.recipes.cap_curve import compare_curves as compare_curves
     from interp_compose.recipes.cap_measure import cap_curve as cap_curve
+    from interp_compose.recipes.embedding import embed_texts as embed_texts
+    from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
+    from interp_compose.recipes.similarity_curve import compare_similarities as compare_similarities
+    from interp_compose.recipes.similarity_measure import similarity_curve as similarity_curve
     from interp_compose.tasks.load import load_task as load_task
+    from interp_compose.tasks.load_pairs import load_pairs as load_pairs
+    from interp_compose.tasks.pairs import Pair as Pair
+    from interp_compose.tasks.pairs import PairTask as PairTask
+    from interp_compose.tasks.pairs import read_pairs as read_pairs
     from interp_compose.tasks.task import Task as Task
     from interp_compose.tasks.user_data import read_examples as read_examples
     from interp_compose.text.words import tokenize_prompts as tokenize_prompts
@@ -34,16 +42,24 @@ __version__ = "0.1.0"
 _HOME = {
     "CapCurve": "recipes.cap_curve",
     "Example": "_types",
+    "Pair": "tasks.pairs",
+    "PairTask": "tasks.pairs",
+    "SimilarityCurve": "recipes.similarity_curve",
     "Task": "tasks.task",
     "cap_curve": "recipes.cap_measure",
     "compare_curves": "recipes.cap_curve",
+    "compare_similarities": "recipes.similarity_curve",
+    "embed_texts": "recipes.embedding",
     "load_model": "models.load",
+    "load_pairs": "tasks.load_pairs",
     "load_task": "tasks.load",
     "load_weights": "models.weights",
     "pool_at": "interventions.pool_at",
     "pool_groups": "interventions.pooling",
     "read_examples": "tasks.user_data",
+    "read_pairs": "tasks.pairs",
     "save_weights": "models.weights",
+    "similarity_curve": "recipes.similarity_measure",
     "tokenize_prompts": "text.words",
 }
 
@@ -53,11 +69,19 @@ __all__ = [  # noqa: RUF022  the main path first
     "cap_curve",
     "CapCurve",
     "compare_curves",
+    "load_pairs",
+    "similarity_curve",
+    "SimilarityCurve",
+    "compare_similarities",
+    "embed_texts",
     "pool_at",
     "pool_groups",
     "tokenize_prompts",
     "read_examples",
+    "read_pairs",
     "Example",
+    "Pair",
+    "PairTask",
     "Task",
     "save_weights",
     "load_weights",

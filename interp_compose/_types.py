@@ -10,6 +10,7 @@ stream     examples × protocols × start layers that share a block's call
 layer      transformer blocks
 d_model    width of the residual stream
 d_vocab    entries of the unembedding
+width      d_vocab of logits, d_model of hidden states
 ========== ============================================================
 
 Layer ``k`` always means the residual that *enters* block ``k``
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -33,11 +34,16 @@ Span = tuple[int, int]
 HookFn = Callable[[Tensor, Any], Tensor | None]
 """TransformerLens' hook signature: ``(activation, hook) -> replacement or None``."""
 
-ForwardFn = Callable[[Tensor, Tensor, bool], Tensor]
-"""``(tokens, attention_mask, last_only) -> logits``."""
+Read = Literal["logits", "last", "hidden"]
+"""What a call returns: logits at every position, logits at the last position alone, or the last
+hidden state: what leaves the last block, after the final norm where the model has one (Hugging
+Face's ``last_hidden_state``)."""
 
-CallWrapper = Callable[[ForwardFn, Tensor, Tensor, bool], Tensor]
-"""``(inner, tokens, attention_mask, last_only) -> logits``, ``inner`` being the unwrapped call."""
+ForwardFn = Callable[[Tensor, Tensor, Read], Tensor]
+"""``(tokens, attention_mask, read) -> what read asks for``."""
+
+CallWrapper = Callable[[ForwardFn, Tensor, Tensor, Read], Tensor]
+"""``(inner, tokens, attention_mask, read) -> …``, ``inner`` being the unwrapped call."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class HookedModel(Protocol):
     d_vocab: int
     n_ctx: int
     window: int | None
+    bidirectional: bool
+    stated: Any
 
     @property
     def device(self) -> torch.device: ...
@@ -91,6 +99,15 @@ class HookedModel(Protocol):
         """Logits at every position (of the pooled sequence, under a collapse)."""
         ...
 
+    def encode(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch _ d_model"]:
+        """The last hidden state at every position (of the pooled sequence, under a collapse)."""
+        ...
+
     def capture(
         self,
         tokens: Int[Tensor, "batch pos"],
@@ -98,9 +115,9 @@ class HookedModel(Protocol):
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         grad: bool = False,
-        last_only: bool = False,
-    ) -> tuple[Float[Tensor, "batch _ d_vocab"], dict[str, Tensor]]:
-        """Logits and the named activations, in one forward pass."""
+        read: Read = "logits",
+    ) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor]]:
+        """What ``read`` asks for and the named activations, in one forward pass."""
         ...
 
     def hooks(self, fwd_hooks: Sequence[tuple[str, HookFn]]) -> AbstractContextManager[Any]:
@@ -144,9 +161,9 @@ class HookedModel(Protocol):
         *,
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
-        last_only: bool = True,
-    ) -> Float[Tensor, "stream _ d_vocab"]:
-        """Blocks ``start … n_layers-1`` and the unembedding, at the last position or at all."""
+        read: Read = "last",
+    ) -> Float[Tensor, "stream _ width"]:
+        """Blocks ``start … n_layers-1`` and what follows them, as far as ``read`` asks."""
         ...
 
     def parameters(self) -> Iterator[torch.nn.Parameter]: ...

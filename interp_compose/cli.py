@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from interp_compose.recipes.cap import CapConfig
+from interp_compose.recipes.similarity import SimilarityConfig
 
-COMMANDS: dict[str, Callable[..., CapConfig]] = {"cap": CapConfig}
+COMMANDS: dict[str, Callable[..., CapConfig | SimilarityConfig]] = {
+    "cap": CapConfig,
+    "similarity": SimilarityConfig,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from interp_compose.errors import InterpComposeError
 
     try:
-        _cap(config)
+        _run(config)
     except InterpComposeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
@@ -32,17 +36,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
-def _cap(config: CapConfig) -> None:
-    from interp_compose.recipes.cap import run
+def _run(config: CapConfig | SimilarityConfig) -> None:
+    from interp_compose.recipes import cap, similarity
 
     if config.quiet:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-    curve = run(config)
+    curve = cap.run(config) if isinstance(config, CapConfig) else similarity.run(config)
     if not config.quiet:
         print(curve.summary())
-        print(f"\nwritten to {config.out}/: cap_curve.html, cap_curve.png, tables (.parquet, .csv)")
+        figures = ", ".join(f"{name}.html, {name}.png" for name in curve.figures())
+        print(f"\nwritten to {config.out}/: {figures}, tables (.parquet, .csv)")
 
 
 if __name__ == "__main__":

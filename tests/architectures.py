@@ -75,11 +75,13 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     ),
     "BERT": lambda: hf.BertForMaskedLM(hf.BertConfig(**_SHAPE)),
     "RoBERTa": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(**_SHAPE)),
+    "MPNet": lambda: hf.MPNetForMaskedLM(hf.MPNetConfig(**_SHAPE)),
     "DistilBERT": lambda: hf.DistilBertForMaskedLM(
         hf.DistilBertConfig(vocab_size=D_VOCAB, dim=40, hidden_dim=53, n_layers=N_LAYERS, n_heads=4)
     ),
 }
 
+ENCODERS = ("BERT", "RoBERTa")
 DECODERS = ("GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "native")
 """The architectures on which every intervention is held to an independent reference."""
 

@@ -18,6 +18,8 @@ MAY_IMPORT = {
     "_positions": set(),
     "results": BASE,
     "metrics": BASE,
+    "agreement_measures": BASE,
+    "agreement": BASE | {"metrics", "agreement_measures"},
     "text": BASE | {"results"},
     "tasks": BASE | {"results", "text"},
     "shipped": BASE | {"tasks", "results"},
@@ -25,10 +27,20 @@ MAY_IMPORT = {
     "interventions": BASE,
     "plots": BASE | {"results", "metrics"},
     "recipes": BASE
-    | {"results", "metrics", "text", "tasks", "models", "interventions", "plots", "shipped"},
+    | {
+        "results",
+        "metrics",
+        "agreement",
+        "text",
+        "tasks",
+        "models",
+        "interventions",
+        "plots",
+        "shipped",
+    },
     "cli": BASE | {"recipes", "results"},
 }
-STUDIES = ("cap",)
+STUDIES = ("cap", "similarity")
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
-from interp_compose._types import ForwardFn, HookedModel
+from interp_compose._types import ForwardFn, HookedModel, Read
 from interp_compose.errors import InterventionError, LayerError, OptionError
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
@@ -51,8 +51,9 @@ def pool_at(
     """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
 
     With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
-    unit (paper 000, appendix C.1); it returns logits ``[batch slot d_vocab]``, right-aligned, so
-    that ``logits[:, -1]`` is the prediction whatever side was padded. With ``"broadcast"`` every
+    unit (paper 000, appendix C.1); it returns logits ``[batch slot d_vocab]`` (or hidden states
+    ``[batch slot d_model]``, from ``model.encode``), right-aligned, so that ``logits[:, -1]`` is
+    the prediction whatever side was padded. With ``"broadcast"`` every
     token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call,
     once each; in a collapse, those up to ``blocks.{layer}.hook_resid_pre`` see tokens, before
     they are pooled, and those above see units.
@@ -61,7 +62,7 @@ def pool_at(
         model: from :func:`load_model`.
         layer: 0 pools the embeddings.
         groups: unit of each token of the calls to come, -1 for tokens that stay alone (BOS).
-        how: ``"mean"``, ``"max"``, ``"sum"`` or ``"last"``.
+        how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"``.
         mode: ``"collapse"`` or ``"broadcast"``.
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of each unit's last token's.
 
@@ -104,8 +105,8 @@ def pool_at(
         inner: ForwardFn,
         tokens: Int[Tensor, "batch pos"],
         mask: Int[Tensor, "batch pos"],
-        last_only: bool,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
         slots = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
         pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
@@ -115,17 +116,17 @@ def pool_at(
             layer,
             attention_mask=slots.mask,
             position_ids=slots.positions(positions, renumber=renumber),
-            last_only=last_only,
+            read=read,
         )
 
     def note(
         inner: ForwardFn,
         tokens: Int[Tensor, "batch pos"],
         mask: Int[Tensor, "batch pos"],
-        last_only: bool,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
         lay_out(tokens, mask)
-        return inner(tokens, mask, last_only)
+        return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
         slots = record.slots

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 
-HOW = ("mean", "max", "sum", "last")
+HOW = ("mean", "max", "sum", "last", "first")
 
 
 def pool_groups(
@@ -21,13 +21,14 @@ def pool_groups(
     """Pool the tokens of each group into one vector.
 
     ``r_i = α({h_j : x_j ∈ c_i})`` with α the elementwise mean, maximum or sum (paper 000,
-    appendix C.1), or the group's last token alone (``"last"``: deletion without pooling).
+    appendix C.1), or the group's last or first token alone (``"last"``, ``"first"``: deletion
+    without pooling).
 
     Args:
         activations: any residual stream.
         groups: index of each token's group, -1 for tokens that belong to none (padding); their
             activations are never read, so that they may hold anything.
-        how: ``"mean"``, ``"max"``, ``"sum"`` or ``"last"``.
+        how: one of :data:`HOW`.
         n_groups: width of the result; by default the largest index + 1.
 
     Returns:
@@ -46,6 +47,8 @@ def pool_groups(
     member = groups[:, None, :] == slots[None, :, None]  # [batch group pos]
     if how == "last":
         member = member & (member.cumsum(dim=2) == member.sum(dim=2, keepdim=True))
+    elif how == "first":
+        member = member & (member.cumsum(dim=2) == 1)
     kept = activations.float().masked_fill((groups < 0)[:, :, None], 0.0)
     weights = member.float()
     # A matrix product sums in a fixed order; scattered additions on a GPU would not.

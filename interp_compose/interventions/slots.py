@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
@@ -77,6 +77,12 @@ class Slots:
             self.n_slots,
             self.mask.to(device),
             self.last_token.to(device),
+        )
+
+    def rows(self, chosen: Bool[Tensor, "batch"]) -> Slots:
+        """The layout of some rows of the batch, as wide as before."""
+        return Slots(
+            self.of_token[chosen], self.n_slots, self.mask[chosen], self.last_token[chosen]
         )
 
     @property

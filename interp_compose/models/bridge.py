@@ -20,6 +20,7 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
 from interp_compose._positions import positions_from_mask
+from interp_compose._types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
@@ -59,7 +60,8 @@ def bridge_around(model: nn.Module) -> TransformerBridge:
     except (ValueError, KeyError, AttributeError) as refusal:
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {architecture} ({refusal}). Pass a "
-            "causal language model such as GPT2LMHeadModel, LlamaForCausalLM or Qwen2ForCausalLM."
+            "causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder such "
+            "as BertModel or RobertaForMaskedLM."
         ) from refusal
 
 
@@ -100,13 +102,14 @@ class BridgeModel(LensModel):
         tokens: Int[Tensor, "batch pos"],
         attention_mask: Int[Tensor, "batch pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
-        options = self._arguments(attention_mask, positions_from_mask(attention_mask))
-        if last_only and self._keeps_last:
-            options["logits_to_keep"] = 1
-        logits: Tensor = self.lens(tokens, **options)
-        return logits[:, -1:] if last_only else logits
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        return self._run(tokens, attention_mask, positions_from_mask(attention_mask), read)
+
+    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        with self._last_hidden() as seen:
+            self.lens(tokens)
+        return seen[0]
 
     def _run_blocks(
         self,
@@ -138,14 +141,40 @@ class BridgeModel(LensModel):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "stream _ d_vocab"]:
-        options = self._arguments(attention_mask, position_ids)
-        if last_only and self._keeps_last:
-            options["logits_to_keep"] = 1
+        read: Read,
+    ) -> Float[Tensor, "stream _ width"]:
         with self._entering(resid, start):
-            logits: Tensor = self.lens(resid, **options)
-        return logits[:, -1:] if last_only else logits
+            return self._run(resid, attention_mask, position_ids, read)
+
+    def _run(
+        self,
+        start: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_model"],
+        mask: Int[Tensor, "batch pos"],
+        position_ids: Int[Tensor, "batch pos"],
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        """One call of the wrapped model on token ids or embeddings."""
+        options = self._arguments(mask, position_ids)
+        if read != "logits" and self._keeps_last:
+            options["logits_to_keep"] = 1
+        if read == "hidden":
+            with self._last_hidden() as seen:
+                self.lens(start, **options)
+            return seen[0]
+        logits: Tensor = self.lens(start, **options)
+        return logits[:, -1:] if read == "last" else logits
+
+    @contextmanager
+    def _last_hidden(self) -> Iterator[list[Tensor]]:
+        """Collects what leaves the final norm, in the calls made inside the ``with`` block."""
+        seen: list[Tensor] = []
+        handle = self.lens.ln_final.register_forward_hook(
+            lambda module, args, output: seen.append(output)
+        )
+        try:
+            yield seen
+        finally:
+            handle.remove()
 
     def _arguments(
         self, mask: Int[Tensor, "batch pos"], position_ids: Int[Tensor, "batch pos"]

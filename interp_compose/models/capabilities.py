@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
+from interp_compose._types import Read
 from interp_compose.errors import (
     CapabilityError,
     InterpComposeError,
@@ -30,15 +31,17 @@ MEANING = {
     "forward": "a call with mask and positions, padded or not, equals the model's plain call",
     "resume": "resuming from a captured residual reproduces the full forward pass",
     "positions": "a shortened sequence with explicit positions equals the masked full one",
+    "hidden": "the last hidden state, resumed or not, equals the model's own",
     "unembed": "logits from the last residual equal the model's own",
-    "edit_resid": "an edit of blocks.0.hook_resid_pre changes the logits",
-    "edit_pattern": "an edit of attn.hook_pattern changes the logits",
-    "edit_scores": "an edit of attn.hook_attn_scores changes the logits",
+    "edit_resid": "an edit of blocks.0.hook_resid_pre changes the output",
+    "edit_pattern": "an edit of attn.hook_pattern changes the output",
+    "edit_scores": "an edit of attn.hook_attn_scores changes the output",
 }
 INSTEAD = {
     "forward": "nothing that relies on these calls; use model.lens directly",
     "resume": "pool one layer at a time by hooks: pool_at(..., mode='broadcast')",
     "positions": "mode='broadcast', which keeps the length, or renumber=True",
+    "hidden": "capture blocks.<k>.hook_resid_post, or read logits",
     "unembed": "read logits from a full forward pass",
     "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",
     "edit_pattern": "edit the residual or the attention output (attn.hook_out) instead",
@@ -81,9 +84,10 @@ class Capabilities:
 def prove_capabilities(model: LensModel) -> Capabilities:
     """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
     with torch.no_grad():
-        if not bool(model.plain(_some_tokens(model)).isfinite().all()):
+        plain = model.plain_hidden if model.bidirectional else model.plain
+        if not bool(plain(_some_tokens(model)).isfinite().all()):
             raise NonFiniteError(
-                f"{model.name!r} gives NaN or infinite logits on plain tokens: its weights are "
+                f"{model.name!r} gives NaN or infinite numbers on plain tokens: its weights are "
                 "broken, or too large for its dtype. Load it in float32, and check its weights."
             )
         bench = _outcome(lambda: _Bench(model))
@@ -94,7 +98,10 @@ def prove_capabilities(model: LensModel) -> Capabilities:
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, model.d_vocab, (2, 7), generator=generator).to(model.device)
+    tokens = torch.randint(0, model.d_vocab, (2, 7), generator=generator)
+    if model.pad_id is not None:
+        tokens = tokens.masked_fill(tokens == model.pad_id, (model.pad_id + 1) % model.d_vocab)
+    return tokens.to(model.device)
 
 
 def _outcome(probe: Callable[[], Any]) -> Any:
@@ -114,7 +121,8 @@ def _outcome(probe: Callable[[], Any]) -> Any:
 
 
 class _Bench:
-    """The probes' common ground: tokens, their clean logits and residuals."""
+    """The probes' common ground: tokens, their clean residuals, and what the model makes of them:
+    logits, or an encoder's last hidden state."""
 
     def __init__(self, model: LensModel) -> None:
         self.model = model
@@ -123,21 +131,48 @@ class _Bench:
         self.mask[1, :2] = 0
         self.position_ids = positions_from_mask(self.mask)
         self.names = [f"blocks.{k}.hook_resid_pre" for k in range(model.n_layers)]
-        self.logits, self.resid = model.capture(
-            self.tokens, self.names, attention_mask=self.mask, last_only=False
+        self.read: Read = "hidden" if model.bidirectional else "logits"
+        self.clean, self.resid = model.capture(
+            self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
-        again = model.forward(self.tokens, attention_mask=self.mask)
-        self.noise = _distance(again, self.logits, self.mask)
+        again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
+        self.noise = _distance(again, self.clean, self.mask)
         # What rounding may change, as a share of the logits' own spread.
         self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
 
     def forward(self) -> Probe:
-        whole, padded = self.model.plain(self.tokens[:1]), self.model.plain(self.tokens[1:, 2:])
+        plain = self.model.plain_hidden if self.model.bidirectional else self.model.plain
+        return self._unpadded(self.clean, plain)
+
+    def hidden(self) -> Probe:
+        hidden = self.model.forward(self.tokens, attention_mask=self.mask, read="hidden")
+        middle = self.model.n_layers // 2
+        resumed = self.model.resume(
+            self.resid[self.names[middle]],
+            middle,
+            attention_mask=self.mask,
+            position_ids=self.position_ids,
+            read="hidden",
+        )
+        valid = self.mask.bool()
+        error = _spread_distance(resumed[valid], hidden[valid])
+        if error > self.tolerance:
+            return Probe(False, f"relative error {error:.1e} when resumed at layer {middle}")
+        return self._unpadded(hidden, self.model.plain_hidden)
+
+    def _unpadded(
+        self, found: Float[Tensor, "batch pos width"], plain: Callable[[Tensor], Tensor]
+    ) -> Probe:
+        """``found``, made with mask and positions, against plain calls on the rows alone."""
         error = max(
-            _spread_distance(self.logits[:1], whole),
-            _spread_distance(self.logits[1:, 2:], padded),
+            _spread_distance(found[:1], plain(self.tokens[:1])),
+            _spread_distance(found[1:, 2:], plain(self.tokens[1:, 2:])),
         )
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+
+    @property
+    def _read_last(self) -> Read:
+        return "hidden" if self.model.bidirectional else "last"
 
     def resume(self) -> Probe:
         layers = sorted({0, self.model.n_layers // 2, self.model.n_layers - 1})
@@ -149,8 +184,9 @@ class _Bench:
                 layer,
                 attention_mask=self.mask,
                 position_ids=self.position_ids,
+                read=self._read_last,
             )
-            worst = max(worst, _spread_distance(last[:, -1], self.logits[:, -1]))
+            worst = max(worst, _spread_distance(last[:, -1], self.clean[:, -1]))
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
             worst = max(worst, _spread_distance(entering[valid], captured[valid]))
@@ -173,18 +209,23 @@ class _Bench:
         hole = self.mask.clone()
         hole[:, 3] = 0
         full = self.model.resume(
-            self.resid[self.names[0]], 0, attention_mask=hole, position_ids=self.position_ids
+            self.resid[self.names[0]],
+            0,
+            attention_mask=hole,
+            position_ids=self.position_ids,
+            read=self._read_last,
         )
         short = self.model.resume(
             self.resid[self.names[0]][:, keep].contiguous(),
             0,
             attention_mask=self.mask[:, keep],
             position_ids=self.position_ids[:, keep],
+            read=self._read_last,
         )
         resumed = self.resume()
         if not resumed.held:
             return resumed  # two wrong results may well agree
-        error = _spread_distance(short, full)
+        error = _spread_distance(short[:, -1], full[:, -1])
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
 
     def unembed(self) -> Probe:
@@ -207,10 +248,13 @@ class _Bench:
 
     def _edit(self, names: list[str], edit: Any) -> Probe:
         edited = self.model.run_with_hooks(
-            self.tokens, [(name, edit) for name in names], attention_mask=self.mask
+            self.tokens,
+            [(name, edit) for name in names],
+            attention_mask=self.mask,
+            read=self.read,
         )
-        change = _distance(edited, self.logits, self.mask)
-        return Probe(change > 4 * self.noise, f"logits moved by {change:.1e}")
+        change = _distance(edited, self.clean, self.mask)
+        return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
 
 def _distance(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from interp_compose._types import HookFn
-from interp_compose.errors import OptionError
+from interp_compose.errors import InterventionError, OptionError
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
@@ -79,6 +80,33 @@ def matching_hooks(model: LensModel, where: str | Callable[[str], bool]) -> list
 
 
 @contextmanager
+def hooked(
+    model: LensModel, fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]]
+) -> Iterator[HookLog]:
+    """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`."""
+    log = HookLog()
+    wrapped: list[tuple[str, HookFn]] = []
+    for where, fn in fwd_hooks:
+        for name in matching_hooks(model, where):
+            wrapped.append((name, log.watching(fn, name)))
+    with warnings.catch_warnings(), model.lens.hooks(fwd_hooks=wrapped):
+        warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
+        try:
+            yield log
+        except UserWarning as discarded:
+            raise InterventionError(
+                f"{model.architecture}: TransformerLens discards this edit ({discarded}). "
+                "Edit another hook point, or see the table of capabilities in the docs."
+            ) from discarded
+    if log.silent:
+        raise InterventionError(
+            f"hooks on {log.silent} never fired on {model.name!r} ({model.architecture}). Run "
+            "the model inside the `with` block; if you did, this architecture does not pass "
+            "through that hook point."
+        )
+
+
+@contextmanager
 def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
     """Hook points whose hooks do not fire for the length of a ``with`` block."""
     lifted = [(point, point._forward_hooks) for point in points]
@@ -89,3 +117,15 @@ def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for point, hooks in lifted:
             point._forward_hooks = hooks
+
+
+@contextmanager
+def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the length of a ``with`` block; each module gets its own mode back."""
+    modes = {module: module.training for module in lens.modules()}
+    try:
+        lens.eval()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

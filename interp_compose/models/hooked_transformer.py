@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
+from interp_compose._types import Read
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
 
@@ -55,13 +56,13 @@ class HookedTransformerModel(LensModel):
         tokens: Int[Tensor, "batch pos"],
         attention_mask: Int[Tensor, "batch pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
-        if not last_only:
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        if read == "logits":
             logits: Tensor = self.lens(tokens, attention_mask=attention_mask)
             return logits
         resid = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=self.n_layers)
-        return self.unembed(resid[:, -1:])
+        return self._read(resid, read)
 
     def _run_blocks(
         self,
@@ -104,10 +105,22 @@ class HookedTransformerModel(LensModel):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "stream _ d_vocab"]:
+        read: Read,
+    ) -> Float[Tensor, "stream _ width"]:
         left = self._run_blocks(resid, start, self.n_layers, attention_mask, position_ids)
-        return self.unembed(left[:, -1:] if last_only else left)
+        return self._read(left, read)
+
+    def _read(
+        self, resid: Float[Tensor, "batch pos d_model"], read: Read
+    ) -> Float[Tensor, "batch _ width"]:
+        """What leaves the last block, as far as ``read`` asks."""
+        if read == "hidden":
+            hidden: Tensor = self.lens.ln_final(resid) if hasattr(self.lens, "ln_final") else resid
+            return hidden
+        return self.unembed(resid[:, -1:] if read == "last" else resid)
+
+    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        return self._read(self.lens(tokens, stop_at_layer=self.n_layers), "hidden")
 
     @contextmanager
     def _rotary_positions(

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from interp_compose._types import CallWrapper, ForwardFn, HookFn
-from interp_compose.errors import InterventionError, LayerError
+from interp_compose._types import CallWrapper, ForwardFn, HookFn, Read
+from interp_compose.errors import LayerError, OptionError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.hook_log import HookLog, matching_hooks, without_hooks
+from interp_compose.models.hook_log import hooked, in_evaluation_mode, without_hooks
+from interp_compose.models.sentence_folder import StatedEmbedding
 from interp_compose.models.weight_names import stacked_weight
 
 
@@ -36,6 +36,12 @@ class LensModel(ABC):
     n_ctx: int
     window: int | None
     """Tokens that a layer of local attention looks back on; None where all attention is global."""
+    bidirectional: bool = False
+    """Whether tokens see the ones after them: an encoder, which predicts no next token."""
+    stated: StatedEmbedding | None = None
+    """How the sentence-transformers folder it came from reads embeddings."""
+    pad_id: int | None = None
+    """A token id that the model itself takes for padding, mask or not."""
 
     def __init__(self, lens: Any, *, name: str, architecture: str, tokenizer: Any) -> None:
         self.lens = lens
@@ -66,8 +72,8 @@ class LensModel(ABC):
         tokens: Int[Tensor, "batch pos"],
         attention_mask: Int[Tensor, "batch pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "batch _ d_vocab"]: ...
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]: ...
 
     @abstractmethod
     def _run_blocks(
@@ -87,8 +93,8 @@ class LensModel(ABC):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
         *,
-        last_only: bool,
-    ) -> Float[Tensor, "stream _ d_vocab"]: ...
+        read: Read,
+    ) -> Float[Tensor, "stream _ width"]: ...
 
     @abstractmethod
     def _resid_pre(
@@ -116,11 +122,9 @@ class LensModel(ABC):
         tokens: Int[Tensor, "batch pos"],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
-        """Logits ``[batch pos d_vocab]``; padding, on either side, is what the mask marks with 0.
-
-        Inside :func:`pool_at` with ``mode="collapse"``, one position per unit.
-        """
+    ) -> Float[Tensor, "batch _ width"]:
+        """Logits ``[batch pos d_vocab]``; padding, on either side, is what the mask marks with 0
+        (inside :func:`pool_at` with ``mode="collapse"``: one position per unit)."""
         return self.forward(tokens, attention_mask=attention_mask)
 
     def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
@@ -129,16 +133,36 @@ class LensModel(ABC):
         logits: Tensor = self.lens(tokens)
         return logits
 
+    @abstractmethod
+    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        """Like :meth:`plain`, the last hidden state instead of logits."""
+
+    def encode(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch _ d_model"]:
+        """The last hidden state ``[batch pos d_model]``, in which embeddings of texts are read."""
+        return self.forward(tokens, attention_mask=attention_mask, read="hidden")
+
     def forward(
         self,
         tokens: Int[Tensor, "batch pos"],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
-        last_only: bool = False,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
-        """Logits at every position, or at the last one alone (a third cheaper on GPT-2 small)."""
+        read: Read = "logits",
+    ) -> Float[Tensor, "batch _ width"]:
+        """Logits at every position, those at the last one (``read="last"``, a third cheaper on
+        GPT-2 small), or the last hidden state (``read="hidden"``).
+
+        Raises:
+            OptionError: an unknown ``read``.
+        """
+        if read not in get_args(Read):
+            raise OptionError(f"read={read!r}: expected one of {', '.join(get_args(Read))}")
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
-        return self._wrapped(len(self._wrappers))(tokens, mask, last_only)
+        return self._wrapped(len(self._wrappers))(tokens, mask, read)
 
     def capture(
         self,
@@ -147,8 +171,8 @@ class LensModel(ABC):
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         grad: bool = False,
-        last_only: bool = False,
-    ) -> tuple[Float[Tensor, "batch _ d_vocab"], dict[str, Tensor]]:
+        read: Read = "logits",
+    ) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor]]:
         """Logits and the activations named, from one forward pass.
 
         With ``grad`` the activations stay in the autograd graph, so that losses can be built on
@@ -170,7 +194,7 @@ class LensModel(ABC):
             torch.set_grad_enabled(grad),
             self.hooks([(name, keeper(name)) for name in names]),
         ):
-            logits = self.forward(tokens, attention_mask=attention_mask, last_only=last_only)
+            logits = self.forward(tokens, attention_mask=attention_mask, read=read)
         return logits, store
 
     def run_with_hooks(
@@ -179,11 +203,11 @@ class LensModel(ABC):
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
-        last_only: bool = False,
-    ) -> Float[Tensor, "batch _ d_vocab"]:
+        read: Read = "logits",
+    ) -> Float[Tensor, "batch _ width"]:
         """One forward pass under hooks. Raises InterventionError where one never fired."""
         with self.hooks(fwd_hooks):
-            return self.forward(tokens, attention_mask=attention_mask, last_only=last_only)
+            return self.forward(tokens, attention_mask=attention_mask, read=read)
 
     @contextmanager
     def hooks(
@@ -201,26 +225,8 @@ class LensModel(ABC):
             CapabilityError: on leaving, an edit of an attention pattern or of attention scores
                 on a model that the probes found to ignore it.
         """
-        log = HookLog()
-        wrapped: list[tuple[str, HookFn]] = []
-        for where, fn in fwd_hooks:
-            for name in matching_hooks(self, where):
-                wrapped.append((name, log.watching(fn, name)))
-        with warnings.catch_warnings(), self.lens.hooks(fwd_hooks=wrapped):
-            warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
-            try:
-                yield self
-            except UserWarning as discarded:
-                raise InterventionError(
-                    f"{self.architecture}: TransformerLens discards this edit ({discarded}). "
-                    "Edit another hook point, or see the table of capabilities in the docs."
-                ) from discarded
-        if log.silent:
-            raise InterventionError(
-                f"hooks on {log.silent} never fired on {self.name!r} ({self.architecture}). Run "
-                "the model inside the `with` block; if you did, this architecture does not pass "
-                "through that hook point."
-            )
+        with hooked(self, fwd_hooks) as log:
+            yield self
         if not self._proving:
             for capability in log.relied_on:
                 self.require(capability)  # some wrappers discard these edits without a word
@@ -229,8 +235,8 @@ class LensModel(ABC):
     def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
         """Every call of the model goes through ``wrapper`` for the length of a ``with`` block.
 
-        ``wrapper(inner, tokens, attention_mask, last_only)`` returns logits; ``inner`` is the call
-        as it was outside the block, so that blocks nest.
+        ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
+        is the call as it was outside the block, so that blocks nest.
         """
         self._wrappers.append(wrapper)
         try:
@@ -240,9 +246,9 @@ class LensModel(ABC):
 
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
-            return lambda tokens, mask, last_only: self._forward(tokens, mask, last_only=last_only)
+            return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
         wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
-        return lambda tokens, mask, last_only: wrapper(inner, tokens, mask, last_only)
+        return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
     def resid_pre(
         self,
@@ -293,15 +299,15 @@ class LensModel(ABC):
         *,
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
-        last_only: bool = True,
-    ) -> Float[Tensor, "stream _ d_vocab"]:
+        read: Read = "last",
+    ) -> Float[Tensor, "stream _ width"]:
         """Logits from the residual that enters block ``start``, at the last position or at all.
 
         Raises:
             LayerError: not ``0 <= start < n_layers``.
         """
         self._check_layer(start)
-        return self._resume(resid, start, attention_mask, position_ids, last_only=last_only)
+        return self._resume(resid, start, attention_mask, position_ids, read=read)
 
     # ---- proof ---------------------------------------------------------------------------
 
@@ -327,23 +333,19 @@ class LensModel(ABC):
     def _bare(self) -> Iterator[None]:
         """Without hooks, wrappers and dropout of the user's: what is proven is the model."""
         wrappers, self._wrappers = self._wrappers, []
-        modes = {module: module.training for module in self.lens.modules()}
         self._proving = True
         try:
-            self.lens.eval()
-            with without_hooks(set(self.lens.hook_dict.values())):
+            with in_evaluation_mode(self.lens), without_hooks(set(self.lens.hook_dict.values())):
                 yield
         finally:
             self._proving = False
             self._wrappers = wrappers
-            for module, mode in modes.items():
-                module.training = mode
 
     # ---- weights -------------------------------------------------------------------------
 
     def weight(self, name: str) -> Tensor:
-        """A weight by the field's name, per-layer ones stacked: ``W_Q`` is
-        ``[layer head d_model d_head]``, ``W_in`` is ``[layer d_model d_mlp]``.
+        """A weight by the field's name, per-layer ones stacked (``W_Q`` is
+        ``[layer head d_model d_head]``).
 
         Raises:
             OptionError: a name outside :data:`.weight_names.WEIGHT_NAMES`.

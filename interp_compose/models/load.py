@@ -17,8 +17,10 @@ from interp_compose.models.bridge import (
     bridge_from_pretrained,
     bridge_without_tokenizer,
 )
+from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load_encoder import encoder_around, is_encoder, load_encoder, peek
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
@@ -39,7 +41,8 @@ def load_model(
 
     Args:
         source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
-            (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, a
+            (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model or encoder
+            (BERT, RoBERTa, with or without a masked-LM head; sentence-transformers folders), a
             ``TransformerBridge``, or a ``HookedTransformer`` (transformer-lens 3.9). Objects are
             wrapped in place and keep their device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
@@ -75,10 +78,15 @@ def load_model(
         return HookedTransformerModel(lens, name=str(lens.cfg.model_name), tokenizer=given)
     if isinstance(source, TransformerBridge):
         given = tokenizer if tokenizer is not None else source.tokenizer
+        if is_encoder(getattr(source.original_model, "config", None)):
+            about = str(source.cfg.model_name)
+            return EncoderModel(source, name=about, tokenizer=given, has_head=True)
         return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         config: Any = source.config
         name = str(config.name_or_path or type(source).__name__)
+        if is_encoder(config):
+            return encoder_around(source, name=name, tokenizer=tokenizer)
         return BridgeModel(bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
@@ -114,7 +122,10 @@ def _load_pretrained(
     folder = Path(source)
     if folder.is_dir():
         verify_checksums(folder)
+    config, stated = peek(source, revision)
     try:
+        if is_encoder(config):
+            return load_encoder(source, stated, name=name, tokenizer=tokenizer, options=options)
         boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
         bridge = boot(source, **options)
     except (OSError, ValueError) as refusal:
@@ -124,9 +135,11 @@ def _load_pretrained(
             f"the weights in {source!r} cannot be read ({broken}); download or save them again."
         ) from broken
     bridge.eval()
-    return BridgeModel(
+    model = BridgeModel(
         bridge, name=name, tokenizer=tokenizer if tokenizer is not None else bridge.tokenizer
     )
+    model.stated = stated
+    return model
 
 
 def _unreadable(name: str, folder: Path, reason: Exception) -> Exception:
@@ -135,7 +148,8 @@ def _unreadable(name: str, folder: Path, reason: Exception) -> Exception:
         own = first.partition("Config architectures: ")[2] or first
         return CapabilityError(
             f"TransformerLens does not know the architecture of {name!r} ({own}). The "
-            "documentation lists what was tried; most causal language models work."
+            "documentation lists what was tried; most causal language models work, and of the "
+            "encoders BERT and RoBERTa."
         )
     if folder.is_dir():
         return CorruptFileError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line
+from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
 
@@ -38,17 +37,15 @@ def curve_figure(
     about = [f"{key} {config[key]}" for key in ("task", "unit") if config.get(key)]
     about += [f"{n} examples, {n_affected} with a unit of several tokens", "bands: 95 % intervals"]
     if all(len(line.x) == 1 for line in lines):
-        lines = _side_by_side(lines, 0.012 if normalised_depth else 0.12)
+        lines = side_by_side(lines, normalised_depth)
+    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{config.get('model', 'Model')}: accuracy when tokens are pooled",
         subtitle=" · ".join(about),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
-        lines=lines,
-        levels=[
-            Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
-        ],
+        panels=[Panel(lines, [clean])],
     )
     return draw(chart)
 
@@ -63,25 +60,20 @@ def comparison_figure(
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
     styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
     how = "averaged over protocols" if pooling == "average" else f"{pooling} pooling"
+    lines = [_line(k, styles[k], frame, normalised_depth) for k, frame in frames.items()]
+    levels = [
+        Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))
+        for k in frames
+    ]
     chart = Chart(
         title=f"Accuracy when tokens are pooled, {how}",
         subtitle="bands: 95 % intervals · dotted: the model untouched",
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
-        lines=[_line(k, styles[k], frame, normalised_depth) for k, frame in frames.items()],
-        levels=[
-            Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))
-            for k in frames
-        ],
+        panels=[Panel(lines, levels)],
     )
     return draw(chart)
-
-
-def _side_by_side(lines: list[Line], step: float) -> list[Line]:
-    """Single points of one layer, moved apart so that their intervals can be seen."""
-    first = -(len(lines) - 1) / 2
-    return [replace(line, x=[line.x[0] + (first + i) * step]) for i, line in enumerate(lines)]
 
 
 def _line(label: str, style: Style, frame: pd.DataFrame, normalised_depth: bool) -> Line:

@@ -7,14 +7,20 @@ matplotlib, so that the picture in a paper and the one in a notebook cannot disa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from interp_compose.plots.theme import Style
+
+BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve with its confidence band; all sequences are [points]."""
+    """A curve with its confidence interval; all sequences are [points].
+
+    The interval is a thin bar at each point, or a band; a single point has no room for a band.
+    """
 
     label: str
     style: Style
@@ -23,63 +29,124 @@ class Line:
     low: Sequence[float]
     high: Sequence[float]
     n: Sequence[int]
+    interval: Literal["band", "bars"] = "band"
+
+    @property
+    def has_bars(self) -> bool:
+        return self.interval == "bars" or len(self.x) == 1
 
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line to compare with; ``label`` may be empty."""
+    """A horizontal line to compare with, and its interval if it has one.
+
+    ``label`` may be empty.
+    """
 
     label: str
     y: float
     style: Style
+    band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn into one pair of axes; ``title`` may be empty."""
+
+    lines: Sequence[Line]
+    levels: Sequence[Level]
+    title: str = ""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Shares (0 … 1) against layers or depth."""
+    """Numbers against layers or depth, in panels side by side that share both axes.
+
+    An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
+    panel should hold the same lines.
+    """
 
     title: str
     subtitle: str
     x_title: str
     y_title: str
     x_is_share: bool
-    lines: Sequence[Line]
-    levels: Sequence[Level]
+    panels: Sequence[Panel]
+    y_is_share: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The title, short enough for the picture; two panels are wider than one."""
+        return short(self.title, 80 if len(self.panels) == 1 else 100)
+
+    @property
+    def subheading(self) -> str:
+        """The subtitle, short enough for the picture."""
+        return short(self.subtitle, 120 if len(self.panels) == 1 else 150)
 
     @property
     def label_length(self) -> int:
         """Characters of the longest label beside the plot."""
-        labels = [line.label for line in self.lines] + [level.label for level in self.levels]
+        last = self.panels[-1]
+        labels = [line.label for line in last.lines] + [level.label for level in last.levels]
         return max(len(short(label)) for label in labels)
 
     @property
     def has_one_layer(self) -> bool:
-        """Points instead of lines: intervals are drawn as bars."""
-        return all(len(line.x) == 1 for line in self.lines)
+        """Points instead of lines."""
+        return all(len(line.x) == 1 for panel in self.panels for line in panel.lines)
 
     @property
     def x_range(self) -> tuple[float, float]:
         """The axis, a little wider than the data."""
-        xs = [x for line in self.lines for x in line.x]
+        xs = [x for panel in self.panels for line in panel.lines for x in line.x]
         pad = max(0.03 * (max(xs) - min(xs)), 0.025 if self.x_is_share else 0.25)
         return min(xs) - pad, max(xs) + pad
 
     @property
     def y_range(self) -> tuple[float, float]:
-        """From 0 to just above the highest band or level, 1 at most."""
-        highs = [h for line in self.lines for h in line.high] + [level.y for level in self.levels]
-        top = min(1.0, 1.06 * max(highs))
-        return -0.02 * top, 1.03 * top
+        """Shares: from 0 to just above the highest band or level, 1 at most; else all there is."""
+        ys: list[float] = []
+        for panel in self.panels:
+            for line in panel.lines:
+                ys += [*line.low, *line.y, *line.high]
+            for level in panel.levels:
+                ys += [level.y, *(level.band or ())]
+        if self.y_is_share:
+            top = min(1.0, 1.06 * max(ys))
+            return -0.02 * top, 1.03 * top
+        pad = max(0.04 * (max(ys) - min(ys)), 1e-3)
+        return min(ys) - pad, max(ys) + pad
+
+    def bar_places(self, panel: Panel) -> list[tuple[Line, list[float]]]:
+        """The panel's lines with bars, and where the bars stand: none hides another.
+
+        Single points are apart already (:func:`side_by_side`).
+        """
+        barred = [line for line in panel.lines if line.has_bars]
+        left, right = self.x_range
+        step = 0.0 if self.has_one_layer else BAR_STEP * (right - left)
+        first = -(len(barred) - 1) / 2
+        return [(line, [x + (first + i) * step for x in line.x]) for i, line in enumerate(barred)]
 
     def label_heights(self, share: float) -> list[float]:
-        """Where each label goes (lines, then labelled levels), so that none covers another.
+        """Where each label of the last panel goes, so that none covers another.
 
-        ``share`` is a label's height as a share of the axis.
+        First the lines, then the labelled levels. ``share`` is a label's height as a share of the
+        axis.
         """
         bottom, top = self.y_range
-        ends = [line.y[-1] for line in self.lines]
-        ends += [level.y for level in self.levels if level.label]
+        last = self.panels[-1]
+        ends = [line.y[-1] for line in last.lines]
+        ends += [level.y for level in last.levels if level.label]
         return spread(ends, share * (top - bottom), bottom, top)
+
+
+def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:
+    """Single points of one layer, moved apart so that their intervals can be seen."""
+    step = 0.012 if x_is_share else 0.12
+    first = -(len(lines) - 1) / 2
+    return [replace(line, x=[line.x[0] + (first + i) * step]) for i, line in enumerate(lines)]
 
 
 def short(text: str, longest: int = 32) -> str:

@@ -26,7 +26,9 @@ def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
 
 
 def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
-    """The figure's chart drawn by matplotlib, 1344 × 736 pixels; needs no browser.
+    """The figure's chart drawn by matplotlib; needs no browser.
+
+    One panel is 1344 × 736 pixels, each further one 352 pixels more.
 
     Raises:
         InputError: the figure was copied by plotly and no longer knows its chart.

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from interp_compose.plots.chart import Chart, Line, short
+from interp_compose.plots.chart import Chart, Level, Line, short
 from interp_compose.plots.static import small_png_bytes
-from interp_compose.plots.theme import BAND_OPACITY, TEMPLATE, harmless
+from interp_compose.plots.theme import BAND_OPACITY, LEVEL_OPACITY, TEMPLATE, harmless
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -21,6 +21,7 @@ CONFIG: Final[dict[str, Any]] = {
 }
 HEIGHT: Final = 480  # pixels
 LABEL_SHARE: Final = 0.052  # a label's height, of the axis
+GAP: Final = 0.03  # between panels, of the plot's width
 HOVER: Final = "%{y:.1%}  [%{customdata[0]:.1%}, %{customdata[1]:.1%}]  n = %{customdata[2]}"
 PLOTLY_MIME: Final = "application/vnd.plotly.v1+json"
 
@@ -70,48 +71,106 @@ def draw(chart: Chart) -> ChartFigure:
     """The chart as a plotly figure; every text in it is escaped here."""
     figure = ChartFigure()
     figure._chart = chart
-    for line in chart.lines:
-        if len(line.x) > 1:
-            figure.add_trace(_band(line))
-    for level in chart.levels:
-        figure.add_shape(
-            type="line",
-            xref="paper",
-            x0=0,
-            x1=1,
-            y0=level.y,
-            y1=level.y,
-            layer="between",
-            line={
-                "color": level.style.colour,
-                "dash": level.style.dash,
-                "width": level.style.width,
-            },
-        )
-    for line in chart.lines:
-        figure.add_trace(_curve(line))
+    for i, panel in enumerate(chart.panels):
+        x, y = _axis("x", i), _axis("y", i)
+        bands = [_band(line) for line in panel.lines if not line.has_bars]
+        bars = [_bars(line, xs) for line, xs in chart.bar_places(panel) if len(xs) > 1]
+        curves = [_curve(line, chart.y_is_share) for line in panel.lines]
+        for trace in [*bands, *bars, *curves]:
+            figure.add_trace(trace.update(xaxis=x, yaxis=y))
+        for level in panel.levels:
+            for shape in _level(level):
+                figure.add_shape(shape | {"xref": f"{x} domain", "yref": y})
+    titled = any(panel.title for panel in chart.panels)
     figure.update_layout(
         template=TEMPLATE,
-        height=HEIGHT,
+        height=HEIGHT + (28 if titled else 0),
         title={
-            "text": harmless(short(chart.title, 80)),
-            "subtitle": {"text": harmless(short(chart.subtitle, 120))},
+            "text": harmless(chart.heading),
+            "subtitle": {"text": harmless(chart.subheading)},
         },
-        margin_r=40 + 8 * chart.label_length,
+        margin={"t": 112 if titled else 84, "r": 40 + 8 * chart.label_length},
         hovermode="closest" if chart.has_one_layer else "x unified",
-        annotations=_labels(chart),
+        annotations=[*_labels(chart), *_titles(chart)],
     )
-    where = "depth %{x:.0%}" if chart.x_is_share else "layer %{x}"
-    figure.update_xaxes(
-        title_text=harmless(chart.x_title),
-        range=chart.x_range,
-        unifiedhovertitle_text=where,
-        **({"tickformat": ".0%"} if chart.x_is_share else {"dtick": _layer_step(chart)}),
-    )
-    figure.update_yaxes(
-        title_text=harmless(chart.y_title), range=chart.y_range, tickformat="~%", nticks=8
-    )
+    _dress(figure, chart)
     return figure
+
+
+def _axis(letter: str, panel: int) -> str:
+    """plotly's name for a panel's axis: x, x2, x3, …"""
+    return letter if panel == 0 else f"{letter}{panel + 1}"
+
+
+def _dress(figure: ChartFigure, chart: Chart) -> None:
+    """Ranges, ticks and titles of the axes; further panels follow the first when zoomed."""
+    n = len(chart.panels)
+    width = (1 - GAP * (n - 1)) / n
+    for i in range(n):
+        x, y = _axis("xaxis", i), _axis("yaxis", i)
+        where = "depth %{x:.0%}" if chart.x_is_share else "layer %{x}"
+        step = {"tickformat": ".0%"} if chart.x_is_share else {"dtick": _layer_step(chart)}
+        figure.layout[x] = {"range": chart.x_range, "unifiedhovertitle_text": where, **step}
+        figure.layout[y] = {"range": chart.y_range, "nticks": 8}
+        if chart.y_is_share:
+            figure.layout[y].tickformat = "~%"
+        if n > 1:
+            figure.layout[x].domain = (i * (width + GAP), i * (width + GAP) + width)
+            figure.layout[y].anchor = _axis("x", i)
+        if i > 0:
+            figure.layout[x].update(anchor=_axis("y", i), matches="x")
+            figure.layout[y].update(matches="y", showticklabels=False)
+    figure.layout.yaxis.title.text = harmless(chart.y_title)
+    if n == 1:
+        figure.layout.xaxis.title.text = harmless(chart.x_title)
+
+
+def _titles(chart: Chart) -> list[dict[str, Any]]:
+    """Each panel's title above it, and the x axis' title under the middle of several panels."""
+    plain = {"showarrow": False, "yref": "paper"}
+    titles: list[dict[str, Any]] = [
+        {
+            **plain,
+            "text": harmless(panel.title),
+            "xref": f"{_axis('x', i)} domain",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "yshift": 4,
+        }
+        for i, panel in enumerate(chart.panels)
+        if panel.title
+    ]
+    if len(chart.panels) > 1:
+        titles.append(
+            {
+                **plain,
+                "text": harmless(chart.x_title),
+                "xref": "paper",
+                "x": 0.5,
+                "y": 0,
+                "yanchor": "top",
+                "yshift": -30,
+            }
+        )
+    return titles
+
+
+def _level(level: Level) -> list[dict[str, Any]]:
+    """The shapes of a level: its band, if it has one, and its line.
+
+    Neither layer is "between": plotly drops such a shape where it spans the whole width.
+    """
+    style = level.style
+    line = {"color": style.colour, "dash": style.dash, "width": style.width}
+    across = {"type": "line", "x0": 0, "x1": 1, "y0": level.y, "y1": level.y}
+    shapes: list[dict[str, Any]] = [{**across, "layer": "above", "line": line}]
+    if level.band is not None:
+        low, high = level.band
+        fill = {"fillcolor": style.colour, "opacity": LEVEL_OPACITY, "line": {"width": 0}}
+        shapes.append({**across, "type": "rect", "y0": low, "y1": high, "layer": "below", **fill})
+    return shapes
 
 
 def _band(line: Line) -> go.Scatter:
@@ -127,9 +186,20 @@ def _band(line: Line) -> go.Scatter:
     )
 
 
-def _curve(line: Line) -> go.Scatter:
+def _bars(line: Line, xs: list[float]) -> go.Scatter:
+    """Each bar a stroke, each third point a gap."""
+    return go.Scatter(
+        x=[place for x in xs for place in (x, x, None)],
+        y=[end for low, high in zip(line.low, line.high, strict=True) for end in (low, high, None)],
+        line={"color": line.style.colour, "width": 1.2},
+        mode="lines",
+        hoverinfo="skip",
+    )
+
+
+def _curve(line: Line, y_is_share: bool) -> go.Scatter:
     style = line.style
-    single = len(line.x) == 1  # a band has no area there
+    single = len(line.x) == 1
     above = [h - y for h, y in zip(line.high, line.y, strict=True)]
     below = [y - low for y, low in zip(line.y, line.low, strict=True)]
     return go.Scatter(
@@ -137,7 +207,7 @@ def _curve(line: Line) -> go.Scatter:
         y=list(line.y),
         name=harmless(line.label),
         customdata=[list(row) for row in zip(line.low, line.high, line.n, strict=True)],
-        hovertemplate=HOVER,
+        hovertemplate=HOVER if y_is_share else HOVER.replace(".1%", ".3f"),
         mode="lines+markers",
         line={"color": style.colour, "dash": style.dash, "width": style.width},
         marker={
@@ -151,11 +221,13 @@ def _curve(line: Line) -> go.Scatter:
 
 
 def _labels(chart: Chart) -> list[dict[str, Any]]:
-    """Each line's name beside its end, joined to it by a hairline."""
+    """Each line's name beside its end in the last panel, joined to it by a hairline."""
+    panel = chart.panels[-1]
+    x_axis, y_axis = _axis("x", len(chart.panels) - 1), _axis("y", len(chart.panels) - 1)
     right = chart.x_range[1]
     reach = 0.02 * (right - chart.x_range[0])
-    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in chart.lines]
-    named += [(level.label, right, level.y, level.style) for level in chart.levels if level.label]
+    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
+    named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
     heights = chart.label_heights(LABEL_SHARE)
     return [
         {
@@ -164,8 +236,10 @@ def _labels(chart: Chart) -> list[dict[str, Any]]:
             "y": y,
             "ax": right + reach,
             "ay": height,
-            "axref": "x",
-            "ayref": "y",
+            "xref": x_axis,
+            "yref": y_axis,
+            "axref": x_axis,
+            "ayref": y_axis,
             "xanchor": "left",
             "showarrow": True,
             "arrowhead": 0,

@@ -16,10 +16,12 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
-from interp_compose.plots.chart import Chart, Line, short
-from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, MUTED
+from interp_compose.plots.chart import Chart, Level, Line, short
+from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, LEVEL_OPACITY, MUTED
 
-SIZE: Final = (8.4, 4.6)  # inches
+SIZE: Final = (8.4, 4.6)  # inches, with one panel
+MORE: Final = 2.2  # inches wider with each further panel
+GAP: Final = 0.22  # inches between panels
 DPI: Final = 160
 SMALL_DPI: Final = 110
 FAMILY: Final = "DejaVu Sans"  # comes with matplotlib, so figures agree on every machine
@@ -30,6 +32,7 @@ MARKERS: Final = {
     "square": "s",
     "diamond": "D",
     "triangle-up": "^",
+    "triangle-down": "v",
     "x": "X",
     "cross": "P",
     "star": "*",
@@ -37,7 +40,7 @@ MARKERS: Final = {
 
 
 def small_png_bytes(chart: Chart) -> bytes:
-    """The chart as a PNG of 924 × 506 pixels in 128 colours: about 30 kB, for notebooks."""
+    """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks."""
     full = Image.open(io.BytesIO(png_bytes(chart, dpi=SMALL_DPI))).convert("RGB")
     buffer = io.BytesIO()
     full.quantize(128, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
@@ -45,34 +48,63 @@ def small_png_bytes(chart: Chart) -> bytes:
 
 
 def png_bytes(chart: Chart, *, dpi: int = DPI) -> bytes:
-    """The chart as a PNG, by default of 1344 × 736 pixels; the same chart gives the same bytes."""
+    """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        figure = Figure(figsize=SIZE, dpi=dpi, facecolor="white")
-        axes = figure.add_axes((0.085, 0.125, 0.875 - 0.0095 * chart.label_length, 0.70))
-        for line in chart.lines:
-            _draw_band(axes, line)
-        for level in chart.levels:
-            style = level.style
-            dash = DASHES[style.dash]
-            axes.axhline(level.y, color=style.colour, lw=style.width * 0.7, ls=dash, zorder=1.5)
-        for line in chart.lines:
+        buffer = io.BytesIO()
+        paint(chart, dpi).savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def paint(chart: Chart, dpi: int = DPI) -> Figure:
+    """The chart as a matplotlib figure, under whatever settings matplotlib has now."""
+    width = SIZE[0] + MORE * (len(chart.panels) - 1)
+    figure = Figure(figsize=(width, SIZE[1]), dpi=dpi, facecolor="white")
+    all_axes = _lay_out(figure, chart)
+    for axes, panel in zip(all_axes, chart.panels, strict=True):
+        for line in panel.lines:
+            if not line.has_bars:
+                _draw_band(axes, line)
+        for line, xs in chart.bar_places(panel):
+            axes.vlines(xs, line.low, line.high, color=line.style.colour, lw=1)
+        for level in panel.levels:
+            _draw_level(axes, level)
+        for line in panel.lines:
             _draw_curve(axes, line)
         _dress(axes, chart)
-        _label(axes, chart)
-        figure.text(0.02, 0.945, _drawable(short(chart.title, 80)), size=12.5, **_text(INK))
-        figure.text(0.02, 0.885, _drawable(short(chart.subtitle, 120)), size=8.5, **_text(MUTED))
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+        axes.set_title(_drawable(panel.title), size=9.5, loc="left", **_text(INK))
+    _name_axes(all_axes, chart)
+    _label(all_axes[-1], chart)
+    left = 0.02 * SIZE[0] / width
+    figure.text(left, 0.945, _drawable(chart.heading), size=12.5, **_text(INK))
+    figure.text(left, 0.885, _drawable(chart.subheading), size=8.5, **_text(MUTED))
+    return figure
+
+
+def _lay_out(figure: Figure, chart: Chart) -> list[Axes]:
+    """One pair of axes for each panel, room for the labels at the right of the last."""
+    inch = 1 / figure.get_figwidth()
+    n = len(chart.panels)
+    left = 0.085 * SIZE[0] * inch
+    right = 1 - (0.04 + 0.0095 * chart.label_length) * SIZE[0] * inch
+    width = (right - left - (n - 1) * GAP * inch) / n
+    height = 0.66 if any(panel.title for panel in chart.panels) else 0.70
+    return [
+        figure.add_axes((left + i * (width + GAP * inch), 0.125, width, height)) for i in range(n)
+    ]
 
 
 def _draw_band(axes: Axes, line: Line) -> None:
     colour = line.style.colour
-    if len(line.x) > 1:
-        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=BAND_OPACITY, lw=0)
-    else:
-        axes.vlines(line.x, line.low, line.high, color=colour, lw=1)
+    axes.fill_between(line.x, line.low, line.high, color=colour, alpha=BAND_OPACITY, lw=0)
+
+
+def _draw_level(axes: Axes, level: Level) -> None:
+    style = level.style
+    dash = DASHES[style.dash]
+    if level.band is not None:
+        axes.axhspan(*level.band, color=style.colour, alpha=LEVEL_OPACITY, lw=0, zorder=1.4)
+    axes.axhline(level.y, color=style.colour, lw=style.width * 0.7, ls=dash, zorder=1.5)
 
 
 def _draw_curve(axes: Axes, line: Line) -> None:
@@ -91,14 +123,13 @@ def _draw_curve(axes: Axes, line: Line) -> None:
 
 
 def _dress(axes: Axes, chart: Chart) -> None:
-    """Axes, ticks and grid."""
+    """Ranges, ticks and grid."""
     axes.set_xlim(*chart.x_range)
     axes.set_ylim(*chart.y_range)
-    axes.set_xlabel(_drawable(chart.x_title), size=9.5, **_text(INK))
-    axes.set_ylabel(_drawable(chart.y_title), size=9.5, **_text(INK))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    if chart.y_is_share:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_locator(MaxNLocator(16, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(16, integer=True, min_n_ticks=1))
     if chart.x_is_share:
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -109,11 +140,23 @@ def _dress(axes: Axes, chart: Chart) -> None:
     axes.tick_params(color="#999999", labelcolor=INK, labelsize=8.5, labelfontfamily=FAMILY)
 
 
+def _name_axes(all_axes: list[Axes], chart: Chart) -> None:
+    """Titles of the shared axes: y at the first panel, x under the middle of all."""
+    first, last = all_axes[0], all_axes[-1]
+    box = first.get_position()
+    middle = (last.get_position().x1 - box.x0) / (2 * box.width)  # in widths of the first panel
+    first.set_xlabel(_drawable(chart.x_title), size=9.5, x=middle, **_text(INK))
+    first.set_ylabel(_drawable(chart.y_title), size=9.5, **_text(INK))
+    for axes in all_axes[1:]:
+        axes.tick_params(labelleft=False)
+
+
 def _label(axes: Axes, chart: Chart) -> None:
     """Each line's name beside its end, joined to it by a hairline."""
     left, right = chart.x_range
-    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in chart.lines]
-    named += [(level.label, right, level.y, level.style) for level in chart.levels if level.label]
+    panel = chart.panels[-1]
+    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
+    named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
     heights = chart.label_heights(LABEL_SHARE)
     for (text, x, y, style), height in zip(named, heights, strict=True):
         axes.annotate(

@@ -18,12 +18,15 @@ MUTED: Final = "#666666"
 GRID: Final = "#e6e6e6"
 FONT: Final = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
 BAND_OPACITY: Final = 0.13
+LEVEL_OPACITY: Final = 0.07  # of a level's band, which lies behind the others
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 
 Dash = Literal["solid", "dash", "dot"]
-Marker = Literal["circle", "square", "diamond", "triangle-up", "x", "cross", "star"]
+Marker = Literal[
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "x", "cross", "star"
+]
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ PROTOCOL_STYLES: Final = {
     "max": Style(VERMILLION, "square"),
     "sum": Style(GREEN, "diamond", width=1.6, filled=False),
     "last": Style("#A3478A", "triangle-up", dash="dash", width=1.6),
+    "first": Style("#8C6D1F", "triangle-down", dash="dash", width=1.6),
     "shuffled": Style("#707070", "x", dash="dot", width=1.6),
     "average": Style(BLUE, "circle", width=2.6),
 }

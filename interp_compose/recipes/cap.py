@@ -6,10 +6,9 @@ One dataclass serves the API and the command line. The work is done in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -83,6 +82,8 @@ def run(config: CapConfig) -> CapCurve:
     from interp_compose.plots.export import save_html, save_png
     from interp_compose.recipes.cap_measure import measure
     from interp_compose.recipes.cap_plan import plan_cap
+    from interp_compose.recipes.options import layer_from_text
+    from interp_compose.recipes.run_folder import refuse_other_run
     from interp_compose.tasks.load import load_task
 
     if config.limit is not None and config.limit < 1:
@@ -101,7 +102,7 @@ def run(config: CapConfig) -> CapCurve:
         parser=config.parser,
         pooling=config.pooling,
         mode=config.mode,
-        layers=None if config.layers is None else [_layer(text) for text in config.layers],
+        layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
         controls=config.controls,
         renumber=config.renumber,
         batch_size=config.batch_size,
@@ -109,7 +110,7 @@ def run(config: CapConfig) -> CapCurve:
         task=f"{task.name} ({config.split})",
     )
     if not config.overwrite:
-        _refuse_other_run(config.out, plan.config)
+        refuse_other_run(config.out, plan.config)
     curve = measure(
         plan,
         progress=not config.quiet,
@@ -117,51 +118,7 @@ def run(config: CapConfig) -> CapCurve:
         start_afresh=config.overwrite,
     )
     curve.save(config.out, overwrite=True)
-    figure = curve.plot()
-    save_html(figure, config.out / "cap_curve.html")
-    save_png(figure, config.out / "cap_curve.png")
+    for name, figure in curve.figures().items():
+        save_html(figure, config.out / f"{name}.html")
+        save_png(figure, config.out / f"{name}.png")
     return curve
-
-
-def _refuse_other_run(out: Path, config: Mapping[str, Any]) -> None:
-    """Before any work: hours of it must not vanish because two runs were given one folder."""
-    from interp_compose._files import plain_json
-    from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-    from interp_compose.results import Result
-
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; choose a folder for --out.")
-    try:
-        earlier = Result.load(out).config
-    except MissingDataError:
-        return
-    except CorruptFileError as damaged:
-        raise InputError(f"{damaged} Replace it with --overwrite.") from damaged
-    here = plain_json(config, "config")
-    differing = [name for name in here if earlier.get(name) != here[name]]
-    if differing:
-        name = differing[0]
-        raise InputError(
-            f"{out} holds the result of another run ({name} is {_short(earlier.get(name))} there, "
-            f"{_short(here[name])} here). Choose another --out, or replace it with --overwrite."
-        )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:12]}…"
-
-
-def _layer(text: str) -> int | float:
-    from interp_compose.errors import LayerError
-
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise LayerError(
-            f"layer {text!r} is neither a layer (an integer) nor a depth between 0.0 and 1.0"
-        ) from None

@@ -19,7 +19,7 @@ from interp_compose.recipes.cap_outcomes import CONTROLS, POOLINGS, checked_clea
 from interp_compose.results import Result, environment_versions
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    from interp_compose.plots.interactive import ChartFigure
 
 __all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
 
@@ -128,7 +128,7 @@ class CapCurve(Result):
             }
         )
 
-    def plot(self, *, normalised_depth: bool = False, average: bool = False) -> go.Figure:
+    def plot(self, *, normalised_depth: bool = False, average: bool = False) -> ChartFigure:
         """Accuracy against the layer at which tokens are pooled, one curve per protocol.
 
         Bands are 95 % intervals, the horizontal line is the clean accuracy, controls are dashed.
@@ -150,6 +150,10 @@ class CapCurve(Result):
             config=self.config,
             normalised_depth=normalised_depth,
         )
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study, by the name its files get."""
+        return {"cap_curve": self.plot()}
 
     def summary(self) -> str:
         """The curve as aligned text: a row per layer, a column per protocol, then what it means."""
@@ -175,7 +179,7 @@ class CapCurve(Result):
 
 def compare_curves(
     curves: Mapping[str, CapCurve], *, pooling: str = AVERAGE, normalised_depth: bool = True
-) -> go.Figure:
+) -> ChartFigure:
     """Several models in one figure, as in paper 000's figures 2 and 8.
 
     Args:

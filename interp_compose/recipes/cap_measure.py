@@ -10,15 +10,15 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import NonFiniteError
 from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.recipes.batches import batch_by_batch
+from interp_compose.recipes.budget import chunk_tokens
 from interp_compose.recipes.cap_curve import POOLINGS, CapCurve
 from interp_compose.recipes.cap_plan import CapPlan, plan_cap
-from interp_compose.recipes.cap_prepare import Batch, as_batch
-from interp_compose.results import BatchStore, environment_versions
+from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch
 
 CLEAN = -1  # the layer number under which a batch's clean outcomes are stored
 
@@ -107,19 +107,9 @@ def measure(
     start_afresh: bool = False,
 ) -> CapCurve:
     """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded."""
-    store = None
-    if resume is not None:
-        fingerprint = {**plan.config, "versions": environment_versions()}
-        store = BatchStore(resume, fingerprint, replace=start_afresh)
-    done = store.done() if store else set()
-    frames: list[pd.DataFrame] = []
-    for number, part in enumerate(
-        tqdm(plan.batches, desc=f"CAP {plan.model.name}", unit="batch", disable=not progress)
-    ):
-        if store and number in done:
-            frames.append(store.get(number))
-            continue
-        frame = _measure(
+
+    def compute(part: Sequence[Prepared]) -> pd.DataFrame:
+        return _measure(
             plan.model,
             as_batch(part, plan.model.device, seed=plan.seed),
             plan.protocols,
@@ -127,17 +117,19 @@ def measure(
             mode=plan.mode,
             renumber=plan.renumber,
         )
-        if store:
-            store.put(number, frame)
-        frames.append(frame)
-    curve = CapCurve.from_outcomes(
-        *_tables(pd.concat(frames, ignore_index=True), plan),
+
+    with batch_by_batch(
+        plan.batches,
+        compute,
         plan.config,
-        n_layers=plan.model.n_layers,
-    )
-    if store:
-        store.clear()
-    return curve
+        title=f"CAP {plan.model.name}",
+        progress=progress,
+        resume=resume,
+        start_afresh=start_afresh,
+    ) as raw:
+        return CapCurve.from_outcomes(
+            *_tables(raw, plan), plan.config, n_layers=plan.model.n_layers
+        )
 
 
 @torch.no_grad()
@@ -153,7 +145,7 @@ def _measure(
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
     affected = any(item.affected for item in batch.items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
-    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, last_only=True)
+    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
     clean = _outcome(logits[:, -1], batch.answers)
     if not affected:
         return _rows(batch, clean.cpu(), ["clean"], [CLEAN])
@@ -184,7 +176,7 @@ def _measure(
         finish,
         mode=mode,
         renumber=renumber,
-        max_tokens=_chunk_tokens(model, batch.units.n_slots),
+        max_tokens=chunk_tokens(model, batch.units.n_slots),
     )
     return pd.concat(
         [
@@ -265,16 +257,3 @@ def _tables(raw: pd.DataFrame, plan: CapPlan) -> tuple[pd.DataFrame, pd.DataFram
     texts = {int(token): plan.model.tokenizer.decode([int(token)]) for token in clean["prediction"]}
     clean["prediction_text"] = clean["prediction"].map(texts)
     return outcomes, clean
-
-
-def _chunk_tokens(model: HookedModel, length: int) -> int:
-    """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
-
-    A block holds about 32 vectors of width d_model per token at its peak, and a stream of
-    ``length`` tokens one row of logits, three times over in float32.
-    """
-    if model.device.type != "cuda":
-        return max(256, 393216 // model.d_model)  # measured: 512 is best at a width of 768
-    per_token = 32 * model.d_model * model.dtype.itemsize + 12 * model.d_vocab // length
-    memory = torch.cuda.get_device_properties(model.device).total_memory // 20
-    return int(max(2048, memory // per_token))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from interp_compose.errors import InputError, LayerError, OptionError
+from interp_compose.recipes.tables import typed
 
 POOLINGS: Final = ("mean", "max", "sum")
 CONTROLS: Final = ("last", "shuffled")
@@ -43,7 +44,7 @@ def checked_clean(clean: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: see :meth:`CapCurve.from_outcomes`.
     """
-    table = _typed("clean", clean, CLEAN_COLUMNS)
+    table = _ranked("clean", clean, CLEAN_COLUMNS)
     if table.empty:
         raise InputError("clean has no rows; a curve needs at least one example")
     doubled = table["example"][table["example"].duplicated()]
@@ -60,7 +61,7 @@ def checked_outcomes(outcomes: pd.DataFrame, clean: pd.DataFrame, *, n_layers: i
     Raises:
         InputError, LayerError, OptionError: see :meth:`CapCurve.from_outcomes`.
     """
-    table = _typed("outcomes", outcomes, OUTCOME_COLUMNS)
+    table = _ranked("outcomes", outcomes, OUTCOME_COLUMNS)
     if table.empty:
         raise InputError("outcomes has no rows; a curve needs at least one layer and protocol")
     for name in table["pooling"].unique():
@@ -118,40 +119,13 @@ def _check_unaffected(table: pd.DataFrame, clean: pd.DataFrame) -> None:
             )
 
 
-def _typed(name: str, frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """The columns asked for, in order and in exactly their types; nothing is coerced to fit."""
-    if set(frame.columns) != set(columns):
-        missing = [c for c in columns if c not in frame.columns]
-        foreign = [c for c in frame.columns if c not in columns]
+def _ranked(name: str, frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """The columns in their types, ranks from 1 on."""
+    table = typed(name, frame, columns)
+    low = table["target_rank"][table["target_rank"] < 1]
+    if len(low):
         raise InputError(
-            f"{name} lacks the columns {missing} and has the foreign columns {foreign}; "
-            f"expected {', '.join(columns)}"
+            f"{name}.target_rank is {low.iloc[0]} in row {low.index[0]}; expected "
+            "a rank, 1 for the most likely token"
         )
-    for column, kind in columns.items():
-        _check_column(name, frame[column], kind)
-    return frame[list(columns)].astype(dict(columns)).reset_index(drop=True)
-
-
-def _check_column(name: str, column: pd.Series, kind: str) -> None:
-    holds = {
-        "int64": pd.api.types.is_integer_dtype(column),
-        "float64": pd.api.types.is_float_dtype(column),
-        "bool": pd.api.types.is_bool_dtype(column),
-        "str": pd.api.types.is_string_dtype(column),
-    }[kind]
-    if len(column) and not holds:
-        raise InputError(f"{name}.{column.name} has the type {column.dtype}; expected {kind}")
-    bad = column.isna()
-    if kind == "float64":
-        bad |= ~np.isfinite(column.astype(float))
-    if column.name == "target_rank":
-        bad |= column < 1
-    if bad.any():
-        raise InputError(
-            f"{name}.{column.name} is {column[bad].iloc[0]} in row {int(np.argmax(bad))}; expected "
-            + (
-                "a rank, 1 for the most likely token"
-                if column.name == "target_rank"
-                else f"a {kind}"
-            )
-        )
+    return table

@@ -12,8 +12,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose._types import Example, HookedModel
-from interp_compose.errors import InputError, PromptError, TrainingModeError
+from interp_compose.errors import InputError
 from interp_compose.interventions.slots import Slots, shuffled_groups
+from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.user_data import read_example
 from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
 
@@ -73,15 +74,7 @@ def prepare(
             window of its local attention: a shorter sequence would let it look further back.
         TrainingModeError: the model is in training mode.
     """
-    if model.training:
-        raise TrainingModeError(
-            f"{model.name!r} is in training mode, and dropout would make the numbers random; "
-            "call model.eval() first."
-        )
-    if model.tokenizer is None:
-        raise InputError(
-            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
-        )
+    check_model(model)
     if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
         raise InputError(
             f"examples are a {type(examples).__name__}; expected a sequence, such as task.test, "
@@ -93,24 +86,15 @@ def prepare(
     prompts = tokenize_prompts(
         model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
     )
-    for index, prompt in enumerate(prompts):
-        what = f"example {index}: its prompt has {len(prompt.ids)} tokens and {model.name!r}"
-        if len(prompt.ids) > model.n_ctx:
-            raise PromptError(
-                f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
-            )
-        if mode == "collapse" and model.window is not None and len(prompt.ids) > model.window:
-            raise PromptError(
-                f"{what} has layers that look back {model.window} tokens, which a collapsed "
-                "sequence would stretch. Use mode='broadcast', or shorter prompts."
-            )
+    check_prompts(
+        model,
+        prompts,
+        lambda index: f"example {index}: its prompt",
+        collapse=mode == "collapse",
+    )
     answers = answer_ids(model.tokenizer, checked, prompts)
     highest = max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts))
-    if highest >= model.d_vocab:
-        raise InputError(
-            f"the tokenizer gives token {highest} and {model.name!r} knows {model.d_vocab}; "
-            "pass the tokenizer that belongs to the model."
-        )
+    check_ids(model, highest)
     return [
         Prepared(index, example, prompt.with_last_apart(), int(answer))
         for index, (example, prompt, answer) in enumerate(

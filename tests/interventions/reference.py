@@ -27,6 +27,8 @@ def pool(vectors: Tensor, how: str) -> Tensor:
     vectors = vectors.double()
     if how == "last":
         return vectors[-1]
+    if how == "first":
+        return vectors[0]
     if how == "max":
         return torch.stack([max(column) for column in vectors.T])
     total = torch.zeros(vectors.shape[1], dtype=torch.float64)
@@ -65,7 +67,7 @@ def in_place_cap(
             layer,
             attention_mask=mask.masked_fill(hidden, 0),
             position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0),
-            last_only=False,
+            read="logits",
         )
     hooks: list[Any] = [(f"blocks.{layer}.hook_resid_pre", write)]
     hooks += [(f"blocks.{k}.attn.hook_pattern", hide) for k in range(layer, model.n_layers)]

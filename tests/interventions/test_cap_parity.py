@@ -79,11 +79,11 @@ def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, lay
 def test_batch_of_one_equals_batch_of_many(model: LensModel) -> None:
     tokens, mask, groups = padded("left")
     with pool_at(model, 1, groups, "mean"):
-        together = model.forward(tokens, attention_mask=mask, last_only=True)
+        together = model.forward(tokens, attention_mask=mask, read="last")
     for row in range(len(ROWS)):
         real = mask[row].bool()
         with pool_at(model, 1, groups[row : row + 1, real], "mean"):
-            alone = model.forward(tokens[row : row + 1, real], last_only=True)
+            alone = model.forward(tokens[row : row + 1, real], read="last")
         torch.testing.assert_close(alone[0], together[row], atol=1e-5, rtol=1e-5)
 
 
@@ -132,7 +132,7 @@ def test_one_pass_equals_one_intervention_at_a_time(
     for i, layer in enumerate(layers):
         for j, how in enumerate(HOW):
             with pool_at(model, layer, groups, how, mode=mode):
-                expected = model.forward(tokens, attention_mask=mask, last_only=True)[:, -1]
+                expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
             torch.testing.assert_close(found[i, j], expected, atol=1e-5, rtol=1e-5)
 
 
@@ -164,7 +164,7 @@ def test_renumbered_positions_matter_for_rotary_models_only() -> None:
         outputs = []
         for renumber in (False, True):
             with pool_at(model, 0, groups, "mean", renumber=renumber):
-                outputs.append(model.forward(tokens, attention_mask=mask, last_only=True))
+                outputs.append(model.forward(tokens, attention_mask=mask, read="last"))
         moved[name] = float((outputs[0] - outputs[1]).abs().max())
     assert moved["GPT-2"] == 0.0
     assert moved["Llama"] > 1e-3

@@ -73,7 +73,7 @@ def test_collapse_equals_the_in_place_reference(model: LensModel, side: str) -> 
         for how in HOW:
             expected = in_place_cap(model, tokens, mask, groups, layer, how)
             with pool_at(model, layer, groups, how):
-                found = model.forward(tokens, attention_mask=mask, last_only=True)
+                found = model.forward(tokens, attention_mask=mask, read="last")
             torch.testing.assert_close(
                 found[:, -1], expected[rows, last_valid(mask)], atol=1e-5, rtol=1e-5
             )

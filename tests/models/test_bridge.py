@@ -54,8 +54,8 @@ def test_padding_on_either_side_changes_nothing(model: LensModel) -> None:
 
 
 @torch.no_grad()
-def test_last_only_is_the_last_position(model: LensModel) -> None:
-    last = model.forward(TOKENS, last_only=True)
+def test_read_last_is_the_last_position(model: LensModel) -> None:
+    last = model.forward(TOKENS, read="last")
     assert last.shape == (2, 1, D_VOCAB)
     torch.testing.assert_close(last, model(TOKENS)[:, -1:], atol=1e-5, rtol=1e-5)
 
@@ -74,7 +74,7 @@ def test_resuming_anywhere_reproduces_the_forward_pass(model: LensModel) -> None
             layer,
             attention_mask=mask,
             position_ids=positions,
-            last_only=False,
+            read="logits",
         )
         assert torch.equal(again, logits)
         for stop in range(layer + 1, N_LAYERS):
@@ -155,7 +155,8 @@ def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
         ("BLOOM", {"positions"}),
         ("OPT", {"edit_pattern", "edit_scores"}),
         ("GPT-J", {"edit_pattern", "edit_scores"}),
-        ("BERT", {"resume", "positions", "edit_pattern", "edit_scores"}),
+        ("BERT", {"edit_pattern", "edit_scores"}),
+        ("RoBERTa", {"edit_pattern", "edit_scores"}),
     ],
 )
 def test_what_a_model_ignores_is_refused_by_name(name: str, refused: set[str]) -> None:

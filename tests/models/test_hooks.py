@@ -138,8 +138,8 @@ def test_probes_see_the_bare_model() -> None:
         shapes.append(tuple(activation.shape))
         return activation * 0.5
 
-    def wrap(inner: Any, tokens: Tensor, mask: Tensor, last_only: bool) -> Tensor:
-        return inner(tokens, mask, last_only) * 0
+    def wrap(inner: Any, tokens: Tensor, mask: Tensor, read: str) -> Tensor:
+        return inner(tokens, mask, read) * 0
 
     with model.hooks([(RESID, note)]), model.around(wrap):
         model.require("resume", "positions", "unembed", "edit_resid", "edit_pattern")
@@ -164,9 +164,9 @@ def test_wrappers_nest_and_go(model: LensModel) -> None:
     order: list[str] = []
 
     def wrapper(name: str) -> Any:
-        def wrap(inner: Any, tokens: Tensor, mask: Tensor, last_only: bool) -> Tensor:
+        def wrap(inner: Any, tokens: Tensor, mask: Tensor, read: str) -> Tensor:
             order.append(name)
-            return inner(tokens, mask, last_only) + 1.0
+            return inner(tokens, mask, read) + 1.0
 
         return wrap
 

@@ -65,6 +65,6 @@ def test_labels_can_be_read_on_white(style: object) -> None:
 
 
 def test_lines_differ_without_colour() -> None:
-    five = [PROTOCOL_STYLES[name] for name in ("mean", "max", "sum", "last", "shuffled")]
-    assert len({style.marker for style in five}) == 5
+    names = ("mean", "max", "sum", "last", "first", "shuffled")
+    assert len({PROTOCOL_STYLES[name].marker for name in names}) == len(names)
     assert len({style.marker for style in COMPARISON_STYLES}) == len(COMPARISON_STYLES)

@@ -32,7 +32,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.recipes import cap_measure
 from interp_compose.recipes.cap_measure import cap_curve
-from interp_compose.recipes.cap_plan import resolve_layers
+from interp_compose.recipes.options import resolve_layers
 from interp_compose.text.words import tokenize_prompts
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
@@ -315,7 +315,7 @@ def test_numbers_that_are_not_finite_are_refused(
     with torch.no_grad():
         broken.lm_head.weight[7] = bad
     model = load_model(broken, tokenizer=tokenizer)
-    with pytest.raises(NonFiniteError, match="gives NaN or infinite logits on plain tokens"):
+    with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
         quiet(model, examples)
     model._capabilities = load_model(architectures.build("Llama")).capabilities
     with pytest.raises(NonFiniteError, match="example . gives NaN .* without any intervention"):
@@ -332,9 +332,9 @@ def test_a_window_of_local_attention_bounds_a_collapse(
     assert len(quiet(model, examples, mode="broadcast", controls=False).frame) == 9
 
 
-def test_what_a_model_does_not_honour_is_refused(tokenizer: Any, examples: list[Example]) -> None:
+def test_an_encoder_predicts_no_next_token(tokenizer: Any, examples: list[Example]) -> None:
     model = load_model(architectures.build("BERT"), tokenizer=tokenizer)
-    with pytest.raises(CapabilityError, match="BertForMaskedLM cannot do"):
+    with pytest.raises(CapabilityError, match="BertForMaskedLM.* encoder .* similarity_curve"):
         quiet(model, examples)
 
 

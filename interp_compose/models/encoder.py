@@ -1,0 +1,164 @@
+"""Encoders: BERT and RoBERTa behind the same surface as decoders.
+
+TransformerLens' bridge wraps their masked-LM classes and ignores ``start_at_layer`` and
+``stop_at_layer`` on them without a word. So everything here but the logits is computed by calling
+the wrapped embeddings and blocks one after another, with an additive mask over keys: attention is
+bidirectional, and padding, on either side, is seen by nobody. Absolute positions are added with
+the embeddings, so that a pooled residual carries them already and blocks read no others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose._positions import positions_from_mask
+from interp_compose._types import Read
+from interp_compose.errors import CapabilityError
+from interp_compose.models.bridge import BridgeModel, TransformerBridge
+from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.sentence_folder import StatedEmbedding
+
+HEADS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM"}
+"""Architectures by Hugging Face's ``model_type``, and the class that the bridge wraps."""
+
+
+class EncoderModel(BridgeModel):
+    """A :class:`~interp_compose._types.HookedModel` on a bridge around a masked-LM class.
+
+    ``has_head`` is False where the checkpoint brought no masked-LM head (sentence encoders): then
+    there are hidden states and no logits. ``stated`` is how a sentence-transformers folder says
+    that embeddings are read.
+    """
+
+    bidirectional = True
+
+    def __init__(
+        self,
+        bridge: TransformerBridge,
+        *,
+        name: str,
+        tokenizer: Any,
+        has_head: bool,
+        stated: StatedEmbedding | None = None,
+    ) -> None:
+        super().__init__(bridge, name=name, tokenizer=tokenizer)
+        self._core = bridge.original_model.base_model
+        self.has_head, self.stated = has_head, stated
+        if not has_head:
+            self.architecture = type(self._core).__name__
+        self._first_position = 0
+        if self._core.config.model_type == "roberta":  # counts positions from padding_idx + 1
+            self.pad_id = int(self._core.config.pad_token_id)
+            self._first_position = self.pad_id + 1
+            self.n_ctx -= self._first_position
+        if stated is not None and stated.max_length is not None:
+            self.n_ctx = min(self.n_ctx, stated.max_length)
+
+    def unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        self._check_head()
+        return super().unembed(resid)
+
+    def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        self._check_head()
+        return super().plain(tokens)
+
+    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        hidden: Tensor = self._core(tokens).last_hidden_state
+        return hidden
+
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        if read == "hidden":
+            resid = self._embed(tokens, attention_mask)
+            return self._blocks(resid, range(self.n_layers), attention_mask)
+        self._check_head()
+        return super()._forward(tokens, attention_mask, read=read)
+
+    def _resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        resid = self._embed(tokens, attention_mask)
+        return self._at_the_door(self._blocks(resid, range(layer), attention_mask), layer)
+
+    def _run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        with without_hooks([self.lens.blocks[start].hook_in]):  # they have acted already
+            left = self._blocks(resid, range(start, stop), attention_mask)
+        return self._at_the_door(left, stop)
+
+    def _resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "stream _ width"]:
+        if read != "hidden":
+            self._check_head()
+        with without_hooks([self.lens.blocks[start].hook_in]):
+            hidden = self._blocks(resid, range(start, self.n_layers), attention_mask)
+        if read == "hidden":
+            return hidden
+        return self.unembed(hidden[:, -1:] if read == "last" else hidden)
+
+    def _embed(
+        self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """What enters block 0: words, positions counted over real tokens, and the first norm."""
+        positions = positions_from_mask(mask) + self._first_position
+        embedded: Tensor = self._core.embeddings(input_ids=tokens, position_ids=positions)
+        return embedded
+
+    def _blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        layers: range,
+        mask: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        """Blocks one after another; every query sees every key that the mask marks with 1."""
+        lowest = torch.finfo(resid.dtype).min
+        bias = (1 - mask[:, None, None, :]).to(resid.dtype) * lowest
+        for layer in layers:
+            out = self.lens.blocks[layer](resid, attention_mask=bias)
+            resid = out[0] if isinstance(out, tuple) else out
+        return resid
+
+    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        out: Tensor = self.lens.blocks[layer].hook_in(resid)
+        return out
+
+    def _arguments(
+        self, mask: Int[Tensor, "batch pos"], position_ids: Int[Tensor, "batch pos"]
+    ) -> dict[str, Any]:
+        return super()._arguments(mask, position_ids + self._first_position)
+
+    def _check_head(self) -> None:
+        if not self.has_head:
+            raise CapabilityError(
+                f"{self.name!r} ({self.architecture}) came without a masked-LM head, so it has no "
+                "logits; read its hidden states with model.encode(…), or load a checkpoint of "
+                f"{HEADS[self._core.config.model_type]}."
+            )

@@ -1,0 +1,310 @@
+"""Similarity curves: agreement with people against the layer at which phrases are pooled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import cycle
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, PROTOCOL_STYLES, Style
+
+ALL, MIRROR = "all", "mirror"
+LAYER: Final = "layer at which {} pooled (0 = embeddings)"
+DEPTH: Final = "depth at which {} pooled (0 % = embeddings, 100 % = last block)"
+INTERVALS: Final = "95 % bootstrap intervals"
+
+
+class Scale(NamedTuple):
+    """An axis, and the value on it to which the curves are compared."""
+
+    title: str
+    reference: float
+    reference_label: str
+
+
+SCALES: Final = {
+    "pearson": Scale("Pearson correlation with people's ratings", 0.0, ""),
+    "spearman": Scale("Spearman correlation with people's ratings", 0.0, ""),
+    "auc": Scale("ROC AUC against people's labels", 0.5, "chance"),
+    "cosine": Scale("mean cosine of AB and BA", 1.0, "order ignored"),
+}
+METRICS: Final = ("pearson", "spearman", "auc")
+
+
+def similarity_figure(
+    frame: pd.DataFrame,
+    *,
+    metric: str,
+    config: Mapping[str, Any],
+    normalised_depth: bool = False,
+) -> ChartFigure:
+    """One panel per subset of pairs, one curve per pooling, and the untouched model as a level.
+
+    Poolings have bands; controls, dashed, have bars.
+
+    Args:
+        frame: layer, depth, pooling, subset, n, and for the metric m: m, m_low, m_high, clean_m,
+            clean_m_low, clean_m_high.
+        metric: "pearson", "spearman" or "auc".
+        config: names model, task, unit and embedding in the titles.
+        normalised_depth: the x axis is depth in per cent instead of the layer's number.
+
+    Raises:
+        InputError: no rows, or not this metric in the frame.
+    """
+    _check(frame, metric)
+    panels = []
+    for subset, rows in _split(frame, "subset"):
+        named = [(name, PROTOCOL_STYLES[name], part) for name, part in _split(rows, "pooling")]
+        lines = _lines(named, metric, normalised_depth)
+        title, level = _clean(rows, metric)
+        title = f"{_pairs(subset, [rows])} · {title}"
+        panels.append(Panel(lines, [_reference(metric), *level], title))
+    unit = config.get("unit") or "phrase"
+    where = DEPTH if normalised_depth else LAYER
+    return _draw(
+        metric,
+        title=f"{_model(config)}: agreement with people when each {unit} is pooled",
+        subtitle=_about(config, "task", "unit", "embedding") + f"bands and bars: {INTERVALS}",
+        x_title=where.format(f"each {unit} is"),
+        x_is_share=normalised_depth,
+        panels=panels,
+    )
+
+
+def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, Any]) -> ChartFigure:
+    """Where the meaning of a phrase can be read: one curve per subset, nothing pooled.
+
+    Args:
+        by_layer: layer (0 … n_layers, the last being what leaves the last block), subset, n, and
+            for the metric m: m, m_low, m_high.
+        metric: "pearson", "spearman" or "auc".
+        config: names model, task and embedding in the titles.
+
+    Raises:
+        InputError: no rows, or not this metric in the frame.
+    """
+    _check(by_layer, metric)
+    named = [
+        (_pairs(subset, [rows]), style, rows)
+        for (subset, rows), style in zip(
+            _split(by_layer, "subset"), cycle(COMPARISON_STYLES), strict=False
+        )
+    ]
+    return _draw(
+        metric,
+        title=f"{_model(config)}: agreement with people, layer by layer",
+        subtitle=_about(config, "task", "embedding") + f"nothing pooled · bands: {INTERVALS}",
+        x_title=_read_title(by_layer),
+        x_is_share=False,
+        panels=[Panel(_lines(named, metric, False), [_reference(metric)])],
+    )
+
+
+def order_figure(by_layer: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
+    """Order sensitivity: the mean cosine of AB and BA at each layer, nothing pooled.
+
+    Args:
+        by_layer: layer, subset, cosine, cosine_low, cosine_high, n; only the subset "mirror" is
+            drawn.
+        config: names model, task and embedding in the titles.
+
+    Raises:
+        InputError: no mirror pairs.
+    """
+    rows = by_layer[by_layer["subset"] == MIRROR]
+    if rows.empty:
+        raise InputError(
+            f"there are no mirror pairs (AB and BA) to compare; the subsets are "
+            f"{', '.join(map(str, by_layer['subset'].unique())) or 'none'}. Pass pairs in which "
+            f"some phrases are another's words in the other order, as in the task 'bird'"
+        )
+    about = _about(config, "task", "embedding") + _pairs(MIRROR, [rows])
+    named = [("AB and BA", COMPARISON_STYLES[0], rows)]
+    return _draw(
+        "cosine",
+        title=f"{_model(config)}: how much the order of words matters, layer by layer",
+        subtitle=f"{about} · nothing pooled · band: {INTERVALS}",
+        x_title=_read_title(by_layer),
+        x_is_share=False,
+        panels=[Panel(_lines(named, "cosine", False), [_reference("cosine")])],
+    )
+
+
+def similarity_comparison(
+    frames: Mapping[str, pd.DataFrame],
+    *,
+    metric: str,
+    subset: str | None = None,
+    normalised_depth: bool = True,
+) -> ChartFigure:
+    """Several models in one figure: one curve per label, one panel per subset that all have.
+
+    Args:
+        frames: a label for each frame; columns as in :func:`similarity_figure`, one pooling each.
+        metric: "pearson", "spearman" or "auc".
+        subset: only this one.
+        normalised_depth: depth in per cent, so that models of different sizes share an axis.
+
+    Raises:
+        InputError: nothing to compare, a frame with several poolings or without this metric, or
+            no subset that all have.
+    """
+    if not frames:
+        raise InputError("there is nothing to compare; pass at least one curve, {label: frame}")
+    for label, frame in frames.items():
+        _check(frame, metric, f"the curve {label!r}")
+        if frame["pooling"].nunique() > 1:
+            raise InputError(
+                f"the curve {label!r} holds the poolings {', '.join(frame['pooling'].unique())}; "
+                "pass the rows of one"
+            )
+    poolings = dict.fromkeys(frame["pooling"].iloc[0] for frame in frames.values())
+    styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
+    panels = []
+    for name in _common_subsets(frames, subset):
+        parts = {label: frame[frame["subset"] == name] for label, frame in frames.items()}
+        named = [(label, styles[label], rows) for label, rows in parts.items()]
+        levels = [_reference(metric)]
+        for label, rows in parts.items():
+            style = Style(styles[label].colour, "circle", dash="dot", width=1.3)
+            levels += [
+                replace(level, label="", style=style, band=None)
+                for level in _clean(rows, metric)[1]
+            ]
+        lines = _lines(named, metric, normalised_depth)
+        panels.append(Panel(lines, levels, _pairs(name, parts.values())))
+    where = DEPTH if normalised_depth else LAYER
+    return _draw(
+        metric,
+        title=f"Agreement with people, {' and '.join(poolings)} pooling",
+        subtitle=f"bands: {INTERVALS} · dotted: the model untouched",
+        x_title=where.format("phrases are"),
+        x_is_share=normalised_depth,
+        panels=panels,
+    )
+
+
+def _draw(
+    metric: str, *, title: str, subtitle: str, x_title: str, x_is_share: bool, panels: list[Panel]
+) -> ChartFigure:
+    """The panels that have a curve; refused if none has."""
+    drawn = [panel for panel in panels if panel.lines]
+    if not drawn:
+        raise InputError(
+            f"{metric} is undefined (NaN) everywhere, so there is nothing to draw: similarities or "
+            "ratings that are all the same have no correlation. Pass pairs that differ"
+        )
+    chart = Chart(
+        title=title,
+        subtitle=subtitle,
+        x_title=x_title,
+        y_title=SCALES[metric].title,
+        x_is_share=x_is_share,
+        y_is_share=False,
+        panels=drawn,
+    )
+    return draw(chart)
+
+
+def _check(frame: pd.DataFrame, metric: str, what: str = "the curve") -> None:
+    """Refuse a frame without rows or without the metric."""
+    if frame.empty:
+        raise InputError(f"{what} has no rows; there is nothing to draw")
+    present = [name for name in METRICS if name in frame.columns]
+    if metric not in present:
+        raise InputError(
+            f"{what} has no metric {metric!r}; it has {', '.join(present) or 'none'} "
+            f"of {', '.join(METRICS)}. Pass one that it has"
+        )
+
+
+def _common_subsets(frames: Mapping[str, pd.DataFrame], subset: str | None) -> list[str]:
+    """The subsets that every frame has, in the first frame's order; or the one asked for."""
+    has = {label: list(dict.fromkeys(frame["subset"])) for label, frame in frames.items()}
+    first = next(iter(has.values()))
+    common = [name for name in first if all(name in names for names in has.values())]
+    wanted = [name for name in common if subset in (None, name)]
+    if not wanted:
+        missing = "no subset is" if subset is None else f"the subset {subset!r} is not"
+        listed = "; ".join(f"{label!r} has {', '.join(names)}" for label, names in has.items())
+        raise InputError(f"{missing} in every curve: {listed}. Pass curves that share a subset")
+    return wanted
+
+
+def _split(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each value of a column, in order of appearance."""
+    return [(name, frame[frame[column] == name]) for name in dict.fromkeys(frame[column])]
+
+
+def _lines(
+    named: Iterable[tuple[str, Style, pd.DataFrame]], column: str, normalised_depth: bool
+) -> list[Line]:
+    """One line per label, style and rows; an undefined number (NaN) has no point."""
+    lines = []
+    for label, style, frame in named:
+        rows = frame.dropna(subset=[column, f"{column}_low", f"{column}_high"]).sort_values("layer")
+        if rows.empty:
+            continue
+        line = Line(
+            label=label,
+            style=style,
+            x=rows["depth" if normalised_depth else "layer"].astype(float).tolist(),
+            y=rows[column].tolist(),
+            low=rows[f"{column}_low"].tolist(),
+            high=rows[f"{column}_high"].tolist(),
+            n=rows["n"].tolist(),
+            interval="band" if style.dash == "solid" else "bars",  # controls are dashed
+        )
+        lines.append(line)
+    if all(len(line.x) == 1 for line in lines):
+        return side_by_side(lines, normalised_depth)
+    return lines
+
+
+def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
+    """The untouched model in words and as a level; no level if it is undefined."""
+    value, low, high = (
+        float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
+    )
+    if not all(map(math.isfinite, (value, low, high))):
+        return "clean undefined", []
+    level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
+    return f"clean {value:.3f} [{low:.3f}, {high:.3f}]", [level]
+
+
+def _reference(metric: str) -> Level:
+    """A thin line at the scale's value to compare with."""
+    scale = SCALES[metric]
+    return Level(scale.reference_label, scale.reference, Style(MUTED, "circle", width=0.8))
+
+
+def _pairs(subset: str, frames: Iterable[pd.DataFrame]) -> str:
+    """Like "all 1627 pairs" or "mirror pairs (410)"; no number where the frames disagree."""
+    counts = sorted({int(n) for frame in frames for n in frame["n"]})
+    subset = short(subset, 20)
+    if len(counts) > 1:
+        return f"{subset} pairs"
+    return f"all {counts[0]} pairs" if subset == ALL else f"{subset} pairs ({counts[0]})"
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    """The model's name, a long one without its folder or organisation."""
+    name = str(config.get("model", "Model"))
+    return name if len(name) <= 30 else short(name.rstrip("/").rsplit("/", 1)[-1], 30)
+
+
+def _about(config: Mapping[str, Any], *keys: str) -> str:
+    """What was measured: "task bird · unit phrase · "."""
+    return "".join(f"{key} {config[key]} · " for key in keys if config.get(key))
+
+
+def _read_title(by_layer: pd.DataFrame) -> str:
+    return f"layer that is read (0 = embeddings, {by_layer['layer'].max()} = after the last block)"

@@ -1,0 +1,51 @@
+"""Work that is done batch by batch, kept on disk as it goes, and resumed where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from interp_compose.results import BatchStore, environment_versions
+
+T = TypeVar("T")
+
+
+@contextmanager
+def batch_by_batch(
+    batches: Sequence[T],
+    compute: Callable[[T], pd.DataFrame],
+    config: Mapping[str, Any],
+    *,
+    title: str,
+    progress: bool,
+    resume: str | Path | None,
+    start_afresh: bool,
+) -> Iterator[pd.DataFrame]:
+    """The rows of all batches in one frame.
+
+    With ``resume``, a folder, finished batches are stored there under ``config`` and the versions
+    of what computes them, and deleted when the ``with`` block, which makes the result of them, has
+    ended well. ``start_afresh`` discards the batches of another run.
+    """
+    store = None
+    if resume is not None:
+        fingerprint = {**config, "versions": environment_versions()}
+        store = BatchStore(resume, fingerprint, replace=start_afresh)
+    done = store.done() if store else set()
+    frames: list[pd.DataFrame] = []
+    for number, part in enumerate(tqdm(batches, desc=title, unit="batch", disable=not progress)):
+        if store and number in done:
+            frames.append(store.get(number))
+            continue
+        frame = compute(part)
+        if store:
+            store.put(number, frame)
+        frames.append(frame)
+    yield pd.concat(frames, ignore_index=True)
+    if store:
+        store.clear()

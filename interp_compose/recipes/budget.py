@@ -1,0 +1,45 @@
+"""How much of a run fits into memory at once, and which weights it ran on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import torch
+
+from interp_compose._types import HookedModel
+
+MAX_BATCH = 64
+
+
+def fitting_batch(model: HookedModel, streams: int, longest: int) -> int:
+    """Sequences of ``longest`` positions, each in so many streams, that stay within a fixed
+    budget: 1 GiB, or a tenth of the GPU."""
+    budget = 2**30
+    if model.device.type == "cuda":
+        budget = torch.cuda.get_device_properties(model.device).total_memory // 10
+    each = streams * longest * model.d_model * model.dtype.itemsize
+    return int(max(1, min(MAX_BATCH, budget // each)))
+
+
+def chunk_tokens(model: HookedModel, length: int) -> int:
+    """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
+
+    A block holds about 32 vectors of width d_model per token at its peak, and a stream of
+    ``length`` tokens one row of logits, three times over in float32.
+    """
+    if model.device.type != "cuda":
+        return max(256, 393216 // model.d_model)  # measured: 512 is best at a width of 768
+    per_token = 32 * model.d_model * model.dtype.itemsize + 12 * model.d_vocab // length
+    memory = torch.cuda.get_device_properties(model.device).total_memory // 20
+    return int(max(2048, memory // per_token))
+
+
+@torch.no_grad()
+def weights_digest(model: HookedModel) -> str:
+    """Of every parameter's bytes, about a second a gigabyte; no two weights share a result."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(json.dumps([list(parameter.shape), str(parameter.dtype)]).encode())
+        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

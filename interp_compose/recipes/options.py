@@ -1,0 +1,78 @@
+"""Options that every study shares, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from interp_compose.errors import LayerError, OptionError
+
+
+def resolve_layers(layers: Any, n_layers: int) -> list[int]:
+    """Start layers in ascending order, each once; a float is a depth, 0.0 … 1.0, halves up.
+
+    Raises:
+        LayerError: outside the model, a depth outside 0 … 1, or none at all.
+    """
+    if layers is None:
+        return list(range(n_layers))
+    found: set[int] = set()
+    if isinstance(layers, str) or not isinstance(layers, Iterable):
+        raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
+    for layer in layers:
+        expected = (
+            f"expected 0 … {n_layers - 1} (0 pools the embeddings), or a depth between 0.0 and 1.0."
+        )
+        if isinstance(layer, bool) or not isinstance(layer, Real):
+            raise LayerError(f"layer {layer!r} is a {type(layer).__name__}: {expected}")
+        if isinstance(layer, Integral):
+            whole = int(layer)
+            if not 0 <= whole < n_layers:
+                raise LayerError(f"layer {whole} is outside the model: {expected}")
+            found.add(whole)
+        else:
+            depth = float(layer)
+            if not 0.0 <= depth <= 1.0:
+                raise LayerError(f"depth {depth} is outside 0.0 … 1.0: {expected}")
+            found.add(int(depth * (n_layers - 1) + 0.5))
+    if not found:
+        raise LayerError("no layers: expected at least one, or None for all.")
+    return sorted(found)
+
+
+def layer_from_text(text: str) -> int | float:
+    """A layer or a depth as the command line gives it.
+
+    Raises:
+        LayerError: neither an integer nor a number.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise LayerError(
+            f"layer {text!r} is neither a layer (an integer) nor a depth between 0.0 and 1.0"
+        ) from None
+
+
+def check_pooling(pooling: Any, known: Sequence[str]) -> None:
+    """Refuse anything but some of ``known``, each once."""
+    if not isinstance(pooling, list | tuple) or not pooling:
+        raise OptionError(f"pooling={pooling!r}: expected a sequence such as {tuple(known)}")
+    for name in pooling:
+        if name not in known:
+            raise OptionError(f"unknown pooling {name!r}: expected some of {', '.join(known)}")
+    if len(set(pooling)) != len(pooling):
+        raise OptionError(f"pooling={list(pooling)} names a protocol twice; name each once")
+
+
+def check_numbers(seed: Any, batch_size: Any) -> None:
+    """Refuse a seed below 0 and a batch of less than one."""
+    if not isinstance(seed, Integral) or seed < 0:
+        raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
+    if batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
+        raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")

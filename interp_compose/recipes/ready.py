@@ -1,0 +1,55 @@
+"""Whether a model can read what it is to be given; refused here, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from interp_compose._types import HookedModel
+from interp_compose.errors import InputError, PromptError, TrainingModeError
+from interp_compose.text.tokenized import TokenizedPrompt
+
+
+def check_model(model: HookedModel) -> None:
+    """Refuse a model in training mode, and one without a tokenizer."""
+    if model.training:
+        raise TrainingModeError(
+            f"{model.name!r} is in training mode, and dropout would make the numbers random; "
+            "call model.eval() first."
+        )
+    if model.tokenizer is None:
+        raise InputError(
+            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
+        )
+
+
+def check_prompts(
+    model: HookedModel,
+    prompts: Sequence[TokenizedPrompt],
+    which: Callable[[int], str],
+    *,
+    collapse: bool,
+) -> None:
+    """Refuse texts longer than the context or, for a collapse, than the window of local attention.
+
+    ``which`` names a text by its index.
+    """
+    for index, prompt in enumerate(prompts):
+        what = f"{which(index)} has {len(prompt.ids)} tokens and {model.name!r}"
+        if len(prompt.ids) > model.n_ctx:
+            raise PromptError(
+                f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
+            )
+        if collapse and model.window is not None and len(prompt.ids) > model.window:
+            raise PromptError(
+                f"{what} has layers that look back {model.window} tokens, which a collapsed "
+                "sequence would stretch. Use mode='broadcast', or shorter prompts."
+            )
+
+
+def check_ids(model: HookedModel, highest: int) -> None:
+    """Refuse the largest token id of a run if the model does not have it."""
+    if highest >= model.d_vocab:
+        raise InputError(
+            f"the tokenizer gives token {highest} and {model.name!r} knows {model.d_vocab}; "
+            "pass the tokenizer that belongs to the model."
+        )

@@ -1,0 +1,232 @@
+"""Pairs of texts that people have judged: a score of relatedness, or a label 0 or 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose.tasks.rows import jsonl_rows, tsv_rows
+
+FILE_KINDS = (".tsv", ".jsonl")
+RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts and what people say of them: a ``score`` on any scale, or a ``label``.
+
+    ``label`` is 1 for a paraphrase (or a related text) and 0 for none. ``subset`` names a group of
+    pairs to be measured on its own; ``tree1`` and ``tree2`` are Penn-style bracketings of the
+    texts, from which constituents are read.
+    """
+
+    text1: str
+    text2: str
+    score: float | None = None
+    label: int | None = None
+    subset: str | None = None
+    tree1: str | None = None
+    tree2: str | None = None
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether one text has the other's words in reverse: "water body" and "body water".
+
+        Words stand between white space, and case does not count. A text that reads the same
+        both ways ("over and over"), or one word, mirrors nothing.
+        """
+        words1, words2 = self.text1.casefold().split(), self.text2.casefold().split()
+        return words1 == words2[::-1] and words1 != words2
+
+
+KEYS = tuple(field.name for field in fields(Pair))
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """Pairs of a data set; ``report`` counts them and names their source."""
+
+    name: str
+    train: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    report: Mapping[str, int | str | float]
+
+    def split(self, name: str) -> tuple[Pair, ...]:
+        """The pairs of one split; ``OptionError`` unless it is train or test."""
+        if name not in SPLITS:
+            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        chosen: tuple[Pair, ...] = getattr(self, name)
+        return chosen
+
+
+def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
+    """Pairs from a ``.tsv`` file (with a header), a ``.jsonl`` file, or rows: ``Pair`` or mappings.
+
+    A row has ``text1``, ``text2`` and either ``score``, a finite number, or ``label``, 0 or 1;
+    all rows of a list have the same of the two. It may have ``subset``, ``tree1`` and ``tree2``.
+    None and NaN (pandas' signs for nothing), and an empty cell of a TSV, count as absent.
+
+    Raises:
+        InputError: neither a path nor rows.
+        OptionError: a file that is neither ``.tsv`` nor ``.jsonl``.
+        MissingDataError: there is no such file.
+        DataFormatError: a bad row, or the same pair twice; names the row (the line of a file;
+            counted from 1) and what is wrong with it.
+    """
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.suffix == ".tsv":
+            places = ((f"{path}, line {n}", row) for n, row in tsv_rows(path, ("text1", "text2")))
+            numbered = [(where, pair_from_text(row, where)) for where, row in places]
+        elif path.suffix == ".jsonl":
+            places = ((f"{path}, line {n}", row) for n, row in jsonl_rows(path))
+            numbered = [(where, read_pair(row, where)) for where, row in places]
+        else:
+            raise OptionError(
+                f"{str(path)!r} is no file of pairs; expected one of {', '.join(FILE_KINDS)}"
+            )
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        raise InputError(
+            f"pairs are a {type(source).__name__}; expected the path of a file, or a sequence of "
+            "rows, such as task.test"
+        )
+    else:
+        places = ((f"row {n}", row) for n, row in enumerate(source, start=1))
+        numbered = [(where, read_pair(row, where)) for where, row in places]
+    pairs = tuple(pair for _, pair in numbered)
+    check_pairs(pairs, where=[where for where, _ in numbered])
+    return pairs
+
+
+def check_pairs(pairs: Sequence[Pair], *, where: Sequence[str]) -> None:
+    """What holds between the pairs of a list: some are there, of one kind, and none twice.
+
+    ``where`` names every pair in the ``DataFormatError``. "B A" after "A B" is another pair.
+    """
+    if not pairs:
+        raise DataFormatError(
+            "the list of pairs is empty; expected rows like "
+            '{"text1": "water body", "text2": "body water", "score": 0.4}'
+        )
+    kinds = ["label" if pair.score is None else "score" for pair in pairs]
+    seen: dict[tuple[str, str], str] = {}
+    for pair, kind, place in zip(pairs, kinds, where, strict=True):
+        if kind != kinds[0]:
+            raise DataFormatError(
+                f"{place} has a {kind} where {where[0]} has a {kinds[0]}; all pairs of a list "
+                "need the same of the two: read them as two lists"
+            )
+        texts = (pair.text1, pair.text2)
+        if texts in seen:
+            raise DataFormatError(
+                f"{place} repeats {seen[texts]}: {_shown(pair.text1)} and {_shown(pair.text2)}; "
+                "keep one of the two"
+            )
+        seen[texts] = place
+
+
+def pair_from_text(cells: Mapping[str, str], where: str) -> Pair:
+    """One row whose values are all text, as in a TSV; an empty cell counts as absent."""
+    row: dict[str, Any] = {
+        key: cell for key, cell in cells.items() if cell != "" or key not in KEYS
+    }
+    if "score" in row:
+        row["score"] = _parsed(row["score"])
+    if "label" in row:
+        row["label"] = {"0": 0, "1": 1}.get(row["label"], row["label"])
+    return read_pair(row, where)
+
+
+def read_pair(row: Any, where: str) -> Pair:
+    """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises."""
+    if isinstance(row, Pair):
+        row = asdict(row)
+    if not isinstance(row, Mapping):
+        raise DataFormatError(
+            f"{where} is {_shown(row)}; expected a Pair or an object with text1, text2 and score "
+            'or label (of a pandas frame: frame.to_dict("records"))'
+        )
+    unknown = [key for key in row if key not in KEYS]
+    if unknown:
+        raise DataFormatError(
+            f"{where} has the unknown key {unknown[0]!r}; the keys are {', '.join(KEYS)}"
+        )
+    given = {key: value for key, value in row.items() if not _absent(value)}
+    for key in ("text1", "text2"):
+        if not _is_text(given.get(key)):
+            raise DataFormatError(f"{where} has {_came(row, key)}; give a text that is not blank")
+    for key in ("subset", "tree1", "tree2"):
+        if key in given and not _is_text(given[key]):
+            raise DataFormatError(f"{where} has {_came(row, key)}; give a text, or leave it out")
+    if given.get("subset") in RESERVED_SUBSETS:
+        raise DataFormatError(
+            f"{where} has {_came(row, 'subset')}; all pairs and the mirror pairs are measured "
+            "anyway: give your subset another name"
+        )
+    if "score" in given and "label" in given:
+        raise DataFormatError(
+            f"{where} has {_came(row, 'score')} and {_came(row, 'label')}; give one of the two"
+        )
+    if "score" in given:
+        return Pair(**{**given, "score": _score(given["score"], where)})
+    if "label" in given:
+        return Pair(**{**given, "label": _label(given["label"], where)})
+    raise DataFormatError(
+        f"{where} has {_came(row, 'score')} and {_came(row, 'label')}; give a score (a finite "
+        "number) or a label (0 or 1), or take the pair out"
+    )
+
+
+def _score(value: Any, where: str) -> float:
+    if not isinstance(value, bool) and isinstance(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond the largest float
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise DataFormatError(
+        f"{where} has {_shown(value)} as its score; give a finite number, written like 0.7"
+    )
+
+
+def _label(value: Any, where: str) -> int:
+    if isinstance(value, Real | np.bool_) and value in (0, 1):
+        return int(value)  # type: ignore[arg-type]
+    raise DataFormatError(
+        f"{where} has {_shown(value)} as its label; give 0, or 1 for a paraphrase"
+    )
+
+
+def _parsed(text: str) -> float | str:
+    """The number that a cell states; the text itself, to be refused, where it states none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) and "_" not in text else text
+
+
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, Real) and bool(value != value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _came(row: Mapping[str, Any], key: str) -> str:
+    return f"no {key}" if row.get(key) is None else f"{_shown(row[key])} as its {key}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

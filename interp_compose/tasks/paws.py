@@ -1,0 +1,67 @@
+"""``paws-qqp``: questions with nearly the same words, labelled 1 where they mean the same.
+
+Zhang, Baldridge and He 2019, "PAWS: Paraphrase Adversaries from Word Scrambling" (NAACL). The
+official split is kept. A few pairs stand in a file more than once, and some of the test stand in
+the training split too: the first are kept once, both are counted in the report.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.tasks.pairs import Pair, PairTask, pair_from_text
+from interp_compose.tasks.rows import tsv_rows
+
+FILES = {"train": "train.tsv", "test": "dev_and_test.tsv"}
+
+
+def paws_qqp(data_dir: str | Path | None) -> PairTask:
+    """The labelled pairs of ``train.tsv`` and ``dev_and_test.tsv``, each distinct pair once.
+
+    Raises ``MissingDataError`` where a file is not there and ``DataFormatError`` for a garbled
+    row, or a repeated pair with another label, which it names.
+    """
+    report: dict[str, int | str | float] = {"source": f"PAWS-QQP in {data_dir}"}
+    kept: dict[str, tuple[Pair, ...]] = {}
+    for split, path in _paths(data_dir).items():
+        kept[split], rows = read_distinct(path)
+        report[f"{split}_rows"] = rows
+        report[f"{split}_repeated"] = rows - len(kept[split])
+        report[f"{split}_all"] = len(kept[split])
+        report[f"{split}_paraphrases"] = sum(pair.label == 1 for pair in kept[split])
+    trained = {(pair.text1, pair.text2) for pair in kept["train"]}
+    report["test_also_in_train"] = sum((one.text1, one.text2) in trained for one in kept["test"])
+    return PairTask("paws-qqp", report=report, **kept)
+
+
+def read_distinct(path: Path) -> tuple[tuple[Pair, ...], int]:
+    """The distinct pairs of one file in their order, and the number of its rows."""
+    first: dict[tuple[str, str], tuple[Pair, int]] = {}
+    rows = 0
+    for number, cells in tsv_rows(path, ("sentence1", "sentence2", "label")):
+        texts = {"text1": cells["sentence1"], "text2": cells["sentence2"]}
+        pair = pair_from_text({**texts, "label": cells["label"]}, f"{path}, line {number}")
+        known, line = first.setdefault((pair.text1, pair.text2), (pair, number))
+        if known.label != pair.label:
+            raise DataFormatError(
+                f"{path}, line {number} repeats the pair of line {line}, but its label is "
+                f"{pair.label} and not {known.label}; correct one of them, or get the file again"
+            )
+        rows += 1
+    return tuple(pair for pair, _ in first.values()), rows
+
+
+def _paths(data_dir: str | Path | None) -> dict[str, Path]:
+    hint = (
+        "make it from the Quora Question Pairs as https://github.com/google-research-datasets/paws "
+        f"describes, and pass the folder with {' and '.join(FILES.values())} "
+        "as data_dir (--data-dir)"
+    )
+    if data_dir is None:
+        raise MissingDataError(f"task 'paws-qqp' needs the data set PAWS-QQP: {hint}")
+    paths = {split: Path(data_dir) / name for split, name in FILES.items()}
+    for path in paths.values():
+        if not path.is_file():
+            raise MissingDataError(f"there is no {path}: {hint}")
+    return paths
