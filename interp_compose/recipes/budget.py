@@ -12,25 +12,28 @@ from interp_compose._types import HookedModel
 MAX_BATCH = 64
 
 
-def fitting_batch(model: HookedModel, streams: int, longest: int) -> int:
+def fitting_batch(model: HookedModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
     """Sequences of ``longest`` positions, each in so many streams, that stay within a fixed
-    budget: 1 GiB, or a tenth of the GPU."""
+    budget: 1 GiB, or a tenth of the GPU; never more than ``most``."""
     budget = 2**30
     if model.device.type == "cuda":
         budget = torch.cuda.get_device_properties(model.device).total_memory // 10
     each = streams * longest * model.d_model * model.dtype.itemsize
-    return int(max(1, min(MAX_BATCH, budget // each)))
+    return int(max(1, min(most, budget // each)))
 
 
-def chunk_tokens(model: HookedModel, length: int) -> int:
+def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
     """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
 
-    A block holds about 32 vectors of width d_model per token at its peak, and a stream of
-    ``length`` tokens one row of logits, three times over in float32.
+    A block holds about 32 vectors of width d_model per token at its peak and, where ``logits`` are
+    read, a stream of ``length`` tokens one row of them, three times over in float32.
     """
     if model.device.type != "cuda":
-        return max(256, 393216 // model.d_model)  # measured: 512 is best at a width of 768
-    per_token = 32 * model.d_model * model.dtype.itemsize + 12 * model.d_vocab // length
+        # Measured: 512 is best at a width of 768 with logits, 2048 to 4096 at 384 without.
+        return max(256, (393216 if logits else 786432) // model.d_model)
+    per_token = 32 * model.d_model * model.dtype.itemsize
+    if logits:
+        per_token += 12 * model.d_vocab // length
     memory = torch.cuda.get_device_properties(model.device).total_memory // 20
     return int(max(2048, memory // per_token))
 

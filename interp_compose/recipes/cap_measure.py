@@ -176,7 +176,7 @@ def _measure(
         finish,
         mode=mode,
         renumber=renumber,
-        max_tokens=chunk_tokens(model, batch.units.n_slots),
+        max_tokens=chunk_tokens(model, batch.units.n_slots, logits=True),
     )
     return pd.concat(
         [

@@ -167,7 +167,7 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             ],
             plan.layers,
             finish,
-            max_tokens=chunk_tokens(model, units.n_slots),
+            max_tokens=chunk_tokens(model, units.n_slots, logits=False),
         )
         # A text whose units are single tokens keeps its clean embedding, bit for bit.
         pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)

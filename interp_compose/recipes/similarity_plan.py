@@ -30,6 +30,7 @@ from interp_compose.recipes.similarity_tables import (
 )
 from interp_compose.tasks.pairs import Pair
 
+MAX_PAIRS = 256  # in a batch; the more, the fewer texts are run twice
 NEEDS = ("resume", "positions", "hidden")
 
 
@@ -88,7 +89,7 @@ def plan_similarity(
     protocols = [*pooling, *(controls_of(unit) if controls else ())]
     if batch_size is None:
         longest = max(max(len(t.prompt.ids), t.n_slots) for i in items for t in (i.first, i.second))
-        batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest)
+        batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest, MAX_PAIRS)
     config = {
         "study": "similarity",
         "model": model.name,

@@ -170,9 +170,10 @@ def about(pairs: Sequence[PreparedPair]) -> pd.DataFrame:
 def into_batches(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPair]]:
     """Pairs of like length together, and among these the ones that share a text."""
 
-    def key(item: PreparedPair) -> tuple[int, int, int]:
-        longest = max(item.first.n_slots, item.second.n_slots)
-        return longest, item.first.index, item.index
+    def key(item: PreparedPair) -> tuple[int, int, int, int]:
+        slots = max(item.first.n_slots, item.second.n_slots)
+        tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
+        return slots, tokens, item.first.index, item.index
 
     ordered = sorted(pairs, key=key)
     return [ordered[at : at + size] for at in range(0, len(ordered), size)]
