@@ -41,6 +41,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.idm_counts
+	$(BIN)/python -m benchmarks.similarity
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
+import pytest
 import torch
 import transformers as hf
 
@@ -81,6 +83,9 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     ),
 }
 
+needs_tl4 = pytest.mark.skipif(
+    version("transformer-lens") < "4", reason="transformer-lens 3.9 does not know RoBERTa"
+)
 ENCODERS = ("BERT", "RoBERTa")
 DECODERS = ("GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "native")
 """The architectures on which every intervention is held to an independent reference."""

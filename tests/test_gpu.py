@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -14,8 +15,9 @@ from interp_compose.interventions.pooling import HOW, pool_groups
 from interp_compose.models.load import load_model
 from interp_compose.recipes.cap_measure import _measure, cap_curve
 from interp_compose.recipes.cap_prepare import as_batch, prepare
+from interp_compose.recipes.similarity_measure import similarity_curve
 from tests import architectures
-from tests.architectures import DECODERS
+from tests.architectures import DECODERS, ENCODERS
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
 
 pytestmark = [
@@ -44,6 +46,23 @@ def test_bf16_stays_within_its_tolerance(name: str) -> None:
     exact, half = curve(name, "cpu"), curve(name, "cuda", torch.bfloat16)
     # Eight bits of mantissa through three layers; log-probabilities are around -4.
     assert (exact["target_logprob"] - half["target_logprob"]).abs().max() <= 0.35
+
+
+def cosines(name: str, device: str, dtype: torch.dtype = torch.float32) -> pd.DataFrame:
+    model = load_model(architectures.build(name).to(device, dtype), tokenizer=splitting_tokenizer())
+    pairs = [
+        {"text1": one, "text2": two, "score": float(i)}
+        for i, (one, two) in enumerate(pairwise(TEXTS))
+    ]
+    return similarity_curve(model, pairs, unit="word", progress=False).outcomes
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, "GPT-2"])
+def test_similarities_agree(name: str) -> None:
+    cpu, gpu = cosines(name, "cpu"), cosines(name, "cuda")
+    assert (cpu["cosine"] - gpu["cosine"]).abs().max() <= 1e-4
+    half = cosines(name, "cuda", torch.bfloat16)
+    assert (cpu["cosine"] - half["cosine"]).abs().max() <= 0.1
 
 
 @pytest.mark.parametrize("how", HOW)

