@@ -122,8 +122,8 @@ def _load_pretrained(
     folder = Path(source)
     if folder.is_dir():
         verify_checksums(folder)
-    config, stated = peek(source, revision)
     try:
+        config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
         if is_encoder(config):
             return load_encoder(source, stated, name=name, tokenizer=tokenizer, options=options)
         boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer

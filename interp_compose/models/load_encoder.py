@@ -6,6 +6,7 @@ encoder) is put under one of zeros, which is never read: the model says that it 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,16 +23,28 @@ def is_encoder(config: Any) -> bool:
     return getattr(config, "model_type", None) in HEADS
 
 
-def peek(source: str, revision: str | None) -> tuple[Any, StatedEmbedding | None]:
-    """The config of a folder or hub name (None if it has none), and the embedding it states."""
+def peek(
+    source: str, revision: str | None, *, trust_remote_code: bool
+) -> tuple[Any, StatedEmbedding | None]:
+    """The config of a folder or hub name, and the embedding it states.
+
+    The config is None where transformers alone cannot read it (TransformerLens may). A network
+    that is not there fails once, here, and not again for every file.
+    """
     from transformers import AutoConfig
 
+    is_folder = Path(source).is_dir()
+    stated = read_stated(source, revision) if is_folder else None
     try:
-        stated = read_stated(source, revision)
-        subfolder = stated.subfolder if stated else ""
-        return AutoConfig.from_pretrained(source, revision=revision, subfolder=subfolder), stated
-    except (OSError, ValueError):  # the caller goes on, and fails with a message of its own
-        return None, None
+        config = AutoConfig.from_pretrained(
+            source,
+            revision=revision,
+            subfolder=stated.subfolder if stated else "",
+            trust_remote_code=trust_remote_code,
+        )
+    except ValueError:
+        config = None
+    return config, stated if is_folder else read_stated(source, revision)
 
 
 def load_encoder(
