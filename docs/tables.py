@@ -10,6 +10,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -72,15 +73,15 @@ def _one_of(every: Sequence[mini_idm.Definition], family: str) -> str:
     return f"*{first.text}* → **{first.answer}**"
 
 
-def cap_help() -> str:
-    """What ``interp-compose cap --help`` prints, 80 columns wide."""
+def help_of(command: str) -> str:
+    """What ``interp-compose {command} --help`` prints, 80 columns wide."""
     printed = io.StringIO()
     with (
         patch.dict(os.environ, {"COLUMNS": "80"}),
         contextlib.redirect_stdout(printed),
         contextlib.suppress(SystemExit),
     ):
-        interp_compose(["cap", "--help"])
+        interp_compose([command, "--help"])
     return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines()) + "\n"
 
 
@@ -94,7 +95,8 @@ FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
     "prompts.md": prompts,
     "shipped_tasks.md": shipped_tasks,
-    "cap_help.txt": cap_help,
+    "cap_help.txt": partial(help_of, "cap"),
+    "similarity_help.txt": partial(help_of, "similarity"),
 }
 
 

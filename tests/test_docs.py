@@ -18,7 +18,14 @@ from docs import architectures, tables
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
-EXECUTED = ("cap.md", "models.md", "reading-results.md", "tasks.md", "words.md")
+EXECUTED = (
+    "cap.md",
+    "human-judgements.md",
+    "models.md",
+    "reading-results.md",
+    "tasks.md",
+    "words.md",
+)
 NOT_RUN = "% The next block is not run by the tests: it needs the hub.\n\n"
 MACHINE = re.compile(r"(?<![\w.])/(work|home|root|tmp|Users|mnt)/")
 

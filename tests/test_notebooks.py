@@ -9,7 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from docs.notebooks import NOTEBOOKS, executed
+from docs import notebooks
+from docs.notebooks import NOTEBOOKS, SHOWS, data_of, executed
 
 MOST_BYTES = 1_000_000  # of outputs after a run
 MOST_COMMITTED = 300_000  # of the file in the repository
@@ -22,7 +23,10 @@ def path(request: pytest.FixtureRequest) -> Path:
 
 
 def test_there_is_a_notebook_for_each_study() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["01_cap_curves.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == [
+        "01_cap_curves.ipynb",
+        "05_human_judgements.ipynb",
+    ]
 
 
 def test_it_runs_and_stays_small(
@@ -36,6 +40,8 @@ def test_it_runs_and_stays_small(
     outputs = [output for cell in cells for output in cell.outputs]
     assert any("application/vnd.plotly.v1+json" in one.get("data", {}) for one in outputs)
     assert len(json.dumps(outputs)) < MOST_BYTES
+    if path.name in SHOWS:  # not given here, so it has to make do and to say so
+        assert "no BiRD here: twelve made-up pairs instead" in " ".join(_printed(notebook))
 
 
 def test_it_imports_nothing_but_the_package(path: Path) -> None:
@@ -47,7 +53,7 @@ def test_it_imports_nothing_but_the_package(path: Path) -> None:
             imported |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module))
-    assert imported == {"interp_compose"}
+    assert {name.split(".")[0] for name in imported} == {"interp_compose"}
 
 
 def test_it_is_fit_for_the_repository(path: Path) -> None:
@@ -57,3 +63,46 @@ def test_it_is_fit_for_the_repository(path: Path) -> None:
     assert notebook.metadata.kernelspec.name == "python3"
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     assert not [out for out in outputs if out.output_type == "error" or out.get("name") == "stderr"]
+
+
+def test_what_is_shown_of_human_judgements_is_the_real_run() -> None:
+    path = _named("05_human_judgements.ipynb")
+    shown = " ".join(_printed(nbformat.read(path, as_version=4)))
+    assert "all: 1627 pairs" in shown, "run: python -m docs.notebooks (with the data)"
+    assert "mirror: 410 pairs" in shown
+    assert "made-up" not in shown
+
+
+def test_public_data_is_looked_for_where_the_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judgements, cap = _named("05_human_judgements.ipynb"), _named("01_cap_curves.ipynb")
+    monkeypatch.delenv("INTERP_COMPOSE_TEST_DATA", raising=False)
+    assert data_of(judgements) is None
+    monkeypatch.setenv("INTERP_COMPOSE_TEST_DATA", str(tmp_path))
+    assert data_of(judgements) is None
+    (tmp_path / SHOWS[judgements.name]).mkdir()
+    assert data_of(judgements) == tmp_path / "bird"
+    assert data_of(cap) is None
+
+
+def test_a_notebook_is_left_alone_where_its_data_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("INTERP_COMPOSE_TEST_DATA", raising=False)
+    path = _named("05_human_judgements.ipynb")
+    before = path.read_bytes()
+    notebooks.main([path.name])
+    assert path.read_bytes() == before
+    assert capsys.readouterr().out == (
+        "05_human_judgements.ipynb: left alone; INTERP_COMPOSE_TEST_DATA has no bird/\n"
+    )
+
+
+def _named(name: str) -> Path:
+    return next(path for path in NOTEBOOKS if path.name == name)
+
+
+def _printed(notebook: nbformat.NotebookNode) -> list[str]:
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    return [out.text for out in outputs if out.output_type == "stream"]

@@ -105,19 +105,23 @@ class Slots:
         return token_positions.gather(1, self.last_token).masked_fill(self.mask == 0, 0)
 
 
-def shuffled_groups(groups: Sequence[int], *, seed: int, example: int) -> list[int]:
+def shuffled_groups(
+    groups: Sequence[int], *, seed: int, example: int, keep_last: bool = True
+) -> list[int]:
     """The same unit sizes at random places: pooling that ignores where words begin and end.
 
-    Specials (-1) and the last unit, from which the model predicts, stay where they are. Seeded by
-    ``(seed, example)``, so that an example is shuffled alike in any batch.
+    Specials (-1) stay where they are and, with ``keep_last``, the last unit, from which a model
+    predicts the next token. Seeded by ``(seed, example)``, so that an example is shuffled alike in
+    any batch.
     """
     ids = np.asarray(groups)
     pooled = ids[ids >= 0]
     if pooled.size == 0:
         return list(groups)
     sizes = np.bincount(pooled - pooled.min())
-    inner = np.random.default_rng([seed, example]).permutation(sizes[:-1])
-    shuffled = np.repeat(np.arange(len(sizes)), np.append(inner, sizes[-1]))
+    moved = len(sizes) - int(keep_last)
+    sizes[:moved] = np.random.default_rng([seed, example]).permutation(sizes[:moved])
+    shuffled = np.repeat(np.arange(len(sizes)), sizes)
     out = ids.copy()
     out[ids >= 0] = shuffled
     return [int(unit) for unit in out]

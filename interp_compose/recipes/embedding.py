@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, OptionError
 from interp_compose.recipes.budget import MAX_BATCH
+from interp_compose.recipes.options import check_numbers
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.text.words import tokenize_prompts
 
@@ -125,8 +126,12 @@ def embed_texts(
         OptionError, CapabilityError: see :func:`reading_of`.
     """
     check_model(model)
-    if isinstance(texts, str) or not texts:
+    check_numbers(0, batch_size)
+    if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
         raise InputError(f"texts={texts!r}: expected a list of at least one text.")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {index} is {text!r}; expected a string.")
     reading = reading_of(model, embedding)
     model.require("hidden")
     prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])

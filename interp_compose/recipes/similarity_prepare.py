@@ -191,7 +191,9 @@ def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) 
     for row, text in enumerate(texts):
         own = text.prompt.groups
         groups[row, -len(own) :] = own
-        shuffled[row, -len(own) :] = shuffled_groups(own.tolist(), seed=seed, example=text.index)
+        shuffled[row, -len(own) :] = shuffled_groups(
+            own.tolist(), seed=seed, example=text.index, keep_last=False
+        )
     return Batch(
         pairs,
         texts,

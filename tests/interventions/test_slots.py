@@ -64,6 +64,17 @@ def test_shuffling_keeps_sizes_specials_and_the_prediction(
     assert kept == sorted(kept)
 
 
+def test_the_last_unit_may_be_let_go() -> None:
+    groups = [-1, 0, 1, 1, 1, -1]
+    variants = {
+        tuple(shuffled_groups(groups, seed=seed, example=0, keep_last=False)) for seed in range(9)
+    }
+    assert variants == {(-1, 0, 1, 1, 1, -1), (-1, 0, 0, 0, 1, -1)}
+    assert {tuple(shuffled_groups(groups, seed=seed, example=0)) for seed in range(9)} == {
+        tuple(groups)
+    }
+
+
 def test_shuffling_moves_something_and_depends_on_seed_and_example() -> None:
     groups = [0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 6]
     variants = {
