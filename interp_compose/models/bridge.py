@@ -24,6 +24,7 @@ from interp_compose._types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.sentence_folder import StatedEmbedding
 
 __all__ = [
     "BridgeModel",
@@ -84,6 +85,12 @@ class BridgeModel(LensModel):
         self._keeps_last = "logits_to_keep" in accepted
         self._block_output: type | None = None
         self.window = _window(getattr(hf_model, "config", None))
+
+    def states(self, stated: StatedEmbedding | None) -> None:
+        """Takes over what the folder says of embeddings, the length of a text among it."""
+        self.stated = stated
+        if stated is not None and stated.max_length is not None:
+            self.n_ctx = min(self.n_ctx, stated.max_length)
 
     @property
     def hook_names(self) -> Sequence[str]:

@@ -47,16 +47,15 @@ class EncoderModel(BridgeModel):
     ) -> None:
         super().__init__(bridge, name=name, tokenizer=tokenizer)
         self._core = bridge.original_model.base_model
-        self.has_head, self.stated = has_head, stated
+        self.has_head = has_head
         if not has_head:
             self.architecture = type(self._core).__name__
         self._first_position = 0
         if self._core.config.model_type == "roberta":  # counts positions from padding_idx + 1
             self.pad_id = int(self._core.config.pad_token_id)
             self._first_position = self.pad_id + 1
-            self.n_ctx -= self._first_position
-        if stated is not None and stated.max_length is not None:
-            self.n_ctx = min(self.n_ctx, stated.max_length)
+        self.n_ctx = int(self._core.config.max_position_embeddings) - self._first_position
+        self.states(stated)
 
     def unembed(
         self, resid: Float[Tensor, "batch pos d_model"]

@@ -17,10 +17,15 @@ from interp_compose.models.bridge import (
     bridge_from_pretrained,
     bridge_without_tokenizer,
 )
-from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.load_encoder import encoder_around, is_encoder, load_encoder, peek
+from interp_compose.models.load_encoder import (
+    encoder_around,
+    encoder_on,
+    is_encoder,
+    load_encoder,
+    peek,
+)
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
@@ -79,8 +84,7 @@ def load_model(
     if isinstance(source, TransformerBridge):
         given = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
-            about = str(source.cfg.model_name)
-            return EncoderModel(source, name=about, tokenizer=given, has_head=True)
+            return encoder_on(source, name=str(source.cfg.model_name), tokenizer=given)
         return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         config: Any = source.config
@@ -128,6 +132,8 @@ def _load_pretrained(
             return load_encoder(source, stated, name=name, tokenizer=tokenizer, options=options)
         boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
         bridge = boot(source, **options)
+    except CorruptFileError:
+        raise
     except (OSError, ValueError) as refusal:
         raise _unreadable(name, folder, refusal) from refusal
     except SafetensorError as broken:
@@ -138,7 +144,7 @@ def _load_pretrained(
     model = BridgeModel(
         bridge, name=name, tokenizer=tokenizer if tokenizer is not None else bridge.tokenizer
     )
-    model.stated = stated
+    model.states(stated)
     return model
 
 

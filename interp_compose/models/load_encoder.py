@@ -13,9 +13,12 @@ import torch
 from torch import nn
 
 from interp_compose.errors import CapabilityError, CorruptFileError
-from interp_compose.models.bridge import bridge_around
+from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
 from interp_compose.models.sentence_folder import StatedEmbedding, read_stated
+
+HEADLESS = "_interp_compose_stated"
+"""Marks a masked-LM class whose head is of zeros; holds the embedding that its folder states."""
 
 
 def is_encoder(config: Any) -> bool:
@@ -33,18 +36,19 @@ def peek(
     """
     from transformers import AutoConfig
 
-    is_folder = Path(source).is_dir()
-    stated = read_stated(source, revision) if is_folder else None
+    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    stated = read_stated(source, revision) if Path(source).is_dir() else None
+    subfolder = stated.subfolder if stated else ""
     try:
-        config = AutoConfig.from_pretrained(
-            source,
-            revision=revision,
-            subfolder=stated.subfolder if stated else "",
-            trust_remote_code=trust_remote_code,
-        )
+        config = AutoConfig.from_pretrained(source, subfolder=subfolder, **options)
     except ValueError:
         config = None
-    return config, stated if is_folder else read_stated(source, revision)
+    except OSError:  # on the hub, it may lie where modules.json says
+        stated = stated or read_stated(source, revision)
+        if stated is None or stated.subfolder == subfolder:
+            raise
+        config = AutoConfig.from_pretrained(source, subfolder=stated.subfolder, **options)
+    return config, stated or read_stated(source, revision)
 
 
 def load_encoder(
@@ -55,36 +59,46 @@ def load_encoder(
     tokenizer: Any,
     options: dict[str, Any],
 ) -> EncoderModel:
-    """``options`` are ``from_pretrained``'s, and ``device`` unless there is a ``device_map``."""
+    """``options`` are ``from_pretrained``'s, and ``device`` unless there is a ``device_map``.
+
+    Raises:
+        CorruptFileError: the checkpoint lacks weights or a tokenizer, or its weights have other
+            shapes than its config says.
+    """
     import transformers
 
     device = options.pop("device", None)
     place = {"subfolder": stated.subfolder if stated else "", **options}
-    config = transformers.AutoConfig.from_pretrained(source, **_without(place, "dtype"))
+    if tokenizer is None:
+        where = {key: place[key] for key in place if key not in ("dtype", "device_map")}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up where there is none
+            raise CorruptFileError(
+                f"{name!r} has no tokenizer that knows a word; get the checkpoint again, or pass "
+                "tokenizer=…"
+            )
+    where = {key: place[key] for key in place if key not in ("dtype", "device_map")}
+    config = transformers.AutoConfig.from_pretrained(source, **where)
+    _check_config(config, name)
     has_head = HEADS[config.model_type] in (config.architectures or [])
     kind = getattr(transformers, HEADS[config.model_type]) if has_head else transformers.AutoModel
     if not has_head:
         place["add_pooling_layer"] = False  # else one with random weights, where none was saved
     verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()  # what is missing is checked below
+    transformers.logging.set_verbosity_error()  # what it reports is checked below
     try:
         model, report = kind.from_pretrained(
-            source, attn_implementation="eager", output_loading_info=True, **place
+            source,
+            attn_implementation="eager",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **place,
         )
     finally:
         transformers.logging.set_verbosity(verbosity)
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise CorruptFileError(
-            f"the weights of {name!r} lack {missing[0]!r} ({len(missing)} in all), which would "
-            f"be random numbers in a {type(model).__name__}; get the checkpoint again."
-        )
+    _check_report(report, name)
     if device is not None:
         model = model.to(device)
-    if tokenizer is None:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            source, **_without(place, "dtype", "device_map", "add_pooling_layer")
-        )
     return encoder_around(model.eval(), name=name, tokenizer=tokenizer, stated=stated)
 
 
@@ -94,19 +108,70 @@ def encoder_around(
     """A Hugging Face encoder, with or without a masked-LM head, wrapped in place.
 
     Raises:
-        CapabilityError: its attention is masked as a decoder's is.
+        CapabilityError: its attention is masked as a decoder's is, or its positions are relative.
     """
+    import transformers
+
     config: Any = model.config
+    _check_config(config, name)
+    has_head = isinstance(model, getattr(transformers, HEADS[config.model_type]))
+    whole: Any = model if has_head else _under_zeros(model)
+    if not has_head:
+        setattr(whole, HEADLESS, stated)
+    return encoder_on(bridge_around(whole), name=name, tokenizer=tokenizer, stated=stated)
+
+
+def encoder_on(
+    bridge: TransformerBridge, *, name: str, tokenizer: Any, stated: StatedEmbedding | None = None
+) -> EncoderModel:
+    """A bridge around a masked-LM class, which may be one of :func:`encoder_around`'s own."""
+    hf_model = bridge.original_model
+    _check_config(hf_model.config, name)
+    headless = hasattr(hf_model, HEADLESS)
+    return EncoderModel(
+        bridge,
+        name=name,
+        tokenizer=tokenizer,
+        has_head=not headless,
+        stated=getattr(hf_model, HEADLESS) if headless else stated,
+    )
+
+
+def _check_config(config: Any, name: str) -> None:
+    """Refuse by name what looks like a supported encoder and computes something else."""
     if config.is_decoder:
         raise CapabilityError(
-            f"{name!r} is a {type(model).__name__} with is_decoder=True: its attention hides the "
-            "future, which is not masked here. Load it with is_decoder=False."
+            f"{name!r} is an encoder with is_decoder=True: its attention hides the future, which "
+            "is not masked here. Load it with is_decoder=False."
         )
-    has_head = type(model).__name__ == HEADS[config.model_type]
-    whole = model if has_head else _under_zeros(model)
-    return EncoderModel(
-        bridge_around(whole), name=name, tokenizer=tokenizer, has_head=has_head, stated=stated
-    )
+    positions = getattr(config, "position_embedding_type", None) or "absolute"
+    if positions != "absolute":
+        raise CapabilityError(
+            f"{name!r} has position_embedding_type={positions!r}, which transformers no longer "
+            "computes; only absolute positions are supported."
+        )
+    if config.model_type == "roberta" and config.pad_token_id is None:
+        raise CapabilityError(
+            f"{name!r} is a RoBERTa whose config has no pad_token_id, from which its positions "
+            "are counted; set it (1 in every published RoBERTa)."
+        )
+
+
+def _check_report(report: dict[str, Any], name: str) -> None:
+    """Refuse weights that Hugging Face would fill in with random numbers."""
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise CorruptFileError(
+            f"the weights of {name!r} lack {missing[0]!r} ({len(missing)} in all), which would "
+            "be random numbers; get the checkpoint again."
+        )
+    mismatched = sorted(report["mismatched_keys"])
+    if mismatched:
+        key, found, expected = mismatched[0]
+        raise CorruptFileError(
+            f"in the weights of {name!r}, {key!r} has the shape {list(found)} where the config "
+            f"says {list(expected)} ({len(mismatched)} such in all); get the checkpoint again."
+        )
 
 
 def _under_zeros(model: Any) -> nn.Module:
@@ -117,16 +182,12 @@ def _under_zeros(model: Any) -> nn.Module:
     with torch.device("meta"):
         whole: Any = getattr(transformers, HEADS[core.config.model_type])(core.config)
     setattr(whole, whole.base_model_prefix, core)
-    whole.tie_weights()
-    like = next(core.parameters())
+    words = core.get_input_embeddings().weight
+    whole.get_output_embeddings().weight = words  # tied, and so no more memory
     for module in whole.modules():
         for key, weight in list(module.named_parameters(recurse=False)):
             if weight.is_meta:
-                zeros = torch.zeros(weight.shape, dtype=like.dtype, device=like.device)
+                zeros = torch.zeros(weight.shape, dtype=words.dtype, device=words.device)
                 setattr(module, key, nn.Parameter(zeros, requires_grad=False))
     whole.train(model.training)
     return whole  # type: ignore[no-any-return]
-
-
-def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in names}

@@ -55,49 +55,58 @@ def read_stated(source: str, revision: str | None = None) -> StatedEmbedding | N
     Raises:
         CorruptFileError: the files contradict each other or cannot be read.
     """
-    listed = _read(source, "modules.json", revision)
+    listed = _read(source, "modules.json", revision, list)
     if listed is None:
         return None
     subfolder, pooling, normalise, beyond = "", None, False, None
     for module in listed:
+        if not isinstance(module, dict) or not {"type", "path"} <= set(module):
+            raise _wrong(source, "modules.json", f"the module {module!r} has no type and path")
         kind, path = str(module["type"]).rpartition(".")[2], str(module["path"])
         if kind == "Transformer":
             subfolder = path
         elif kind == "Pooling":
-            pooling, beyond = _pooling(_read(source, f"{path}/config.json", revision), beyond)
+            pooling, beyond = _pooling(source, _inside(path, "config.json"), revision, beyond)
         elif kind == "Normalize":
             normalise = True
         else:
             beyond = f"a module {kind}"
     if pooling is None:
         return None
-    about = _read(source, _inside(subfolder, "sentence_bert_config.json"), revision) or {}
+    name = _inside(subfolder, "sentence_bert_config.json")
+    about = _read(source, name, revision, dict) or {}
     if about.get("do_lower_case"):
         beyond = "lower-casing of its own"
-    if (_read(source, "config_sentence_transformers.json", revision) or {}).get(
-        "default_prompt_name"
-    ):
+    prompts = _read(source, "config_sentence_transformers.json", revision, dict) or {}
+    if prompts.get("default_prompt_name"):
         beyond = "a prompt in front of every text"
     length = about.get("max_seq_length")
-    return StatedEmbedding(
-        pooling, normalise, None if length is None else int(length), subfolder, beyond
-    )
+    if length is not None and not isinstance(length, int):
+        raise _wrong(source, name, f"max_seq_length is {length!r}, not a number of tokens")
+    return StatedEmbedding(pooling, normalise, length, subfolder, beyond)
 
 
-def _pooling(config: Any, beyond: str | None) -> tuple[str, str | None]:
+def _pooling(
+    source: str, name: str, revision: str | None, beyond: str | None
+) -> tuple[str, str | None]:
     """The way of pooling, and what about it cannot be done."""
+    config = _read(source, name, revision, dict)
     if config is None:
         raise CorruptFileError(
-            "modules.json lists a pooling whose config.json is missing; get the folder again."
+            f"modules.json of {source!r} lists a pooling whose config.json is missing; get the "
+            "folder again."
         )
     if "pooling_mode" in config:  # newer folders name the way instead of flagging it
-        chosen = [config["pooling_mode"]] if isinstance(config["pooling_mode"], str) else []
-        ways = [NAMES.get(name, name) for name in chosen or config["pooling_mode"]]
+        mode = config["pooling_mode"]
+        modes = [mode] if isinstance(mode, str) else mode
+        if not isinstance(modes, list) or not all(isinstance(one, str) for one in modes):
+            raise _wrong(source, name, f"pooling_mode is {mode!r}")
+        ways = [NAMES.get(str(one), str(one)) for one in modes]
     else:
         flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
         ways = [WAYS.get(key, key.removeprefix("pooling_mode_")) for key in flags]
     if len(ways) != 1 or ways[0] not in NAMES.values():
-        return "mean", f"pooling by {' and '.join(map(str, ways)) or 'nothing'}"
+        return "mean", f"pooling by {' and '.join(ways) or 'nothing'}"
     return ways[0], beyond
 
 
@@ -105,7 +114,14 @@ def _inside(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _read(source: str, name: str, revision: str | None) -> Any:
+def _wrong(source: str, name: str, why: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"{name} of {source!r} is not in the form that sentence-transformers writes: {why}. Get "
+        "the folder again."
+    )
+
+
+def _read(source: str, name: str, revision: str | None, kind: type) -> Any:
     """A JSON file of a folder or of the hub; None where there is none."""
     from transformers.utils import cached_file
 
@@ -120,6 +136,9 @@ def _read(source: str, name: str, revision: str | None) -> Any:
     if path is None:
         return None
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as broken:
         raise CorruptFileError(f"{path} is not JSON ({broken}); get the folder again.") from broken
+    if not isinstance(content, kind):
+        raise _wrong(source, name, f"it holds {content!r}")
+    return content

@@ -1,0 +1,389 @@
+"""Encoders from folders, objects and bridges; what is missing or unsupported is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.models.bridge import bridge_around
+from interp_compose.models.encoder import EncoderModel
+from interp_compose.models.load import load_model
+from interp_compose.models.sentence_folder import StatedEmbedding
+from interp_compose.models.weights import load_weights, save_weights
+from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.embedding import embed_texts
+from tests import architectures, real_model
+from tests.models.test_load import byte_level_tokenizer
+from tests.models.test_sentence_folder import FLAGS, flags, offline, state  # noqa: F401
+from tests.text.conftest import word_piece
+
+TOKENS = torch.tensor([[1, 17, 3, 41, 2], [1, 5, 53, 7, 2]])
+HF: Any = transformers
+SHAPE = {**architectures._SHAPE, "vocab_size": 120}  # as many as the tokenizer has
+
+
+def bert(kind: str = "BertModel", *, seed: int = 0, **options: Any) -> Any:
+    """A random Hugging Face BERT (or another kind of its shape) in evaluation mode."""
+    torch.manual_seed(seed)
+    family = "Roberta" if kind.startswith("Roberta") else "Bert"
+    return getattr(HF, kind)(getattr(HF, f"{family}Config")(**{**SHAPE, **options})).eval()
+
+
+def saved(folder: Path, model: Any) -> Path:
+    """The model and a tokenizer, as save_pretrained leaves them."""
+    model.save_pretrained(folder)
+    word_piece().save_pretrained(folder)
+    return folder
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes), encoding="utf-8")
+
+
+@torch.no_grad()
+def same(model: Any, reference: Any) -> None:
+    expected = reference.base_model(TOKENS).last_hidden_state
+    torch.testing.assert_close(model.encode(TOKENS), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture
+def headless(tmp_path: Path) -> Path:
+    return saved(tmp_path / "headless", bert())
+
+
+@pytest.fixture
+def talkative() -> Iterator[None]:
+    """Hugging Face's log as it is before TransformerLens mutes it; but for its progress bars."""
+    log = HF.utils.logging
+    before = log.get_verbosity()
+    log.disable_progress_bar(), log.set_verbosity_warning(), log.enable_propagation()
+    yield
+    log.enable_progress_bar(), log.set_verbosity(before), log.disable_propagation()
+
+
+# ---- folders ------------------------------------------------------------------------------
+
+
+ROBERTA = pytest.param("RobertaForMaskedLM", marks=architectures.needs_tl4)
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", ROBERTA])
+@torch.no_grad()
+def test_a_folder_with_a_head(tmp_path: Path, kind: str) -> None:
+    folder = saved(tmp_path, bert(kind))
+    model = load_model(folder)
+    assert isinstance(model, EncoderModel)
+    assert (model.name, model.architecture, model.has_head) == (str(folder), kind, True)
+    assert (model.training, model.dtype, model.stated) == (False, torch.float32, None)
+    assert model.tokenizer("a dog").input_ids[0] == 1
+    same(model, bert(kind))
+    torch.testing.assert_close(model(TOKENS), bert(kind)(TOKENS).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "core"),
+    [
+        ("BertModel", "BertModel"),
+        ("BertForSequenceClassification", "BertModel"),
+        pytest.param("RobertaModel", "RobertaModel", marks=architectures.needs_tl4),
+    ],
+)
+def test_a_folder_without_a_head(tmp_path: Path, kind: str, core: str) -> None:
+    model = load_model(saved(tmp_path, bert(kind)))
+    assert isinstance(model, EncoderModel)
+    assert (model.architecture, model.has_head) == (core, False)
+    same(model, bert(kind))
+    with pytest.raises(CapabilityError, match=rf"\({core}\) came without a masked-LM head"):
+        model(TOKENS)
+
+
+def test_the_real_folder() -> None:
+    folder = real_model.real_folder()
+    model = load_model(folder)
+    assert (model.architecture, model.n_layers) == ("BertModel", real_model.N_LAYERS)
+    assert (model.d_model, model.n_ctx) == (real_model.D_MODEL, 256)
+    assert model.stated == StatedEmbedding("mean", True, 256)
+    same(model, HF.AutoModel.from_pretrained(folder).eval())
+    model.require("forward", "resume", "positions", "hidden", "edit_resid")
+
+
+@pytest.mark.parametrize(
+    ("pooling", "way"), [(flags(FLAGS[0]), "cls"), ({"pooling_mode": "lasttoken"}, "last")]
+)
+@torch.no_grad()
+def test_a_sentence_transformers_folder(tmp_path: Path, pooling: Any, way: str) -> None:
+    folder = saved(tmp_path, bert())
+    state(folder, pooling, further=("Normalize",), transformer={"max_seq_length": 19})
+    model = load_model(folder)
+    assert model.stated == StatedEmbedding(way, True, 19)
+    assert model.n_ctx == 19
+    found = embed_texts(model, ["a young dog", "puppy"])
+    for row, text in enumerate(["a young dog", "puppy"]):
+        ids = torch.tensor([model.tokenizer(text).input_ids])
+        one = bert()(ids).last_hidden_state[0, 0 if way == "cls" else -1]
+        torch.testing.assert_close(found[row], one / one.norm(), atol=1e-5, rtol=1e-5)
+
+
+def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
+    saved(tmp_path / "0_Transformer", bert())
+    model = load_model(state(tmp_path, subfolder="0_Transformer"))
+    assert model.stated == StatedEmbedding("mean", False, subfolder="0_Transformer")
+    assert model.tokenizer("a dog").input_ids[0] == 1
+    same(model, bert())
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ({"pooling": {"pooling_mode": "max"}}, "pooling by max"),
+        ({"further": ("Dense",)}, "a module Dense"),
+        ({"general": {"default_prompt_name": "query", "prompts": {"query": "q"}}}, "a prompt"),
+    ],
+)
+def test_an_embedding_beyond_us_is_refused_when_it_is_asked_for(
+    headless: Path, told: dict[str, Any], named: str
+) -> None:
+    model = load_model(state(headless, **told))
+    with pytest.raises(CapabilityError, match=f"states an embedding with {named}"):
+        embed_texts(model, ["a dog"])
+    assert embed_texts(model, ["a dog"], embedding="cls").shape == (1, 40)
+
+
+@torch.no_grad()
+def test_dtypes(headless: Path) -> None:
+    for name in ("bfloat16", "float16", "float32"):
+        model = load_model(headless, dtype=name)
+        assert {weight.dtype for weight in model.parameters()} == {getattr(torch, name)}
+        assert bool(model.encode(TOKENS).isfinite().all())
+        model.require("hidden", "resume", "positions")
+    half = load_model(headless, dtype="bfloat16").encode(TOKENS).float()
+    assert float((half - bert()(TOKENS).last_hidden_state).abs().max()) < 0.3
+
+
+def test_two_loads_are_the_same_weights(headless: Path) -> None:
+    one, other = load_model(headless), load_model(headless)
+    first, second = one.state_dict(), other.state_dict()
+    assert list(first) == list(second)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert weights_digest(one) == weights_digest(other)
+
+
+def test_weights_survive_a_round_trip(headless: Path, tmp_path: Path) -> None:
+    other = load_model(saved(tmp_path / "other", bert(seed=1)))
+    path = save_weights(load_model(headless), tmp_path / "weights.safetensors")
+    load_weights(other, path)
+    same(other, bert())
+
+
+def test_nothing_is_said_on_loading(
+    headless: Path, talkative: None, capfd: pytest.CaptureFixture[str], caplog: Any
+) -> None:
+    load_model(headless)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.messages == []
+    assert HF.utils.logging.get_verbosity() == logging.WARNING
+    (headless / "model.safetensors").unlink()
+    with pytest.raises(CorruptFileError, match="does not hold a model and its tokenizer"):
+        load_model(headless)
+    assert HF.utils.logging.get_verbosity() == logging.WARNING
+
+
+# ---- damaged folders ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("architecture", "first"),
+    [
+        ("BertModel", "encoder.layer.1.output.dense.weight"),
+        ("BertForMaskedLM", "bert.encoder.layer.1.output.dense.weight"),
+    ],
+)
+def test_weights_that_are_missing_are_named(tmp_path: Path, architecture: str, first: str) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = saved(tmp_path, bert(architecture))
+    weights = load_file(folder / "model.safetensors")
+    assert weights.pop(first) is not None
+    assert weights.pop(first.replace("layer.1", "layer.2")) is not None
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        CorruptFileError, match=rf"lack '{first}' \(2 in all\), .*random .* get the checkpoint"
+    ):
+        load_model(folder)
+
+
+def test_a_head_that_is_promised_and_missing_is_refused(headless: Path) -> None:
+    rewrite(headless / "config.json", architectures=["BertForMaskedLM"])
+    with pytest.raises(CorruptFileError, match=r"lack 'cls\.predictions\."):
+        load_model(headless)
+
+
+def test_weights_of_another_shape_are_refused(headless: Path) -> None:
+    rewrite(headless / "config.json", intermediate_size=59)
+    with pytest.raises(CorruptFileError, match="shape"):
+        load_model(headless)
+
+
+@pytest.mark.parametrize("damage", ["modules.json", "sentence_bert_config.json", "no pooling"])
+def test_a_damaged_sentence_transformers_folder_is_refused(headless: Path, damage: str) -> None:
+    state(headless, transformer={})
+    if damage == "no pooling":
+        (headless / "1_Pooling/config.json").unlink()
+    else:
+        (headless / damage).write_text("{", encoding="utf-8")
+    with pytest.raises(CorruptFileError, match=r"get the folder again"):
+        load_model(headless)
+
+
+def test_a_tokenizer_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
+    bert().save_pretrained(tmp_path)
+    own = word_piece()
+    assert load_model(tmp_path, tokenizer=own).tokenizer is own
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    bert().save_pretrained(tmp_path)
+    with pytest.raises(CorruptFileError, match="tokenizer"):
+        load_model(tmp_path)
+
+
+def test_relative_positions_are_refused_by_name(headless: Path) -> None:
+    rewrite(headless / "config.json", position_embedding_type="relative_key")
+    with pytest.raises(CapabilityError, match="relative_key"):
+        load_model(headless)
+
+
+# ---- objects ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [
+        ("BertModel", "BertModel"),
+        ("BertForMaskedLM", "BertForMaskedLM"),
+        ("BertForSequenceClassification", "BertModel"),
+        ("BertForPreTraining", "BertModel"),
+        pytest.param("RobertaModel", "RobertaModel", marks=architectures.needs_tl4),
+        pytest.param("RobertaForMaskedLM", "RobertaForMaskedLM", marks=architectures.needs_tl4),
+    ],
+)
+@torch.no_grad()
+def test_objects_are_wrapped_with_or_without_their_head(kind: str, architecture: str) -> None:
+    own = bert(kind)
+    model = load_model(own, tokenizer=word_piece())
+    assert isinstance(model, EncoderModel)
+    assert model.architecture == architecture
+    assert model.has_head == kind.endswith("ForMaskedLM")
+    assert model.name == kind
+    same(model, bert(kind))
+    if model.has_head:
+        torch.testing.assert_close(model(TOKENS), bert(kind)(TOKENS).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_attention_becomes_eager(implementation: str) -> None:
+    model = load_model(bert(attn_implementation=implementation))
+    assert model.lens.original_model.config._attn_implementation == "eager"
+    _, seen = model.capture(TOKENS, ["blocks.1.attn.hook_pattern"], read="hidden")
+    torch.testing.assert_close(seen["blocks.1.attn.hook_pattern"].sum(dim=-1), torch.ones(2, 4, 5))
+    same(model, bert())
+
+
+def test_objects_keep_dtype_mode_and_weights() -> None:
+    own = bert().to(torch.bfloat16).train()
+    table = own.embeddings.word_embeddings.weight
+    model = load_model(own)
+    assert model.training
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    assert any(weight is table for weight in model.parameters())
+
+
+@torch.no_grad()
+def test_a_bridge() -> None:
+    bridge = bridge_around(bert("BertForMaskedLM"))
+    model = load_model(bridge, tokenizer=word_piece())
+    assert isinstance(model, EncoderModel)
+    assert model.lens is bridge
+    same(model, bert("BertForMaskedLM"))
+    expected = bert("BertForMaskedLM")(TOKENS).logits
+    torch.testing.assert_close(model(TOKENS), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_bridge_of_an_encoder_without_a_head_still_has_none() -> None:
+    model = load_model(bert())
+    with pytest.raises(CapabilityError, match="without a masked-LM head"):
+        load_model(model.lens)(TOKENS)
+
+
+def test_an_object_can_be_wrapped_again() -> None:
+    own = bert()
+    load_model(own)
+    same(load_model(own), bert())
+
+
+# ---- refusals -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM", "BertLMHeadModel"])
+def test_an_encoder_turned_decoder_is_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match=rf"{kind}.* is_decoder=True: .*is_decoder=False"):
+        load_model(bert(kind, is_decoder=True))
+    with pytest.raises(CapabilityError, match=r"with is_decoder=True"):
+        load_model(saved(tmp_path, bert(kind, is_decoder=True)))
+
+
+def test_a_bridge_around_an_encoder_turned_decoder_is_refused() -> None:
+    bridge = bridge_around(bert("BertForMaskedLM", is_decoder=True))
+    with pytest.raises(CapabilityError, match="with is_decoder=True"):
+        load_model(bridge)
+
+
+@pytest.mark.parametrize("name", ["DistilBERT", "MPNet"])
+@pytest.mark.parametrize("head", [True, False])
+def test_encoders_that_are_not_known_are_refused_by_name(
+    name: str, head: bool, tmp_path: Path
+) -> None:
+    model = architectures.build(name)
+    model = model if head else model.base_model
+    kind = type(model).__name__
+    with pytest.raises(CapabilityError, match=f"does not know how to wrap a {kind} "):
+        load_model(model)
+    saved(tmp_path, model)
+    for folder in (tmp_path, state(tmp_path)):  # the second time with a modules.json
+        with pytest.raises(CapabilityError, match=rf"does not know the architecture .*{kind}"):
+            load_model(folder)
+
+
+# ---- decoders -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Path:
+    architectures.build("GPT-2").save_pretrained(tmp_path)
+    byte_level_tokenizer(300).save_pretrained(tmp_path)
+    return tmp_path
+
+
+@torch.no_grad()
+def test_a_decoder_folder_may_state_an_embedding(decoder: Path) -> None:
+    plain = load_model(decoder)
+    assert (plain.stated, plain.bidirectional, plain.pad_id) == (None, False, None)
+    model = load_model(state(decoder, {"pooling_mode": "lasttoken"}, further=("Normalize",)))
+    assert model.stated == StatedEmbedding("last", True)
+    assert model.architecture == "GPT2LMHeadModel"
+    tokens = torch.tensor([[5, 17, 3]])
+    assert torch.equal(model(tokens), plain(tokens))
+    expected = architectures.build("GPT-2").transformer(tokens).last_hidden_state
+    torch.testing.assert_close(model.encode(tokens), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_decoder_folder_may_state_a_length(decoder: Path) -> None:
+    assert load_model(state(decoder, transformer={"max_seq_length": 19})).n_ctx == 19
