@@ -40,7 +40,8 @@ MEANING = {
 INSTEAD = {
     "forward": "nothing that relies on these calls; use model.lens directly",
     "resume": "pool one layer at a time by hooks: pool_at(..., mode='broadcast')",
-    "positions": "mode='broadcast', which keeps the length, or renumber=True",
+    "positions": "cap_curve or pool_at with mode='broadcast', which keeps the length, or "
+    "with renumber=True",
     "hidden": "capture blocks.<k>.hook_resid_post, or read logits",
     "unembed": "read logits from a full forward pass",
     "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",

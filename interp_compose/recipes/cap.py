@@ -79,11 +79,11 @@ def run(config: CapConfig) -> CapCurve:
     """
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
-    from interp_compose.plots.export import save_html, save_png
+    from interp_compose.recipes.cap_curve import FIGURES
     from interp_compose.recipes.cap_measure import measure
     from interp_compose.recipes.cap_plan import plan_cap
     from interp_compose.recipes.options import layer_from_text
-    from interp_compose.recipes.run_folder import refuse_other_run
+    from interp_compose.recipes.run_folder import check_folder, write_figures
     from interp_compose.tasks.load import load_task
 
     if config.limit is not None and config.limit < 1:
@@ -109,8 +109,7 @@ def run(config: CapConfig) -> CapCurve:
         seed=config.seed,
         task=f"{task.name} ({config.split})",
     )
-    if not config.overwrite:
-        refuse_other_run(config.out, plan.config)
+    check_folder(config.out, plan.config, overwrite=config.overwrite)
     curve = measure(
         plan,
         progress=not config.quiet,
@@ -118,7 +117,5 @@ def run(config: CapConfig) -> CapCurve:
         start_afresh=config.overwrite,
     )
     curve.save(config.out, overwrite=True)
-    for name, figure in curve.figures().items():
-        save_html(figure, config.out / f"{name}.html")
-        save_png(figure, config.out / f"{name}.png")
+    write_figures(config.out, curve.figures(), FIGURES)
     return curve

@@ -15,7 +15,7 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
 from interp_compose.recipes.cap_prepare import Prepared, into_batches, prepare
-from interp_compose.recipes.options import check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.options import check_name, check_numbers, check_pooling, resolve_layers
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ def plan_cap(
     """The arguments are :func:`.cap_measure.cap_curve`'s, and so is what they raise."""
     if not isinstance(model, HookedModel):
         raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model({model!r}) returns."
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
         )
     check_numbers(seed, batch_size)
+    check_name(task)
     check_pooling(pooling, POOLINGS)
     _check_mode(mode, renumber)
     if model.bidirectional:

@@ -90,7 +90,7 @@ def prepare(
         model,
         prompts,
         lambda index: f"example {index}: its prompt",
-        collapse=mode == "collapse",
+        collapse="Use mode='broadcast', or shorter prompts." if mode == "collapse" else None,
     )
     answers = answer_ids(model.tokenizer, checked, prompts)
     highest = max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts))

@@ -125,6 +125,10 @@ def embed_texts(
         InputError: no texts, an empty one, or one longer than the model's context.
         OptionError, CapabilityError: see :func:`reading_of`.
     """
+    if not isinstance(model, HookedModel):
+        raise OptionError(
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
+        )
     check_model(model)
     check_numbers(0, batch_size)
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
@@ -135,7 +139,7 @@ def embed_texts(
     reading = reading_of(model, embedding)
     model.require("hidden")
     prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
-    check_prompts(model, prompts, lambda index: f"text {index}", collapse=False)
+    check_prompts(model, prompts, lambda index: f"text {index}", collapse=None)
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index].ids))
     out = torch.empty(len(prompts), model.d_model)

@@ -76,3 +76,9 @@ def check_numbers(seed: Any, batch_size: Any) -> None:
         raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
     if batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
         raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")
+
+
+def check_name(task: Any) -> None:
+    """Refuse a name for the figure's title that is no text."""
+    if not isinstance(task, str):
+        raise OptionError(f"task={task!r} is the name for the figure's title; expected a string")

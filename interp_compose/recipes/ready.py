@@ -27,11 +27,12 @@ def check_prompts(
     prompts: Sequence[TokenizedPrompt],
     which: Callable[[int], str],
     *,
-    collapse: bool,
+    collapse: str | None,
 ) -> None:
     """Refuse texts longer than the context or, for a collapse, than the window of local attention.
 
-    ``which`` names a text by its index.
+    ``which`` names a text by its index; ``collapse`` is the remedy where a collapse would stretch
+    the window, or None where nothing is shortened.
     """
     for index, prompt in enumerate(prompts):
         what = f"{which(index)} has {len(prompt.ids)} tokens and {model.name!r}"
@@ -39,10 +40,10 @@ def check_prompts(
             raise PromptError(
                 f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
             )
-        if collapse and model.window is not None and len(prompt.ids) > model.window:
+        if collapse is not None and model.window is not None and len(prompt.ids) > model.window:
             raise PromptError(
                 f"{what} has layers that look back {model.window} tokens, which a collapsed "
-                "sequence would stretch. Use mode='broadcast', or shorter prompts."
+                f"sequence would stretch. {collapse}"
             )
 
 

@@ -79,9 +79,9 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
     """
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
-    from interp_compose.plots.export import save_html, save_png
     from interp_compose.recipes.options import layer_from_text
-    from interp_compose.recipes.run_folder import refuse_other_run
+    from interp_compose.recipes.run_folder import check_folder, write_figures
+    from interp_compose.recipes.similarity_curve import FIGURES
     from interp_compose.recipes.similarity_measure import measure
     from interp_compose.recipes.similarity_plan import plan_similarity
     from interp_compose.tasks.load_pairs import load_pairs
@@ -89,12 +89,18 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
     if config.limit is not None and config.limit < 1:
         raise OptionError(f"limit={config.limit}: expected at least 1 pair, or leave it out")
     task = load_pairs(config.task, data_dir=config.data_dir)
+    pairs = task.split(config.split)[: config.limit]
+    if not pairs:
+        raise OptionError(
+            f"split {config.split!r} of {config.task!r} holds no pairs; a file of your own is all "
+            "test split: leave --split out"
+        )
     model = load_model(
         config.model, device=config.device, dtype=config.dtype, revision=config.revision
     )
     plan = plan_similarity(
         model,
-        task.split(config.split)[: config.limit],
+        pairs,
         unit=config.unit,
         labels=frozenset(config.labels) if config.labels else None,
         height=config.height,
@@ -107,8 +113,7 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         seed=config.seed,
         task=f"{task.name} ({config.split})",
     )
-    if not config.overwrite:
-        refuse_other_run(config.out, plan.config)
+    check_folder(config.out, plan.config, overwrite=config.overwrite)
     curve = measure(
         plan,
         progress=not config.quiet,
@@ -116,7 +121,5 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         start_afresh=config.overwrite,
     )
     curve.save(config.out, overwrite=True)
-    for name, figure in curve.figures().items():
-        save_html(figure, config.out / f"{name}.html")
-        save_png(figure, config.out / f"{name}.png")
+    write_figures(config.out, curve.figures(), FIGURES)
     return curve

@@ -80,16 +80,17 @@ def _by_subset(
     tables = []
     for subset, rows in subsets_of(clean).items():
         columns: dict[str, Any] = {**about, "subset": subset}
-        told_apart = np.where(np.ptp(cosines[rows], axis=0) > flat, cosines[rows], 1.0)
+        told_apart = _told_apart(cosines[rows], flat)
+        untouched = _told_apart(reference[rows, None], flat)
         for metric in metrics:
-            found = agreement(told_apart, target[rows], metric, reference=reference[rows])
+            found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
             columns[metric], columns[f"{metric}_low"] = found.value, found.low
             columns[f"{metric}_high"] = found.high
             if against_clean:
                 columns[f"{metric}_diff"] = found.difference
                 columns[f"{metric}_diff_low"] = found.difference_low
                 columns[f"{metric}_diff_high"] = found.difference_high
-                alone = agreement(reference[rows, None], target[rows], metric)
+                alone = agreement(untouched, target[rows], metric)
                 columns[f"clean_{metric}"] = alone.value[0]
                 columns[f"clean_{metric}_low"] = alone.low[0]
                 columns[f"clean_{metric}_high"] = alone.high[0]
@@ -100,3 +101,10 @@ def _by_subset(
             columns["n_affected"] = int(affected[rows].sum())
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def _told_apart(
+    cosines: Float[np.ndarray, "pair cell"], flat: float
+) -> Float[np.ndarray, "pair cell"]:
+    """Cells whose cosines differ by rounding alone hold one number, and correlate with nothing."""
+    return np.where(np.ptp(cosines, axis=0) > flat, cosines, 1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from interp_compose.results import Result, environment_versions
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
+
+
+FIGURES: Final = ("similarity_curve", "similarity_by_layer", "order_sensitivity")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,8 +171,12 @@ class SimilarityCurve(Result):
         return order_figure(self.by_layer, config=self.config)
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Every figure of the study, by the name its files get."""
-        figures = {"similarity_curve": self.plot(), "similarity_by_layer": self.plot_layers()}
+        """Every figure of the study that has something to show, by the name its files get."""
+        figures, metric = {}, self.metrics[0]
+        if self.frame[metric].notna().any():  # mirror pairs alone may have no correlation at all
+            figures["similarity_curve"] = self.plot()
+        if self.by_layer[metric].notna().any():
+            figures["similarity_by_layer"] = self.plot_layers()
         if MIRROR in set(self.frame["subset"]):
             figures["order_sensitivity"] = self.plot_order()
         return figures
@@ -234,10 +241,13 @@ def compare_similarities(
     """
     from interp_compose.plots.similarity import similarity_comparison
 
-    if not curves:
+    if not isinstance(curves, Mapping) or not curves:
         raise InputError(
             "there is nothing to compare; pass at least one curve, {label: SimilarityCurve}"
         )
+    for label, curve in curves.items():
+        if not isinstance(curve, SimilarityCurve):
+            raise InputError(f"{label!r} is a {type(curve).__name__}; expected a SimilarityCurve")
     first_label, first = next(iter(curves.items()))
     frames = {}
     for label, curve in curves.items():

@@ -136,9 +136,11 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
         [reading(resid[name], batch.mask, batch.special) for name in names]
         + [reading(hidden, batch.mask, batch.special)]
     )  # [layer text d_model], one layer more than there are blocks
-    frames = [_rows(batch, clean, [NONE], list(range(n_layers + 1)))]
+    cosines = _cosines(batch, clean)
+    untouched = _rows(batch, cosines, [NONE], list(range(n_layers + 1)))
 
     affected = torch.tensor([text.affected for text in batch.texts], device=hidden.device)
+    pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)
     if bool(affected.any()):
         special = batch.special_slots()[affected]
 
@@ -155,7 +157,7 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             return reading(final, mask, special[row])
 
         units, shuffled = batch.units.rows(affected), batch.shuffled.rows(affected)
-        found = sweep(
+        pooled[:, :, affected] = sweep(
             model,
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
@@ -169,34 +171,37 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             finish,
             max_tokens=chunk_tokens(model, units.n_slots, logits=False),
         )
-        # A text whose units are single tokens keeps its clean embedding, bit for bit.
-        pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)
-        pooled[:, :, affected] = found
-    else:
-        pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)
-    frames.append(_rows(batch, pooled.flatten(0, 1), list(plan.protocols), list(plan.layers)))
-    return pd.concat(frames, ignore_index=True)
+    after = _cosines(batch, pooled.flatten(0, 1))
+    plain = torch.tensor([not item.affected for item in batch.pairs], device=after.device)
+    after[:, plain] = cosines[-1:, plain]  # nothing to pool: the clean cosine, bit for bit
+    return pd.concat(
+        [untouched, _rows(batch, after, list(plan.protocols), list(plan.layers))],
+        ignore_index=True,
+    )
 
 
-def _rows(
-    batch: Batch,
-    embeddings: Float[Tensor, "cell text d_model"],
-    protocols: list[str],
-    layers: list[int],
-) -> pd.DataFrame:
-    """Cosines of every pair, a cell being a layer and a protocol; worked out in float64."""
+def _cosines(
+    batch: Batch, embeddings: Float[Tensor, "cell text d_model"]
+) -> Float[Tensor, "cell pair"]:
+    """Of every pair in every cell, worked out in float64; 0/0 is NaN."""
     place = {text.index: row for row, text in enumerate(batch.texts)}
     first = [place[item.first.index] for item in batch.pairs]
     second = [place[item.second.index] for item in batch.pairs]
     unit = torch.nn.functional.normalize(embeddings.double(), dim=-1, eps=0.0)
-    cosines = (unit[:, first] * unit[:, second]).sum(dim=-1)  # [cell pair]; 0/0 is NaN
+    return (unit[:, first] * unit[:, second]).sum(dim=-1).clamp(-1.0, 1.0)
+
+
+def _rows(
+    batch: Batch, cosines: Float[Tensor, "cell pair"], protocols: list[str], layers: list[int]
+) -> pd.DataFrame:
+    """One row per pair and cell, a cell being a layer and a protocol."""
     n = len(batch.pairs)
     return pd.DataFrame(
         {
             "pair": [item.index for item in batch.pairs] * (len(layers) * len(protocols)),
             "layer": [layer for layer in layers for _ in range(len(protocols) * n)],
             "pooling": [name for _ in layers for name in protocols for _ in range(n)],
-            "cosine": cosines.flatten().clamp(-1.0, 1.0).cpu().numpy(),
+            "cosine": cosines.flatten().cpu().numpy(),
         }
     )
 
@@ -204,27 +209,28 @@ def _rows(
 def _check_finite(cosines: pd.DataFrame) -> None:
     broken = cosines[~cosines["cosine"].between(-1.0, 1.0)]
     if len(broken):
-        first = broken.iloc[0]
+        ordered = broken.assign(after=broken["pooling"] != NONE)
+        first = ordered.sort_values(["after", "pair", "layer"], kind="stable").iloc[0]
         where = "without any intervention"
         if first["pooling"] != NONE:
             where = f"after {first['pooling']} pooling"
         raise NonFiniteError(
-            f"pair {first['pair']} has no cosine at layer {first['layer']} {where} ({len(broken)} "
-            "of all results): an embedding is zero, NaN or infinite. Load the model in float32, "
-            "and check its weights."
+            f"the pair of row {first['pair'] + 1} has no cosine at layer {first['layer']} {where} "
+            f"({len(broken)} of all results): an embedding is zero, NaN or infinite. Load the "
+            "model in float32, and check its weights."
         )
 
 
 def _check_landed(cosines: pd.DataFrame, plan: SimilarityPlan) -> None:
-    """Refuse a cell in which pooling moved not one of the pairs that it affects."""
+    """Refuse a cell in which pooling moved none of the pairs that it affects (but by rounding)."""
     affected = {item.index for item in plan.pairs if item.affected}
     rows = cosines[cosines["pair"].isin(affected)]
     untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == plan.model.n_layers)]
     clean = untouched.set_index("pair")["cosine"]
     pooled = rows[rows["pooling"] != NONE]
-    moved = pooled.assign(moved=pooled["cosine"] != pooled["pair"].map(clean))
-    share = moved.groupby(["layer", "pooling"])["moved"].mean()
-    still = share[share == 0].index.tolist()
+    moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
+    most = moved.groupby(["layer", "pooling"])["moved"].max()
+    still = most[most <= 4 * torch.finfo(plan.model.dtype).eps].index.tolist()
     if still:
         layer, name = still[0]
         raise InterventionError(

@@ -14,7 +14,7 @@ from interp_compose._types import HookedModel
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.embedding import Reading, reading_of
-from interp_compose.recipes.options import check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.options import check_name, check_numbers, check_pooling, resolve_layers
 from interp_compose.recipes.similarity_prepare import (
     PreparedPair,
     about,
@@ -71,9 +71,10 @@ def plan_similarity(
     raise."""
     if not isinstance(model, HookedModel):
         raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model({model!r}) returns."
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
         )
     check_numbers(seed, batch_size)
+    check_name(task)
     check_pooling(pooling, POOLINGS)
     starts = resolve_layers(layers, model.n_layers)
     reading = reading_of(model, embedding)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -101,6 +102,11 @@ def prepare_pairs(
     """
     if unit not in UNITS:
         raise OptionError(f"unknown unit {unit!r}: expected one of {', '.join(UNITS)}")
+    if unit != "constituent" and (labels, height, parser) != (None, None, None):
+        raise OptionError(
+            f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
+            'leave them out, or pass unit="constituent"'
+        )
     check_model(model)
     checked = read_pairs(pairs)
     where: dict[tuple[str, str | None], str] = {}
@@ -138,9 +144,9 @@ def _tokenize(
             parser=parser,
         )
     except InputError as error:  # it counts the distinct texts; the user knows rows of pairs
-        told = re.sub(r"example (\d+)", lambda found: names[int(found[1])], str(error))
+        told = re.sub(r"^example (\d+)", lambda found: names[int(found[1])], str(error))
         raise type(error)(told.replace('unit="phrase"', f'unit="{unit}"')) from error
-    check_prompts(model, prompts, names.__getitem__, collapse=True)
+    check_prompts(model, prompts, names.__getitem__, collapse="Give shorter texts.")
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     return {
         key: Text(index, prompt)
@@ -192,8 +198,8 @@ def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) 
         own = text.prompt.groups
         groups[row, -len(own) :] = own
         shuffled[row, -len(own) :] = shuffled_groups(
-            own.tolist(), seed=seed, example=text.index, keep_last=False
-        )
+            own.tolist(), seed=seed, example=crc32(text.prompt.text.encode()), keep_last=False
+        )  # by the text itself: the list around it changes nothing
     return Batch(
         pairs,
         texts,

@@ -1,0 +1,453 @@
+"""The similarity curve: its numbers by other means, its input checks, its journey to disk."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+
+import interp_compose as ic
+from interp_compose.errors import (
+    CorruptFileError,
+    InputError,
+    LayerError,
+    MissingDataError,
+    OptionError,
+)
+from interp_compose.recipes.similarity_curve import SimilarityCurve, compare_similarities
+from interp_compose.recipes.similarity_measure import similarity_curve
+from interp_compose.results import Result
+from tests.recipes import similarity_reference as slow
+
+N, N_LAYERS = 11, 3
+POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
+CONFIG = {"model": "tiny", "task": "bird", "unit": "phrase", "kind": "score", "embedding": "mean"}
+MIRRORS, NAMED, PLAIN = [0, 3, 4, 8], [1, 2, 3, 9, 10], [5, 6]
+
+
+def make_pairs(kind: str = "score", seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = np.arange(N)
+    target = np.round(rng.random(N), 1) if kind == "score" else rng.permutation(rows % 2)
+    if kind == "label":
+        target[MIRRORS[:2]], target[NAMED[:2]] = [0, 1], [1, 0]
+    return pd.DataFrame(
+        {
+            "pair": rows,
+            "text1": [f"water {n}" for n in rows],
+            "text2": [f"{n} water" for n in rows],
+            "target": target.astype(float),
+            "subset": ["nouns" if n in NAMED else "" for n in rows],
+            "mirror": [n in MIRRORS for n in rows],
+            "affected": [n not in PLAIN for n in rows],
+            "n_tokens1": 4,
+            "n_tokens2": 5,
+            "n_groups1": 1,
+            "n_groups2": 1,
+        }
+    )
+
+
+def make_cosines(
+    pairs: pd.DataFrame,
+    layers: tuple[int, ...] = (0, 2),
+    poolings: tuple[str, ...] = ("mean", "last"),
+    seed: int = 1,
+) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    cells = [(layer, "none") for layer in range(N_LAYERS + 1)]
+    cells += list(itertools.product(layers, poolings))
+    rows = []
+    clean = dict(zip(pairs["pair"], rng.uniform(-1, 1, len(pairs)), strict=True))
+    for pair, (layer, pooling) in itertools.product(pairs["pair"], cells):
+        copied = (layer, pooling) == (N_LAYERS, "none")
+        copied |= pooling != "none" and pair in PLAIN
+        cosine = clean[pair] if copied else float(np.round(rng.uniform(-1, 1), 1))
+        rows.append({"pair": pair, "layer": layer, "pooling": pooling, "cosine": cosine})
+    return pd.DataFrame(rows)
+
+
+def make(kind: str = "score", **changes: Any) -> SimilarityCurve:
+    pairs = make_pairs(kind)
+    return SimilarityCurve.from_outcomes(
+        make_cosines(pairs, **changes), pairs, {**CONFIG, "kind": kind}, n_layers=N_LAYERS
+    )
+
+
+def value_of(metric: str, x: np.ndarray, y: np.ndarray) -> float:
+    """The metric from its definition or by SciPy, NaN where it does not exist."""
+    if metric == "auc":
+        if not 0 < y.sum() < len(y):
+            return np.nan
+        ones, zeros = x[y == 1][:, None], x[y == 0][None]
+        return float(np.mean((ones > zeros) + 0.5 * (ones == zeros)))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return np.nan
+    if metric == "pearson":
+        return float(np.corrcoef(x, y)[0, 1])
+    return float(spearmanr(x, y).statistic)
+
+
+def bootstrapped(
+    metric: str, x: np.ndarray, clean: np.ndarray, y: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Percentiles of the value, of the clean value and of their difference, sample by sample."""
+    rng = np.random.default_rng(0)
+    values, cleans = [], []
+    for _ in range(1000):
+        drawn = rng.integers(0, len(y), len(y))
+        values.append(value_of(metric, x[drawn], y[drawn]))
+        cleans.append(value_of(metric, clean[drawn], y[drawn]))
+    gaps = np.subtract(values, cleans)
+    return {
+        name: np.nanquantile(numbers, [0.025, 0.975])
+        for name, numbers in (("", values), ("clean_", cleans), ("_diff", gaps))
+    }
+
+
+SUBSETS = {"all": list(range(N)), "nouns": NAMED, "mirror": MIRRORS}
+
+
+@pytest.mark.parametrize("kind", ["score", "label"])
+def test_every_number_of_the_frame_by_other_means(kind: str) -> None:
+    curve = make(kind, poolings=POOLINGS)
+    metrics = ["pearson", "spearman"] if kind == "score" else ["auc"]
+    assert list(curve.metrics) == metrics
+    wide = curve.outcomes.pivot(index="pair", columns=["layer", "pooling"], values="cosine")
+    target = curve.clean["target"].to_numpy()
+    clean = curve.clean["cosine"].to_numpy()
+    keys = list(itertools.product(SUBSETS, POOLINGS, (0, 2)))
+    found = list(curve.frame[["subset", "pooling", "layer"]].itertuples(index=False, name=None))
+    assert found == keys
+    for row in curve.frame.to_dict("records"):
+        chosen = SUBSETS[row["subset"]]
+        x = wide[row["layer"], row["pooling"]].to_numpy()[chosen]
+        for metric in metrics:
+            value = value_of(metric, x, target[chosen])
+            was = value_of(metric, clean[chosen], target[chosen])
+            assert row[metric] == pytest.approx(value, abs=1e-9)
+            assert row[f"clean_{metric}"] == pytest.approx(was, abs=1e-9)
+            assert row[f"{metric}_diff"] == pytest.approx(value - was, abs=1e-9)
+        assert row["cosine"] == pytest.approx(x.mean())
+        assert row["cosine_low"] <= row["cosine"] <= row["cosine_high"]
+        assert row["depth"] == row["layer"] / (N_LAYERS - 1)
+        assert row["n"] == len(chosen)
+        assert row["n_affected"] == len(set(chosen) - set(PLAIN))
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman", "auc"])
+def test_intervals_and_the_paired_difference_sample_by_sample(metric: str) -> None:
+    curve = make("label" if metric == "auc" else "score", layers=(2,), poolings=("mean",))
+    row = curve.frame.set_index("subset").loc["all"]
+    x = curve.outcomes["cosine"].to_numpy()
+    clean, target = curve.clean["cosine"].to_numpy(), curve.clean["target"].to_numpy()
+    expected = bootstrapped(metric, x, clean, target)
+    for name, ends in expected.items():
+        column = f"{name}{metric}" if name == "clean_" else f"{metric}{name}"
+        assert row[[f"{column}_low", f"{column}_high"]].to_list() == pytest.approx(
+            ends.tolist(), abs=1e-9
+        )
+    paired = row[f"{metric}_diff_high"] - row[f"{metric}_diff_low"]
+    assert paired != pytest.approx(
+        (row[f"{metric}_high"] - row[f"{metric}_low"])
+        + (row[f"clean_{metric}_high"] - row[f"clean_{metric}_low"])
+    )
+
+
+@pytest.mark.parametrize("kind", ["score", "label"])
+def test_every_number_by_layer_by_other_means(kind: str) -> None:
+    curve = make(kind)
+    wide = curve.layer_cosines.pivot(index="pair", columns="layer", values="cosine")
+    target = curve.clean["target"].to_numpy()
+    keys = list(itertools.product(SUBSETS, range(N_LAYERS + 1)))
+    found = list(curve.by_layer[["subset", "layer"]].itertuples(index=False, name=None))
+    assert found == keys
+    for row in curve.by_layer.to_dict("records"):
+        chosen = SUBSETS[row["subset"]]
+        x = wide[row["layer"]].to_numpy()[chosen]
+        for metric in curve.metrics:
+            expected = value_of(metric, x, target[chosen])
+            assert row[metric] == pytest.approx(expected, abs=1e-9)
+        assert row["cosine"] == pytest.approx(x.mean())
+        assert row["depth"] == row["layer"] / N_LAYERS
+        assert row["n"] == len(chosen)
+    last = curve.by_layer[curve.by_layer["layer"] == N_LAYERS].set_index("subset")
+    cells = curve.frame.drop_duplicates("subset").set_index("subset")
+    for metric in curve.metrics:
+        for end in ("", "_low", "_high"):
+            expected = cells[f"clean_{metric}{end}"].tolist()
+            assert last[f"{metric}{end}"].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def columns_of(metric: str) -> list[str]:
+    ends = ("", "_low", "_high")
+    names = [f"{metric}{end}" for end in ends] + [f"{metric}_diff{end}" for end in ends]
+    return names + [f"clean_{metric}{end}" for end in ends]
+
+
+def test_the_columns_are_the_ones_documented() -> None:
+    tail = ["cosine", "cosine_low", "cosine_high", "n"]
+    for kind, metrics in (("score", ["pearson", "spearman"]), ("label", ["auc"])):
+        curve = make(kind)
+        wanted = [column for metric in metrics for column in columns_of(metric)]
+        assert list(curve.frame) == [
+            "layer", "depth", "pooling", "subset", *wanted, *tail, "n_affected",
+        ]  # fmt: skip
+        wanted = [f"{m}{end}" for m in metrics for end in ("", "_low", "_high")]
+        assert list(curve.by_layer) == ["layer", "depth", "subset", *wanted, *tail]
+        assert list(curve.outcomes) == ["pair", "layer", "pooling", "cosine"]
+        assert list(curve.layer_cosines) == ["pair", "layer", "cosine"]
+        assert list(curve.clean) == [*make_pairs().columns, "cosine"]
+    for table in (SimilarityCurve.frame, SimilarityCurve.by_layer):
+        about = table.__doc__ or ""
+        for word in ("layer", "depth", "subset", "m_low", "m_high", "cosine_low", "n"):
+            assert word in about
+    for word in ("clean_m_low", "m_diff", "m_diff_low", "n_affected", "pooling"):
+        assert word in (SimilarityCurve.frame.__doc__ or "")
+
+
+def test_an_unaffected_subset_differs_from_clean_by_nothing() -> None:
+    pairs = make_pairs().assign(affected=False)
+    cosines = make_cosines(pairs)
+    clean = cosines[(cosines["layer"] == N_LAYERS)].set_index("pair")["cosine"]
+    pooled = cosines["pooling"] != "none"
+    cosines.loc[pooled, "cosine"] = cosines.loc[pooled, "pair"].map(clean)
+    frame = SimilarityCurve.from_outcomes(cosines, pairs, CONFIG, n_layers=N_LAYERS).frame
+    for column in (c for c in frame if "_diff" in c):
+        assert (frame[column].dropna() == 0).all()
+    assert (frame["pearson_diff"] == 0).all()
+
+
+@pytest.mark.parametrize(("number", "is_subset"), [(2, False), (3, True)])
+def test_mirror_pairs_are_a_subset_from_three_on(number: int, is_subset: bool) -> None:
+    pairs = make_pairs().assign(mirror=lambda t: t["pair"] < number)
+    curve = SimilarityCurve.from_outcomes(make_cosines(pairs), pairs, CONFIG, n_layers=N_LAYERS)
+    assert ("mirror" in set(curve.frame["subset"])) is is_subset
+    assert ("order_sensitivity" in curve.figures()) is is_subset
+    assert (f"{number} mirror pair(s): too few" in curve.summary()) is not is_subset
+
+
+def test_row_order_and_pair_numbers_do_not_matter() -> None:
+    pairs = make_pairs()
+    cosines = make_cosines(pairs)
+    straight = SimilarityCurve.from_outcomes(cosines, pairs, CONFIG, n_layers=N_LAYERS)
+    shuffled = SimilarityCurve.from_outcomes(
+        cosines.sample(frac=1, random_state=0),
+        pairs.sample(frac=1, random_state=1)[sorted(pairs.columns)],
+        CONFIG,
+        n_layers=N_LAYERS,
+    )
+    for name, frame in straight.frames.items():
+        pd.testing.assert_frame_equal(shuffled.frames[name], frame)
+
+
+def broken(change: str) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    pairs, config = make_pairs(), dict(CONFIG)
+    cosines = make_cosines(pairs)
+    cell = (cosines["pair"] == 4) & (cosines["layer"] == 2) & (cosines["pooling"] == "mean")
+    if change == "kind":
+        config["kind"] = "rank"
+    elif change == "column":
+        pairs = pairs.drop(columns="mirror").assign(mirrored=True)
+    elif change == "type":
+        pairs["target"] = pairs["target"].astype(str)
+    elif change == "empty":
+        pairs = pairs.iloc[:0]
+    elif change == "doubled pair":
+        pairs = pd.concat([pairs, pairs.iloc[[4]]])
+    elif change == "nan":
+        cosines.loc[cell, "cosine"] = np.nan
+    elif change == "pooling":
+        cosines.loc[cell, "pooling"] = "median"
+    elif change == "layer":
+        cosines.loc[cell, "layer"] = 3
+    elif change == "missing":
+        cosines = cosines[~cell]
+    elif change == "doubled":
+        cosines = pd.concat([cosines, cosines[cell]])
+    elif change == "unknown":
+        pairs = pairs[pairs["pair"] != 4]
+    elif change == "no sweep":
+        cosines = cosines[cosines["pooling"] == "none"]
+    elif change == "no clean":
+        cosines = cosines[(cosines["pooling"] != "none") | (cosines["layer"] != 1)]
+    elif change == "unaffected":
+        cosines.loc[(cosines["pair"] == PLAIN[0]) & (cosines["pooling"] == "last"), "cosine"] = 0.5
+    return cosines, pairs, config
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ("kind", OptionError, "config\\['kind'\\] is 'rank': expected one of score, label"),
+        ("column", InputError, r"lacks the columns \['mirror'\] and has the foreign .*'mirrored'"),
+        ("type", InputError, "pairs.target has the type"),
+        ("empty", InputError, "pairs has no rows"),
+        ("doubled pair", InputError, "pairs has pair 4 more than once"),
+        ("nan", InputError, r"cosines.cosine is nan in row \d+"),
+        ("pooling", OptionError, "cosines has the pooling 'median'"),
+        ("layer", LayerError, "cosines has layer 3; expected 0 … 2, or 3 with"),
+        ("missing", InputError, r"lacks pair 4 at layer 2, mean \(1 in all\)"),
+        ("doubled", InputError, "cosines has pair 4 at layer 2, mean, more than once"),
+        ("unknown", InputError, "cosines has pair 4, which pairs has not"),
+        ("no sweep", InputError, "cosines holds no pooling"),
+        ("no clean", InputError, r"untouched model at layers \[0, 2, 3\]; expected all of 0 … 3"),
+        ("unaffected", InputError, "pair 5 has no unit of several tokens, yet its cosine at"),
+    ],
+)
+def test_tables_that_contradict_themselves_are_refused(
+    change: str, error: type[Exception], message: str
+) -> None:
+    cosines, pairs, config = broken(change)
+    with pytest.raises(error, match=message):
+        SimilarityCurve.from_outcomes(cosines, pairs, config, n_layers=N_LAYERS)
+
+
+# ---- on disk ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["score", "label"])
+def test_a_curve_survives_disk(tmp_path: Path, kind: str) -> None:
+    curve = make(kind)
+    folder = curve.save(tmp_path / "run")
+    for loaded in (SimilarityCurve.load(folder), Result.load(folder)):
+        assert list(loaded.frames) == ["curve", "by_layer", "outcomes", "layer_cosines", "clean"]
+        for name, frame in curve.frames.items():
+            pd.testing.assert_frame_equal(loaded.frames[name], frame)
+        assert loaded.config == curve.config
+        assert loaded.versions == curve.versions
+    again = SimilarityCurve.load(folder)
+    assert again.metrics == curve.metrics
+    assert again.summary() == curve.summary()
+    assert set(again.figures()) == set(curve.figures())
+    with pytest.raises(InputError, match="holds a SimilarityCurve, not a CapCurve"):
+        ic.CapCurve.load(folder)
+
+
+def test_another_result_in_the_folder_is_refused(tmp_path: Path) -> None:
+    curve = make()
+    curve.save(tmp_path)
+    curve.save(tmp_path)
+    with pytest.raises(InputError, match="already holds a different result"):
+        make("label").save(tmp_path)
+    make("label").save(tmp_path, overwrite=True)
+    assert SimilarityCurve.load(tmp_path).metrics == ("auc",)
+
+
+@pytest.mark.parametrize("name", ["curve.parquet", "layer_cosines.csv", "result.json"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+    make().save(tmp_path)
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[:-2] + b"xx")
+    with pytest.raises(CorruptFileError, match=name):
+        SimilarityCurve.load(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(CorruptFileError, match=name):
+        SimilarityCurve.load(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(MissingDataError, match="holds no result"):
+        SimilarityCurve.load(tmp_path)
+
+
+# ---- seen -------------------------------------------------------------------------------
+
+
+def test_figures_and_metrics() -> None:
+    curve = make()
+    assert set(curve.figures()) == {"similarity_curve", "similarity_by_layer", "order_sensitivity"}
+    assert "Spearman" in str(curve.plot("spearman", normalised_depth=True).to_json())
+    assert "Spearman" in str(curve.plot_layers("spearman").to_json())
+    with pytest.raises(OptionError, match="'auc' was not measured on pairs with a score; .*pears"):
+        curve.plot("auc")
+    with pytest.raises(OptionError, match="'pearson' was not measured on pairs with a label"):
+        make("label").plot_layers("pearson")
+
+
+def test_the_summary_holds_the_frame() -> None:
+    curve = make(poolings=POOLINGS)
+    summary = curve.summary()
+    first = curve.frame.iloc[0]
+    assert f"all: {N} pairs, {N - len(PLAIN)} affected; pearson of the model" in summary
+    assert f"{first['clean_pearson']:.3f} [{first['clean_pearson_low']:.3f}" in summary
+    for part, (subset, rows) in zip(
+        summary.split("\n\n")[1:], curve.frame.groupby("subset", sort=False), strict=True
+    ):
+        assert part.startswith(f"{subset}: ")
+        table = rows.pivot(index="layer", columns="pooling", values="pearson")[list(POOLINGS)]
+        lines = [line.split() for line in part.splitlines()[2:]]
+        assert [line[2:] for line in lines] == [
+            [f"{value:.3f}" for value in row] for row in table.to_numpy()
+        ]
+
+
+# ---- compared ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SimilarityCurve:
+    return similarity_curve(slow.wrapped("BERT"), slow.ROWS, progress=False)
+
+
+@pytest.fixture(scope="module")
+def decoder() -> SimilarityCurve:
+    return similarity_curve(
+        slow.wrapped("GPT-2"), slow.ROWS, layers=[0, 2], pooling=("mean",), progress=False
+    )
+
+
+def test_an_encoder_and_a_decoder_stand_on_one_plot(
+    encoder: SimilarityCurve, decoder: SimilarityCurve
+) -> None:
+    figure = compare_similarities({"an encoder": encoder, "a decoder": decoder})
+    names = {trace.name for trace in figure.data}
+    assert {"an encoder", "a decoder"} <= names
+    drawn = {
+        trace.name: [float(y) for y in trace.y]
+        for trace in figure.data
+        if trace.name in ("an encoder", "a decoder") and trace.xaxis in (None, "x")
+        and trace.mode is not None and "markers" in trace.mode
+    }  # fmt: skip
+    for label, curve in (("an encoder", encoder), ("a decoder", decoder)):
+        rows = curve.frame.query("subset == 'all' and pooling == 'mean'")
+        assert drawn[label] == pytest.approx(rows["pearson"].tolist())
+    compare_similarities({"one": encoder}, metric="spearman", pooling="last")
+
+
+def test_what_cannot_be_compared_is_refused(
+    encoder: SimilarityCurve, decoder: SimilarityCurve
+) -> None:
+    both = {"an encoder": encoder, "a decoder": decoder}
+    with pytest.raises(InputError, match="'a decoder' has no protocol 'max'; it has .*mean"):
+        compare_similarities(both, pooling="max")
+    with pytest.raises(OptionError, match="metric 'auc' was not measured"):
+        compare_similarities(both, metric="auc")
+    with pytest.raises(InputError, match="nothing to compare; pass at least one"):
+        compare_similarities({})
+    with pytest.raises(InputError, match="'an encoder' and 'toy' were measured on different pairs"):
+        compare_similarities({"an encoder": encoder, "toy": make()})
+    other = [{**slow.ROWS[0], "score": 0.71}, *slow.ROWS[1:]]
+    rescored = similarity_curve(
+        slow.wrapped("BERT"), other, layers=[0], controls=False, progress=False
+    )
+    with pytest.raises(InputError, match="different pairs"):
+        compare_similarities({"an encoder": encoder, "rescored": rescored})
+
+
+def test_labels_give_an_area_and_nothing_else() -> None:
+    rows = [
+        {"text1": row["text1"], "text2": row["text2"], "label": n % 2}
+        for n, row in enumerate(slow.ROWS)
+    ]
+    curve = similarity_curve(slow.wrapped("BERT"), rows, layers=[0], progress=False)
+    assert curve.metrics == ("auc",)
+    assert not [column for column in curve.frame if "pearson" in column or "spearman" in column]
+    row = curve.frame.query("subset == 'all' and pooling == 'mean'").iloc[0]
+    x = curve.outcomes.query("pooling == 'mean'")["cosine"]
+    assert row["auc"] == pytest.approx(roc_auc_score(curve.clean["target"], x))
+    assert "auc of the model untouched" in curve.summary()
