@@ -276,12 +276,3 @@ def few_samples() -> Iterator[None]:
             short = partial(getattr(similarity_agreement, name), samples=40)
             patch.setattr(similarity_agreement, name, short)
         yield
-
-
-def places(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Each distinct text's number, in order of appearance."""
-    found: dict[str, int] = {}
-    for row in rows:
-        for text in (row["text1"], row["text2"]):
-            found.setdefault(text, len(found))
-    return found
