@@ -6,6 +6,8 @@ the ``dev`` extra), BiRD and PAWS-QQP under ``INTERP_COMPOSE_TEST_DATA``. In one
 study
     ``similarity_curve`` on BiRD's 1627 bigram pairs, 5 protocols at 6 layers, everything from
     texts to correlations with their intervals;
+sweep
+    of that, the passes alone: from token ids to cosines, without planning and statistics;
 distinct
     30 hooked forward passes, one per cell, over the 1782 distinct texts, in batches of like
     length: embeddings alone, no cosines, no statistics;
@@ -36,7 +38,9 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes.embedding import pad_left, reading_of
 from interp_compose.recipes.similarity_curve import SimilarityCurve
-from interp_compose.recipes.similarity_prepare import Text, prepare_pairs
+from interp_compose.recipes.similarity_measure import _measure
+from interp_compose.recipes.similarity_plan import SimilarityPlan, plan_similarity
+from interp_compose.recipes.similarity_prepare import Text, as_batch, prepare_pairs
 
 PROTOCOLS = ("mean", "max", "sum", "last", "first")
 NAME = "all-MiniLM-L6-v2"
@@ -78,8 +82,15 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
     both = [text for item in items for text in (item.first, item.second)]
     distinct = list({text.index: text for text in both}.values())
     distinct.sort(key=lambda text: len(text.prompt.ids))
+    plan = planned(model, pairs)
+
+    def sweep() -> None:
+        for part in plan.batches:
+            _measure(plan, as_batch(part, model.device, seed=plan.seed))
+
     works: dict[str, Callable[[], None]] = {
         "study": study,
+        "sweep": sweep,
         "distinct": lambda: hooked(model, distinct),
         "pairs": lambda: hooked(model, both),
     }
@@ -92,11 +103,31 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
     for name, taken in times.items():
         row |= {f"{name}_s": median(taken), f"{name}_s_range": spread(taken)}
     for name in ("distinct", "pairs"):
-        ratios = [other / own for other, own in zip(times[name], times["study"], strict=True)]
-        row |= {f"{name}_over_study": median(ratios), f"{name}_over_study_range": spread(ratios)}
+        for own in ("study", "sweep"):
+            ratios = [other / mine for other, mine in zip(times[name], times[own], strict=True)]
+            row[f"{name}_over_{own}"] = median(ratios)
+            row[f"{name}_over_{own}_range"] = spread(ratios)
     print({key: value for key, value in row.items() if "over" in key or key == "study_s"})
     print(found[-1].summary())
     return {**row, "table": table(found[-1])}
+
+
+def planned(model: LensModel, pairs: Sequence[ic.Pair]) -> SimilarityPlan:
+    return plan_similarity(
+        model,
+        pairs,
+        unit="phrase",
+        labels=None,
+        height=None,
+        parser=None,
+        pooling=PROTOCOLS[:3],
+        layers=None,
+        controls=True,
+        embedding="mean",
+        batch_size=None,
+        seed=42,
+        task="bird",
+    )
 
 
 @torch.no_grad()
