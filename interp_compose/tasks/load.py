@@ -7,6 +7,7 @@ from typing import Any
 
 from interp_compose._types import HookedModel
 from interp_compose.errors import OptionError
+from interp_compose.tasks.load_pairs import PAIR_TASK_NAMES
 from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.task import Task
 from interp_compose.tasks.user_data import read_examples
@@ -37,6 +38,11 @@ def load_task(
     """
     name = str(name)
     is_file = name.endswith(".jsonl")
+    if name in PAIR_TASK_NAMES:
+        raise OptionError(
+            f"task {name!r} holds pairs of texts, not prompts; load it with load_pairs and measure "
+            "it with similarity_curve (interp-compose similarity)"
+        )
     if name not in TASK_NAMES and not is_file:
         raise OptionError(
             f"task {name!r} is unknown; choose one of {', '.join(TASK_NAMES)}, "
