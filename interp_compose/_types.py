@@ -80,6 +80,13 @@ class HookedModel(Protocol):
     window: int | None
     bidirectional: bool
     stated: Any
+    pad_id: int | None
+
+    @property
+    def active_hooks(self) -> Sequence[str]: ...
+
+    @property
+    def wrappers(self) -> Sequence[CallWrapper]: ...
 
     @property
     def device(self) -> torch.device: ...

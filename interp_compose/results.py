@@ -159,9 +159,10 @@ class BatchStore:
     """Finished batches of one run, on disk, so that an interrupted run resumes where it stopped.
 
     ``fingerprint`` says what is computed (config, data), in JSON's types; the folder remembers
-    it. Each batch is one Parquet file whose name carries the SHA-256 of its bytes: content and
-    checksum appear in one rename, and a damaged batch no longer matches its own name, so that it
-    counts as not done and is computed again. With ``replace``, batches of another run are deleted.
+    it. Each batch is one Parquet file whose name carries the SHA-256 of fingerprint and
+    bytes: content and checksum appear in one rename, and a damaged batch, or one that another run
+    wrote here meanwhile, does not match its name, so that it counts as not done and is computed
+    again. With ``replace``, batches of another run are deleted.
 
     Raises:
         InputError: the folder holds batches of another run; the message says what differs.
@@ -177,6 +178,7 @@ class BatchStore:
     ) -> None:
         self.folder = Path(folder)
         mine = plain_json(fingerprint, "fingerprint")
+        self._salt = _digest(mine).encode()
         path = self.folder / FINGERPRINT
         if path.exists() and (replace or not self._shards()) and _read_fingerprint(path) != mine:
             self.clear()
@@ -192,20 +194,20 @@ class BatchStore:
         if theirs != mine:
             raise InputError(
                 f"{self.folder} holds batches of a different run: {differences(theirs, mine)}. "
-                "Run with the earlier settings to resume it, choose another folder, or delete "
-                "this one to start afresh"
+                "Run with the earlier settings to resume it, choose another folder, or start "
+                "afresh: delete this one, or on the command line --overwrite it"
             )
 
     def done(self) -> set[int]:
         """Indices of the batches that are there and whose checksum holds."""
-        return {index for index, path in self._shards() if file_sha256(path) == _named_sha256(path)}
+        return {index for index, path in self._shards() if self._is_whole(path)}
 
     def put(self, index: int, frame: pd.DataFrame) -> None:
         """Store batch ``index``; an earlier one of the same index is replaced."""
         if index < 0:
             raise InputError(f"a batch's index is {index}; it counts from 0")
         data = parquet_bytes(f"batch {index}", _tidy(f"batch {index}", frame))
-        name = f"{index:06d}.{hashlib.sha256(data).hexdigest()}.parquet"
+        name = f"{index:06d}.{self._sha256(data)}.parquet"
         atomic_write(self.folder / name, data)
         for other, path in self._shards():
             if other == index and path.name != name:
@@ -223,9 +225,13 @@ class BatchStore:
             there = sorted({other for other, _ in self._shards()})
             raise InputError(f"batch {index} is not in {self.folder}, which holds {there}")
         # two files only if a replacement was interrupted: then an intact one is as good
-        intact = [path for path in paths if file_sha256(path) == _named_sha256(path)]
-        path = (intact or paths)[0]
-        return read_parquet(verified(path, _named_sha256(path)))
+        intact = [path for path in paths if self._is_whole(path)]
+        if not intact:
+            raise CorruptFileError(
+                f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
+                "computed anew"
+            )
+        return read_parquet(intact[0].read_bytes())
 
     def clear(self) -> None:
         """Delete the batches and the fingerprint, and the folder if nothing else is in it."""
@@ -235,6 +241,13 @@ class BatchStore:
         (self.folder / FINGERPRINT).unlink(missing_ok=True)
         if self.folder.exists() and not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+    def _sha256(self, data: bytes) -> str:
+        """Of a batch and of the run that it belongs to: no other run takes it for its own."""
+        return hashlib.sha256(self._salt + data).hexdigest()
+
+    def _is_whole(self, path: Path) -> bool:
+        return self._sha256(path.read_bytes()) == path.name.split(".")[1]
 
     def _shards(self) -> list[tuple[int, Path]]:
         paths = (path for path in self.folder.glob("*.parquet") if SHARD_NAME.fullmatch(path.name))
@@ -253,10 +266,6 @@ def _read_fingerprint(path: Path) -> Any:
 def _digest(value: Any) -> str:
     """SHA-256 of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _named_sha256(path: Path) -> str:
-    return path.name.split(".")[1]
 
 
 def _checked_name(name: str) -> str:

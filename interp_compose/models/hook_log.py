@@ -6,11 +6,11 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from torch import Tensor, nn
 
-from interp_compose._types import HookFn
+from interp_compose._types import HookFn, Read
 from interp_compose.errors import InterventionError, OptionError
 
 if TYPE_CHECKING:
@@ -104,6 +104,12 @@ def hooked(
             "the model inside the `with` block; if you did, this architecture does not pass "
             "through that hook point."
         )
+
+
+def check_read(read: str) -> None:
+    """Refuse what no call returns."""
+    if read not in get_args(Read):
+        raise OptionError(f"read={read!r}: expected one of {', '.join(get_args(Read))}")
 
 
 @contextmanager

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from interp_compose._types import CallWrapper, ForwardFn, HookFn, Read
-from interp_compose.errors import LayerError, OptionError
+from interp_compose._types import HookFn, Read
+from interp_compose.errors import LayerError
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
-from interp_compose.models.hook_log import hooked, in_evaluation_mode, without_hooks
+from interp_compose.models.hook_log import (
+    check_read,
+    hooked,
+    in_evaluation_mode,
+    without_hooks,
+)
 from interp_compose.models.sentence_folder import StatedEmbedding
 from interp_compose.models.weight_names import stacked_weight
+from interp_compose.models.wrappable import Wrappable
 
 
-class LensModel(ABC):
+class LensModel(Wrappable):
     """A model behind one small surface, whichever TransformerLens class carries it.
 
     ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
@@ -44,7 +50,7 @@ class LensModel(ABC):
     """A token id that the model itself takes for padding, mask or not."""
 
     def __init__(self, lens: Any, *, name: str, architecture: str, tokenizer: Any) -> None:
-        self.lens = lens
+        super().__init__(lens)
         self.name = name
         self.architecture = architecture
         self.tokenizer = tokenizer
@@ -53,7 +59,6 @@ class LensModel(ABC):
         self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
         self.d_vocab = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
-        self._wrappers: list[CallWrapper] = []
         self._capabilities: Capabilities | None = None
         self._proving = False
 
@@ -65,15 +70,6 @@ class LensModel(ABC):
         )
 
     # ---- what an implementation provides ------------------------------------------------
-
-    @abstractmethod
-    def _forward(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        attention_mask: Int[Tensor, "batch pos"],
-        *,
-        read: Read,
-    ) -> Float[Tensor, "batch _ width"]: ...
 
     @abstractmethod
     def _run_blocks(
@@ -159,8 +155,7 @@ class LensModel(ABC):
         Raises:
             OptionError: an unknown ``read``.
         """
-        if read not in get_args(Read):
-            raise OptionError(f"read={read!r}: expected one of {', '.join(get_args(Read))}")
+        check_read(read)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
         return self._wrapped(len(self._wrappers))(tokens, mask, read)
 
@@ -231,25 +226,6 @@ class LensModel(ABC):
             for capability in log.relied_on:
                 self.require(capability)  # some wrappers discard these edits without a word
 
-    @contextmanager
-    def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
-        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block.
-
-        ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
-        is the call as it was outside the block, so that blocks nest.
-        """
-        self._wrappers.append(wrapper)
-        try:
-            yield self
-        finally:
-            self._wrappers.remove(wrapper)
-
-    def _wrapped(self, depth: int) -> ForwardFn:
-        if depth == 0:
-            return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
-        wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
-        return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
-
     def resid_pre(
         self,
         tokens: Int[Tensor, "batch pos"],
@@ -306,6 +282,7 @@ class LensModel(ABC):
         Raises:
             LayerError: not ``0 <= start < n_layers``.
         """
+        check_read(read)
         self._check_layer(start)
         return self._resume(resid, start, attention_mask, position_ids, read=read)
 

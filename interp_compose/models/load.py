@@ -125,6 +125,10 @@ def _load_pretrained(
         options["revision"] = revision
     folder = Path(source)
     if folder.is_dir():
+        if revision is not None:
+            raise OptionError(
+                f"revision={revision!r} is of the hub, and {name!r} is a folder here; leave it out"
+            )
         verify_checksums(folder)
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)

@@ -165,6 +165,12 @@ def _check_report(report: dict[str, Any], name: str) -> None:
             f"the weights of {name!r} lack {missing[0]!r} ({len(missing)} in all), which would "
             "be random numbers; get the checkpoint again."
         )
+    layers = sorted(key for key in report["unexpected_keys"] if ".layer." in key)
+    if layers:
+        raise CorruptFileError(
+            f"the weights of {name!r} hold {layers[0]!r} ({len(layers)} such in all), of a layer "
+            "that its config does not have; get the checkpoint again."
+        )
     mismatched = sorted(report["mismatched_keys"])
     if mismatched:
         key, found, expected = mismatched[0]

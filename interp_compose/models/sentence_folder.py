@@ -19,6 +19,17 @@ WAYS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
 }
+ABOUT = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Where the transformer's options lie; the first name is today's."""
+USUAL = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+"""What a newer folder says of the way that is gone here."""
 NAMES = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 
 
@@ -58,32 +69,47 @@ def read_stated(source: str, revision: str | None = None) -> StatedEmbedding | N
     listed = _read(source, "modules.json", revision, list)
     if listed is None:
         return None
-    subfolder, pooling, normalise, beyond = "", None, False, None
+    kinds, subfolder, pooling, beyond = [], "", None, None
     for module in listed:
         if not isinstance(module, dict) or not {"type", "path"} <= set(module):
             raise _wrong(source, "modules.json", f"the module {module!r} has no type and path")
         kind, path = str(module["type"]).rpartition(".")[2], str(module["path"])
+        kinds.append(kind)
         if kind == "Transformer":
             subfolder = path
         elif kind == "Pooling":
             pooling, beyond = _pooling(source, _inside(path, "config.json"), revision, beyond)
-        elif kind == "Normalize":
-            normalise = True
-        else:
-            beyond = f"a module {kind}"
     if pooling is None:
         return None
-    name = _inside(subfolder, "sentence_bert_config.json")
-    about = _read(source, name, revision, dict) or {}
-    if about.get("do_lower_case"):
-        beyond = "lower-casing of its own"
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        beyond = f"the modules {', '.join(kinds)}"
+    length, more = _transformer(source, subfolder, revision)
     prompts = _read(source, "config_sentence_transformers.json", revision, dict) or {}
     if prompts.get("default_prompt_name"):
-        beyond = "a prompt in front of every text"
+        more = "a prompt in front of every text"
+    if prompts.get("truncate_dim") is not None:
+        more = "vectors that are cut short"
+    return StatedEmbedding(pooling, kinds[-1] == "Normalize", length, subfolder, more or beyond)
+
+
+def _transformer(
+    source: str, subfolder: str, revision: str | None
+) -> tuple[int | None, str | None]:
+    """The length of a text that the transformer's own file states, and what of it is not done."""
+    name, about = ABOUT[0], {}
+    for name in ABOUT:
+        about = _read(source, _inside(subfolder, name), revision, dict)
+        if about is not None:
+            break
+    about = about or {}
     length = about.get("max_seq_length")
-    if length is not None and not isinstance(length, int):
+    if length is not None and (type(length) is not int or length < 1):
         raise _wrong(source, name, f"max_seq_length is {length!r}, not a number of tokens")
-    return StatedEmbedding(pooling, normalise, length, subfolder, beyond)
+    for key, value in about.items():
+        if value and key != "max_seq_length" and value != USUAL.get(key):
+            beyond = "lower-casing of its own" if key == "do_lower_case" else f"{key} = {value!r}"
+            return length, beyond
+    return length, None
 
 
 def _pooling(

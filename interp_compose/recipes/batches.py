@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from tqdm.auto import tqdm
 
+from interp_compose.errors import OptionError
 from interp_compose.results import BatchStore, environment_versions
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ def batch_by_batch(
     """
     store = None
     if resume is not None:
+        if not isinstance(resume, str | Path) or Path(resume).is_file():
+            raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")
         fingerprint = {**config, "versions": environment_versions()}
         store = BatchStore(resume, fingerprint, replace=start_afresh)
     done = store.done() if store else set()

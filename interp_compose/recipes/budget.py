@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import torch
 
@@ -40,9 +41,21 @@ def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
 
 @torch.no_grad()
 def weights_digest(model: HookedModel) -> str:
-    """Of every parameter's bytes, about a second a gigabyte; no two weights share a result."""
-    digest = hashlib.sha256()
+    """Of every parameter's bytes, about a second a gigabyte, and of the settings that say what is
+    computed with them; no two models share a result."""
+    digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
     for parameter in model.parameters():
         digest.update(json.dumps([list(parameter.shape), str(parameter.dtype)]).encode())
         digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _settings(model: HookedModel) -> dict[str, Any]:
+    """The wrapped Hugging Face model's config, less names and versions; of other models nothing."""
+    lens = getattr(model, "lens", None)
+    config = getattr(getattr(lens, "original_model", None), "config", None)
+    if config is None:
+        return {}
+    settings: dict[str, Any] = config.to_dict()
+    names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+    return {key: value for key, value in settings.items() if key not in names}

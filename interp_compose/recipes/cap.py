@@ -79,11 +79,10 @@ def run(config: CapConfig) -> CapCurve:
     """
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
-    from interp_compose.recipes.cap_curve import FIGURES
     from interp_compose.recipes.cap_measure import measure
     from interp_compose.recipes.cap_plan import plan_cap
     from interp_compose.recipes.options import layer_from_text
-    from interp_compose.recipes.run_folder import check_folder, write_figures
+    from interp_compose.recipes.run_folder import check_folder, write_result
     from interp_compose.tasks.load import load_task
 
     if config.limit is not None and config.limit < 1:
@@ -97,7 +96,7 @@ def run(config: CapConfig) -> CapCurve:
         model,
         examples,
         unit=config.unit,
-        labels=frozenset(config.labels) if config.labels else None,
+        labels=None if config.labels is None else frozenset(config.labels),
         height=config.height,
         parser=config.parser,
         pooling=config.pooling,
@@ -110,12 +109,12 @@ def run(config: CapConfig) -> CapCurve:
         task=f"{task.name} ({config.split})",
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)
-    curve = measure(
+    return measure(
         plan,
         progress=not config.quiet,
         resume=config.out / "batches",
         start_afresh=config.overwrite,
+        keep=lambda curve: write_result(
+            config.out, curve, curve.figures(), overwrite=config.overwrite
+        ),
     )
-    curve.save(config.out, overwrite=True)
-    write_figures(config.out, curve.figures(), FIGURES)
-    return curve

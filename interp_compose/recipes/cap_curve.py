@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
 
 AVERAGE: Final = "average"
-FIGURES: Final = ("cap_curve",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

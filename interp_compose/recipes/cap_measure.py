@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +105,12 @@ def measure(
     progress: bool = True,
     resume: str | Path | None = None,
     start_afresh: bool = False,
+    keep: Callable[[CapCurve], object] = lambda curve: None,
 ) -> CapCurve:
-    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded."""
+    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded.
+
+    ``keep`` is given the result before the finished batches are deleted.
+    """
 
     def compute(part: Sequence[Prepared]) -> pd.DataFrame:
         return _measure(
@@ -127,9 +131,11 @@ def measure(
         resume=resume,
         start_afresh=start_afresh,
     ) as raw:
-        return CapCurve.from_outcomes(
+        curve = CapCurve.from_outcomes(
             *_tables(raw, plan), plan.config, n_layers=plan.model.n_layers
         )
+        keep(curve)
+        return curve
 
 
 @torch.no_grad()

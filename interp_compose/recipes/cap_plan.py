@@ -15,7 +15,7 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
 from interp_compose.recipes.cap_prepare import Prepared, into_batches, prepare
-from interp_compose.recipes.options import check_name, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def plan_cap(
             f"the model is a {type(model).__name__}; pass what load_model(…) returns."
         )
     check_numbers(seed, batch_size)
-    check_name(task)
+    check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)
     _check_mode(mode, renumber)
     if model.bidirectional:
@@ -102,6 +102,7 @@ def plan_cap(
         "device": model.device.type,
         "n_examples": len(items),
         "examples_sha256": _examples_digest(items),
+        "active_hooks": list(model.active_hooks),
         "weights_sha256": weights_digest(model),
     }
     batches = into_batches(items, int(batch_size))

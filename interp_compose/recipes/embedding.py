@@ -13,10 +13,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose._types import Example, HookedModel
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.recipes.budget import MAX_BATCH
 from interp_compose.recipes.options import check_numbers
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
+from interp_compose.text.tokenized import TokenizedPrompt
 from interp_compose.text.words import tokenize_prompts
 
 EMBEDDINGS = ("mean", "cls", "last", "model")
@@ -78,7 +79,7 @@ def reading_of(model: HookedModel, embedding: str) -> Reading:
         OptionError: an unknown embedding, or one that has no meaning for this kind of model.
         CapabilityError: the folder states an embedding that is not supported.
     """
-    if embedding not in EMBEDDINGS:
+    if not isinstance(embedding, str) or embedding not in EMBEDDINGS:
         raise OptionError(
             f"unknown embedding {embedding!r}: expected one of {', '.join(EMBEDDINGS)}"
         )
@@ -109,7 +110,7 @@ def embed_texts(
     texts: Sequence[str],
     *,
     embedding: str = "model",
-    batch_size: int = MAX_BATCH,
+    batch_size: int | None = None,
     progress: bool = False,
 ) -> Float[Tensor, "text d_model"]:
     """One vector per text, float32 on the CPU; the model untouched, texts never cut.
@@ -118,7 +119,7 @@ def embed_texts(
         model: from :func:`load_model`, in evaluation mode.
         texts: at least one, none empty.
         embedding: ``"mean"``, ``"cls"``, ``"last"`` or ``"model"``: see :func:`reading_of`.
-        batch_size: texts of like length per forward pass.
+        batch_size: texts of like length per forward pass; 64 by default.
         progress: show a bar.
 
     Raises:
@@ -138,11 +139,16 @@ def embed_texts(
             raise InputError(f"text {index} is {text!r}; expected a string.")
     reading = reading_of(model, embedding)
     model.require("hidden")
-    prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
+    try:
+        prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
+    except InputError as error:
+        raise type(error)(str(error).replace("example", "text", 1)) from error
+    check_first(reading, prompts, model.name)
     check_prompts(model, prompts, lambda index: f"text {index}", collapse=None)
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index].ids))
     out = torch.empty(len(prompts), model.d_model)
+    batch_size = batch_size or MAX_BATCH
     starts = range(0, len(order), batch_size)
     for first in tqdm(starts, desc="embed", unit="batch", disable=not progress):
         rows = order[first : first + batch_size]
@@ -151,7 +157,22 @@ def embed_texts(
         )
         hidden = model.encode(tokens.to(model.device), attention_mask=mask.to(model.device))
         out[rows] = reading(hidden, mask.to(model.device), special.to(model.device)).cpu()
+    broken = (~out.isfinite().all(dim=1)).nonzero().flatten().tolist()
+    if broken:
+        raise NonFiniteError(
+            f"the embedding of text {broken[0]} has NaN or infinite values ({len(broken)} of "
+            f"{len(texts)} texts). Load the model in float32, and check its weights."
+        )
     return out
+
+
+def check_first(reading: Reading, prompts: Sequence[TokenizedPrompt], name: str) -> None:
+    """Refuse to read a [CLS] that the tokenizer does not put in front of the text."""
+    if reading.how == "cls" and any(prompt.groups[0] >= 0 for prompt in prompts):
+        raise OptionError(
+            f"the tokenizer of {name!r} puts no special token in front of a text, so that there is "
+            'no [CLS] to read; choose embedding="mean".'
+        )
 
 
 def pad_left(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,7 +18,7 @@ def resolve_layers(layers: Any, n_layers: int) -> list[int]:
     if layers is None:
         return list(range(n_layers))
     found: set[int] = set()
-    if isinstance(layers, str) or not isinstance(layers, Iterable):
+    if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable):
         raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
     for layer in layers:
         expected = (
@@ -72,13 +72,19 @@ def check_pooling(pooling: Any, known: Sequence[str]) -> None:
 
 def check_numbers(seed: Any, batch_size: Any) -> None:
     """Refuse a seed below 0 and a batch of less than one."""
-    if not isinstance(seed, Integral) or seed < 0:
+    if not _is_whole(seed) or seed < 0:
         raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
-    if batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
+    if batch_size is not None and (not _is_whole(batch_size) or batch_size < 1):
         raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")
 
 
-def check_name(task: Any) -> None:
-    """Refuse a name for the figure's title that is no text."""
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and value is not True and value is not False
+
+
+def check_kinds(task: Any, controls: Any) -> None:
+    """Refuse a name for the figure's title that is no text, and a switch that is no boolean."""
     if not isinstance(task, str):
         raise OptionError(f"task={task!r} is the name for the figure's title; expected a string")
+    if not isinstance(controls, bool):
+        raise OptionError(f"controls={controls!r}: expected True or False")

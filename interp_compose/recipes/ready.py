@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from interp_compose._types import HookedModel
-from interp_compose.errors import InputError, PromptError, TrainingModeError
+from interp_compose.errors import InputError, InterventionError, PromptError, TrainingModeError
 from interp_compose.text.tokenized import TokenizedPrompt
 
 
 def check_model(model: HookedModel) -> None:
-    """Refuse a model in training mode, and one without a tokenizer."""
+    """Refuse a model in training mode, one without a tokenizer, and one inside ``pool_at``."""
+    if model.wrappers:
+        raise InterventionError(
+            f"{model.name!r} is inside a pool_at block, whose groups belong to other tokens; end "
+            "the block first."
+        )
     if model.training:
         raise TrainingModeError(
             f"{model.name!r} is in training mode, and dropout would make the numbers random; "
@@ -39,6 +44,11 @@ def check_prompts(
         if len(prompt.ids) > model.n_ctx:
             raise PromptError(
                 f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
+            )
+        if model.pad_id is not None and model.pad_id in prompt.ids:
+            raise PromptError(
+                f"{which(index)} holds the token {model.pad_id}, which {model.name!r} takes for "
+                f"padding: {prompt.text[:60]!r}. Take it out of the text."
             )
         if collapse is not None and model.window is not None and len(prompt.ids) > model.window:
             raise PromptError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.results import Result
+
+FIGURES = ("cap_curve", "similarity_curve", "similarity_by_layer", "order_sensitivity")
 
 
 def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -21,6 +23,12 @@ def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> No
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; choose a folder for --out.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as refusal:
+        raise InputError(
+            f"{out} cannot be made ({refusal.strerror}); choose another --out."
+        ) from refusal
     if overwrite:
         return
     try:
@@ -39,12 +47,26 @@ def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> No
         )
 
 
-def write_figures(out: Path, figures: Mapping[str, ChartFigure], known: Sequence[str]) -> None:
-    """Each figure as a page and as a picture; of those ``known``, one not drawn now is deleted."""
-    for name in known:
-        if name not in figures:
-            (out / f"{name}.html").unlink(missing_ok=True)
-            (out / f"{name}.png").unlink(missing_ok=True)
+def write_result(
+    out: Path,
+    result: Result,
+    figures: Mapping[str, ChartFigure],
+    *,
+    overwrite: bool,
+) -> None:
+    """The result's tables, and each figure as a page and as a picture.
+
+    Figures of an earlier run, of any study, go first: none is left beside tables that it does not
+    show.
+
+    Raises:
+        InputError: another run's result has appeared in ``out`` in the meantime.
+    """
+    check_folder(out, result.config, overwrite=overwrite)
+    for name in FIGURES:
+        (out / f"{name}.html").unlink(missing_ok=True)
+        (out / f"{name}.png").unlink(missing_ok=True)
+    result.save(out, overwrite=True)
     for name, figure in figures.items():
         save_html(figure, out / f"{name}.html")
         save_png(figure, out / f"{name}.png")

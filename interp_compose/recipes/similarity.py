@@ -80,8 +80,7 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
     from interp_compose.recipes.options import layer_from_text
-    from interp_compose.recipes.run_folder import check_folder, write_figures
-    from interp_compose.recipes.similarity_curve import FIGURES
+    from interp_compose.recipes.run_folder import check_folder, write_result
     from interp_compose.recipes.similarity_measure import measure
     from interp_compose.recipes.similarity_plan import plan_similarity
     from interp_compose.tasks.load_pairs import load_pairs
@@ -102,7 +101,7 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         model,
         pairs,
         unit=config.unit,
-        labels=frozenset(config.labels) if config.labels else None,
+        labels=None if config.labels is None else frozenset(config.labels),
         height=config.height,
         parser=config.parser,
         pooling=config.pooling,
@@ -114,12 +113,12 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         task=f"{task.name} ({config.split})",
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)
-    curve = measure(
+    return measure(
         plan,
         progress=not config.quiet,
         resume=config.out / "batches",
         start_afresh=config.overwrite,
+        keep=lambda curve: write_result(
+            config.out, curve, curve.figures(), overwrite=config.overwrite
+        ),
     )
-    curve.save(config.out, overwrite=True)
-    write_figures(config.out, curve.figures(), FIGURES)
-    return curve

@@ -15,10 +15,14 @@ from interp_compose.recipes.similarity_tables import CONTROLS, POOLINGS, subsets
 
 
 def rounding(dtype: str) -> float:
-    """Spread of cosines near 1 that rounding alone makes: cos(u, u + δ) = 1 - |δ|²/2 for a δ of a
-    few units in the last place. A correlation with such numbers would be one with noise."""
+    """The step below which cosines are not told apart, because rounding makes it.
+
+    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
+    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
+    and correlated as if the model had made them.
+    """
     eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
-    return max(1e-9, 16 * eps**2)
+    return max(1e-6, 16 * eps**2)
 
 
 def curve_table(
@@ -27,11 +31,11 @@ def curve_table(
     metrics: Sequence[str],
     n_layers: int,
     *,
-    flat: float,
+    step: float,
 ) -> pd.DataFrame:
     """One row per layer, pooling and subset: see :attr:`SimilarityCurve.frame`.
 
-    Cosines that spread over no more than ``flat`` count as one number.
+    Cosines are ranked in steps of ``step``.
     """
     wide = outcomes.pivot(index="pair", columns=["pooling", "layer"], values="cosine")
     there = set(outcomes["pooling"])
@@ -47,7 +51,7 @@ def curve_table(
         "depth": layers / max(n_layers - 1, 1),
         "pooling": [name for name, _ in cells],
     }
-    return _by_subset(about, wide[cells].to_numpy(float), clean, metrics, flat, against_clean=True)
+    return _by_subset(about, wide[cells].to_numpy(float), clean, metrics, step, against_clean=True)
 
 
 def layer_table(
@@ -56,13 +60,13 @@ def layer_table(
     metrics: Sequence[str],
     n_layers: int,
     *,
-    flat: float,
+    step: float,
 ) -> pd.DataFrame:
     """One row per layer and subset: see :attr:`SimilarityCurve.by_layer`."""
     wide = layer_cosines.pivot(index="pair", columns="layer", values="cosine")
     layers = wide.columns.to_numpy(np.int64)
     about = {"layer": layers, "depth": layers / n_layers}
-    return _by_subset(about, wide.to_numpy(float), clean, metrics, flat, against_clean=False)
+    return _by_subset(about, wide.to_numpy(float), clean, metrics, step, against_clean=False)
 
 
 def _by_subset(
@@ -70,7 +74,7 @@ def _by_subset(
     cosines: Float[np.ndarray, "pair cell"],
     clean: pd.DataFrame,
     metrics: Sequence[str],
-    flat: float,
+    step: float,
     *,
     against_clean: bool,
 ) -> pd.DataFrame:
@@ -80,9 +84,9 @@ def _by_subset(
     tables = []
     for subset, rows in subsets_of(clean).items():
         columns: dict[str, Any] = {**about, "subset": subset}
-        told_apart = _told_apart(cosines[rows], flat)
-        untouched = _told_apart(reference[rows, None], flat)
         for metric in metrics:
+            told_apart = _told_apart(cosines[rows], step, metric)
+            untouched = _told_apart(reference[rows, None], step, metric)
             found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
             columns[metric], columns[f"{metric}_low"] = found.value, found.low
             columns[f"{metric}_high"] = found.high
@@ -104,7 +108,13 @@ def _by_subset(
 
 
 def _told_apart(
-    cosines: Float[np.ndarray, "pair cell"], flat: float
+    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
 ) -> Float[np.ndarray, "pair cell"]:
-    """Cells whose cosines differ by rounding alone hold one number, and correlate with nothing."""
-    return np.where(np.ptp(cosines, axis=0) > flat, cosines, 1.0)
+    """Cosines that differ by more than rounding, or not at all.
+
+    Where all of a cell lie within a step, they are one number, which correlates with nothing.
+    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
+    which weighs differences by their size, sees the cosines as they are.
+    """
+    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
+    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)

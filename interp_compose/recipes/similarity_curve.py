@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,6 @@ from interp_compose.results import Result, environment_versions
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
-
-
-FIGURES: Final = ("similarity_curve", "similarity_by_layer", "order_sensitivity")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,10 +76,10 @@ class SimilarityCurve(Result):
         outcomes = cosines[~untouched].reset_index(drop=True)
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
-        metrics, flat = METRICS[kind], rounding(str(config.get("dtype", "float32")))
+        metrics, step = METRICS[kind], rounding(str(config.get("dtype", "float32")))
         frames = {
-            "curve": curve_table(outcomes, clean, metrics, n_layers, flat=flat),
-            "by_layer": layer_table(layer_cosines, clean, metrics, n_layers, flat=flat),
+            "curve": curve_table(outcomes, clean, metrics, n_layers, step=step),
+            "by_layer": layer_table(layer_cosines, clean, metrics, n_layers, step=step),
             "outcomes": outcomes,
             "layer_cosines": layer_cosines,
             "clean": clean,
@@ -103,8 +100,9 @@ class SimilarityCurve(Result):
         clean_m, clean_m_low, clean_m_high of the untouched model; m_diff (m - clean_m) with
         m_diff_low, m_diff_high, from the same bootstrap samples as both; cosine (mean over pairs)
         with cosine_low, cosine_high; n pairs; n_affected by pooling. Intervals are percentile
-        bootstraps over pairs, 1000 samples, seed 0. Where all cosines of a subset are one number
-        (up to rounding), as of mirror pairs whose order nothing tells, a correlation is NaN.
+        bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in steps of 1e-6 (float32;
+        coarser in half precision), so that rounding breaks no ties; where all of a subset are one
+        number, as of mirror pairs whose order nothing tells, a correlation is NaN.
         """
         return self.frames["curve"]
 

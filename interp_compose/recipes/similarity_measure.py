@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from interp_compose.errors import InterventionError, NonFiniteError
 from interp_compose.interventions.one_pass import Protocol, sweep
 from interp_compose.recipes.batches import batch_by_batch
 from interp_compose.recipes.budget import chunk_tokens
+from interp_compose.recipes.similarity_agreement import rounding
 from interp_compose.recipes.similarity_curve import SimilarityCurve
 from interp_compose.recipes.similarity_plan import SimilarityPlan, plan_similarity
 from interp_compose.recipes.similarity_prepare import Batch, about, as_batch
@@ -107,8 +108,12 @@ def measure(
     progress: bool = True,
     resume: str | Path | None = None,
     start_afresh: bool = False,
+    keep: Callable[[SimilarityCurve], object] = lambda curve: None,
 ) -> SimilarityCurve:
-    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded."""
+    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded.
+
+    ``keep`` is given the result before the finished batches are deleted.
+    """
     with batch_by_batch(
         plan.batches,
         lambda part: _measure(plan, as_batch(part, plan.model.device, seed=plan.seed)),
@@ -120,9 +125,11 @@ def measure(
     ) as cosines:
         _check_finite(cosines)
         _check_landed(cosines, plan)
-        return SimilarityCurve.from_outcomes(
+        curve = SimilarityCurve.from_outcomes(
             cosines, about(plan.pairs), plan.config, n_layers=plan.model.n_layers
         )
+        keep(curve)
+        return curve
 
 
 @torch.no_grad()
@@ -230,7 +237,7 @@ def _check_landed(cosines: pd.DataFrame, plan: SimilarityPlan) -> None:
     pooled = rows[rows["pooling"] != NONE]
     moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
     most = moved.groupby(["layer", "pooling"])["moved"].max()
-    still = most[most <= 4 * torch.finfo(plan.model.dtype).eps].index.tolist()
+    still = most[most <= rounding(plan.config["dtype"])].index.tolist()
     if still:
         layer, name = still[0]
         raise InterventionError(

@@ -13,8 +13,8 @@ import pandas as pd
 from interp_compose._types import HookedModel
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.recipes.budget import fitting_batch, weights_digest
-from interp_compose.recipes.embedding import Reading, reading_of
-from interp_compose.recipes.options import check_name, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.embedding import Reading, check_first, reading_of
+from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
 from interp_compose.recipes.similarity_prepare import (
     PreparedPair,
     about,
@@ -74,18 +74,21 @@ def plan_similarity(
             f"the model is a {type(model).__name__}; pass what load_model(…) returns."
         )
     check_numbers(seed, batch_size)
-    check_name(task)
+    check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)
     starts = resolve_layers(layers, model.n_layers)
     reading = reading_of(model, embedding)
     items = prepare_pairs(model, pairs, unit=unit, labels=labels, height=height, parser=parser)
+    prompts = [text.prompt for item in items for text in (item.first, item.second)]
+    check_first(reading, prompts, model.name)
     kind = "label" if items[0].pair.score is None else "score"
     _check_subsets(about(items), kind)
     model.require(*NEEDS)
     if not any(item.affected for item in items):
         raise InterventionError(
             f"pooling would change none of the {len(items)} pairs: every {unit} is a single "
-            'token of this tokenizer. Choose larger units (unit="phrase" pools whole texts).'
+            "token of this tokenizer. "
+            + ("Give longer texts." if unit == "phrase" else 'unit="phrase" pools whole texts.')
         )
     protocols = [*pooling, *(controls_of(unit) if controls else ())]
     if batch_size is None:
@@ -113,6 +116,7 @@ def plan_similarity(
         "device": model.device.type,
         "n_pairs": len(items),
         "pairs_sha256": _pairs_digest(items),
+        "active_hooks": list(model.active_hooks),
         "weights_sha256": weights_digest(model),
     }
     batches = into_batches(items, int(batch_size))
@@ -127,8 +131,13 @@ def _check_subsets(pairs: pd.DataFrame, kind: str) -> None:
         if len(rows) < FEWEST:
             raise InputError(
                 f"{what} holds {len(rows)} pair(s), from which no correlation follows: give at "
-                f"least {FEWEST} (the first is row {pairs['pair'][rows[0]] + 1}), or take the "
-                "subset's name away."
+                f"least {FEWEST}"
+                + (
+                    "."
+                    if name == ALL
+                    else f" (the first is row {pairs['pair'][rows[0]] + 1}), or "
+                    "take the subset's name away."
+                )
             )
         if (targets == targets[0]).all():
             raise InputError(

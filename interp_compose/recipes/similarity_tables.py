@@ -67,6 +67,11 @@ def checked_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     doubled = table["pair"][table["pair"].duplicated()]
     if len(doubled):
         raise InputError(f"pairs has pair {doubled.iloc[0]} more than once; expected one row each")
+    for name in (ALL, MIRROR):
+        if (table["subset"] == name).any():
+            raise InputError(
+                f"pairs has the subset {name!r}, which is formed here; give it another name"
+            )
     return table.sort_values("pair", ignore_index=True)
 
 
@@ -88,6 +93,9 @@ def checked_cosines(cosines: pd.DataFrame, pairs: pd.DataFrame, *, n_layers: int
             f"cosines has layer {outside.iloc[0]}; expected 0 … {n_layers - 1}, or {n_layers} "
             "with the pooling 'none'"
         )
+    beyond_one = table["cosine"][table["cosine"].abs() > 1]
+    if len(beyond_one):
+        raise InputError(f"cosines has {beyond_one.iloc[0]}; a cosine lies between -1 and 1")
     _check_complete(table, pairs, n_layers)
     _check_unaffected(table, pairs, n_layers)
     order = table["pooling"].map({name: i for i, name in enumerate(names)})

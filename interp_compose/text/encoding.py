@@ -47,6 +47,12 @@ def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Enc
     )
     ids, masks = out["input_ids"], out["special_tokens_mask"]
     counts = np.fromiter(map(len, ids), np.int64, len(ids))
+    for text, row, mask in zip(texts, ids, masks, strict=True):
+        if len(row) != len(mask):
+            raise AlignmentError(
+                f"{type(tokenizer).__name__} gives {len(row)} tokens for {text!r} and marks "
+                f"{len(mask)} as special or not; use the fast version of this tokenizer"
+            )
     total = int(counts.sum())
     special = np.fromiter(chain.from_iterable(masks), bool, total)
     pairs: Iterable[tuple[int, int]]

@@ -144,7 +144,7 @@ def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
     ("told", "named"),
     [
         ({"pooling": {"pooling_mode": "max"}}, "pooling by max"),
-        ({"further": ("Dense",)}, "a module Dense"),
+        ({"further": ("Dense",)}, "the modules Transformer, Pooling, Dense"),
         ({"general": {"default_prompt_name": "query", "prompts": {"query": "q"}}}, "a prompt"),
     ],
 )

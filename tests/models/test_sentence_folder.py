@@ -133,9 +133,9 @@ def test_pooling_that_is_not_done_is_named(tmp_path: Path, pooling: Any, named: 
 @pytest.mark.parametrize(
     ("further", "named"),
     [
-        (("Dense",), "a module Dense"),
-        (("Dense", "Normalize"), "a module Dense"),
-        (("LayerNorm",), "a module LayerNorm"),
+        (("Dense",), "the modules Transformer, Pooling, Dense"),
+        (("Dense", "Normalize"), "the modules Transformer, Pooling, Dense, Normalize"),
+        (("LayerNorm",), "the modules Transformer, Pooling, LayerNorm"),
     ],
 )
 def test_other_modules_are_named(tmp_path: Path, further: tuple[str, ...], named: str) -> None:

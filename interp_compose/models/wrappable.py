@@ -1,0 +1,65 @@
+"""Calls of a model that go through functions of somebody else's, for the length of a block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose._types import CallWrapper, ForwardFn, Read
+
+T = TypeVar("T", bound="Wrappable")
+
+
+class Wrappable(ABC):
+    """What :meth:`LensModel.around` needs: the wrappers that are open, and the call they wrap."""
+
+    def __init__(self, lens: Any) -> None:
+        self.lens = lens
+        self._wrappers: list[CallWrapper] = []
+        self._built_in = frozenset(self._hooked_points())
+
+    @abstractmethod
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]: ...
+
+    @contextmanager
+    def around(self: T, wrapper: CallWrapper) -> Iterator[T]:
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block.
+
+        ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
+        is the call as it was outside the block, so that blocks nest.
+        """
+        self._wrappers.append(wrapper)
+        try:
+            yield self
+        finally:
+            self._wrappers.remove(wrapper)
+
+    @property
+    def wrappers(self) -> Sequence[CallWrapper]:
+        """Those of the :meth:`around` blocks that are open."""
+        return tuple(self._wrappers)
+
+    def _wrapped(self, depth: int) -> ForwardFn:
+        if depth == 0:
+            return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
+        wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
+
+    @property
+    def active_hooks(self) -> list[str]:
+        """Hook points that have hooks now, apart from those that came with the model."""
+        return sorted(self._hooked_points() - self._built_in)
+
+    def _hooked_points(self) -> set[str]:
+        return {name for name, point in self.lens.hook_dict.items() if point.fwd_hooks}
