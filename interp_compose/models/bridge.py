@@ -87,10 +87,14 @@ class BridgeModel(LensModel):
         self.window = _window(getattr(hf_model, "config", None))
 
     def states(self, stated: StatedEmbedding | None) -> None:
-        """Takes over what the folder says of embeddings, the length of a text among it."""
+        """Takes over what the folder says of embeddings, the length of a text among it.
+
+        Newer folders of sentence-transformers leave that length to the tokenizer.
+        """
         self.stated = stated
-        if stated is not None and stated.max_length is not None:
-            self.n_ctx = min(self.n_ctx, stated.max_length)
+        if stated is not None:
+            told = getattr(self.tokenizer, "model_max_length", None)
+            self.n_ctx = int(min(self.n_ctx, stated.max_length or told or self.n_ctx))
 
     @property
     def hook_names(self) -> Sequence[str]:

@@ -59,7 +59,10 @@ class Wrappable(ABC):
     @property
     def active_hooks(self) -> list[str]:
         """Hook points that have hooks now, apart from those that came with the model."""
-        return sorted(self._hooked_points() - self._built_in)
+        now = self._hooked_points()
+        return sorted(name for point, name in now.items() if point not in self._built_in)
 
-    def _hooked_points(self) -> set[str]:
-        return {name for name, point in self.lens.hook_dict.items() if point.fwd_hooks}
+    def _hooked_points(self) -> dict[int, str]:
+        """Each point once, under the last of its names (aliases such as ``hook_resid_pre``)."""
+        points = sorted(self.lens.hook_dict.items())
+        return {id(point): name for name, point in points if point.fwd_hooks}

@@ -49,7 +49,7 @@ def refuse_empty(prompts: Sequence[str]) -> None:
         if not prompt or prompt.isspace():
             raise PromptError(
                 f"example {i}: the prompt {prompt!r} is empty; "
-                "give it at least one character that is not blank, or leave the example out"
+                "give it at least one character that is not blank, or leave it out"
             )
 
 

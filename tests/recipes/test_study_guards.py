@@ -1,0 +1,373 @@
+"""Runs that go wrong late, folders that hold something else, options of the wrong kind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from interp_compose import cli
+from interp_compose.errors import CorruptFileError, InputError, LayerError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.recipes import cap, cap_measure, run_folder, similarity, similarity_measure
+from interp_compose.recipes.cap_measure import cap_curve
+from interp_compose.recipes.run_folder import write_result
+from interp_compose.recipes.similarity_measure import similarity_curve
+from interp_compose.results import FINGERPRINT, BatchStore, Result
+from tests import architectures
+from tests.recipes import similarity_reference as slow
+from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.test_cli_similarity import tsv
+
+FRAME = pd.DataFrame({"pair": [0, 1], "cosine": [0.5, 0.25]})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_intervals() -> Iterator[None]:
+    with slow.few_samples():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a figure looks like is tested with figures; here a few bytes of it are enough."""
+
+    def write(figure: Any, path: Path) -> Path:
+        path.write_text(str(figure.to_json()), encoding="utf-8")
+        return path
+
+    for name in ("save_html", "save_png"):
+        monkeypatch.setattr(run_folder, name, write)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One of the two studies: how it is run, and where its batches are computed."""
+
+    config: Any
+    run: Callable[[Any], Any]
+    module: Any
+    command: list[str]
+
+    def into(self, out: Path, **changes: Any) -> Any:
+        return self.run(replace(self.config, out=out, **changes))
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Study]:
+    """Both on tiny models and data, one layer, batches of two."""
+    folder, decoder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("gpt2")
+    architectures.build("BERT").save_pretrained(folder)
+    slow.bert_tokenizer().save_pretrained(folder)
+    architectures.build("GPT-2").save_pretrained(decoder)
+    splitting_tokenizer().save_pretrained(decoder)
+    pairs, rows = tsv(folder.parent / "pairs.tsv"), folder.parent / "rows.jsonl"
+    lines = [
+        json.dumps({"prompt": f'{text} "', "answer": "a", "tree": f'(S (X {text}) (Y "))'})
+        for text in TEXTS
+    ]
+    rows.write_text("\n".join(lines), encoding="utf-8")
+    options: dict[str, Any] = {"layers": ("0",), "pooling": ("mean",), "controls": False}
+    options |= {"batch_size": 2, "device": "cpu", "quiet": True}
+    one = similarity.SimilarityConfig(str(folder), str(pairs), **options)
+    other = cap.CapConfig(str(decoder), str(rows), **options)
+
+    def command(name: str, config: Any) -> list[str]:
+        given = ["--model", config.model, "--task", config.task, "--device", "cpu", "-q"]
+        return [name, *given, "--layers", "0"]
+
+    return {
+        "similarity": Study(one, similarity.run, similarity_measure, command("similarity", one)),
+        "cap": Study(other, cap.run, cap_measure, command("cap", other)),
+    }
+
+
+@pytest.fixture(params=["similarity", "cap"])
+def study(request: pytest.FixtureRequest, studies: dict[str, Study]) -> Study:
+    return studies[request.param]
+
+
+def counted(study: Study, patch: pytest.MonkeyPatch, before: Callable[[], None]) -> list[int]:
+    """How often a batch is computed; ``before`` is called first each time."""
+    real, calls = study.module._measure, [0]
+
+    def count(*args: Any, **options: Any) -> pd.DataFrame:
+        calls[0] += 1
+        before()
+        return real(*args, **options)  # type: ignore[no-any-return]
+
+    patch.setattr(study.module, "_measure", count)
+    return calls
+
+
+# ---- batches carry their run --------------------------------------------------------------
+
+
+def test_a_batch_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    """As when two runs share a folder, and the slower one writes into what the other has made."""
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    own, other = BatchStore(mine, {"seed": 1}), BatchStore(theirs, {"seed": 2})
+    own.put(0, FRAME)
+    other.put(1, FRAME)
+    foreign = next(theirs.glob("*.parquet"))
+    (mine / foreign.name).write_bytes(foreign.read_bytes())
+    assert own.done() == {0}
+    pd.testing.assert_frame_equal(own.get(0), FRAME)
+    with pytest.raises(CorruptFileError, match=rf"{foreign.name} .*another run's; run again"):
+        own.get(1)
+    own.put(1, FRAME * 2)
+    assert own.done() == {0, 1}
+    pd.testing.assert_frame_equal(own.get(1), FRAME * 2)
+    assert not (mine / foreign.name).exists()
+
+
+def test_a_store_that_was_opened_earlier_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    earlier = BatchStore(tmp_path, {"seed": 1})
+    later = BatchStore(tmp_path, {"seed": 2}, replace=True)
+    later.put(0, FRAME)
+    earlier.put(1, FRAME)
+    assert later.done() == {0}
+    assert earlier.done() == {1}
+    assert BatchStore(tmp_path, {"seed": 2}).done() == {0}
+
+
+def test_the_same_frame_has_another_name_in_another_run(tmp_path: Path) -> None:
+    names = []
+    for seed in (1, 1, 2):
+        store = BatchStore(tmp_path / str(len(names)), {"seed": seed})
+        store.put(0, FRAME)
+        names.append(next(store.folder.glob("*.parquet")).name)
+    assert names[0] == names[1] != names[2]
+
+
+# ---- the result is saved before the batches go --------------------------------------------
+
+
+def test_batches_outlive_a_result_that_cannot_be_saved(study: Study, tmp_path: Path) -> None:
+    whole = study.into(tmp_path / "whole")
+    out = tmp_path / "out"
+
+    def full(self: Result, *args: Any, **options: Any) -> Path:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        first = counted(study, patch, lambda: None)
+        patch.setattr(Result, "save", full)
+        with pytest.raises(OSError, match="No space left"):
+            study.into(out)
+    assert first[0] > 1
+    assert len(list((out / "batches").glob("*.parquet"))) == first[0]
+    assert (out / "batches" / FINGERPRINT).exists()
+    assert not (out / "manifest.json").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        again = counted(study, patch, lambda: None)
+        curve = study.into(out)
+    assert again == [0]
+    pd.testing.assert_frame_equal(curve.frame, whole.frame)
+    pd.testing.assert_frame_equal(Result.load(out).frames["curve"], whole.frames["curve"])
+    assert not (out / "batches").exists()
+
+
+def test_a_figure_that_fails_costs_no_batch(
+    studies: dict[str, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = studies["cap"]
+
+    def fails(*args: Any) -> Path:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "save_png", fails)
+        with pytest.raises(OSError, match="No space left"):
+            study.into(tmp_path)
+    calls = counted(study, monkeypatch, lambda: None)
+    curve = study.into(tmp_path)
+    assert calls == [0]
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(curve.figures())
+
+
+# ---- figures and tables of one run --------------------------------------------------------
+
+
+def test_figures_of_another_study_do_not_stay(studies: dict[str, Study], tmp_path: Path) -> None:
+    earlier = studies["cap"].into(tmp_path)
+    assert (tmp_path / "cap_curve.png").exists()
+    for name in ("notes.html", "order_sensitivity.html", "order_sensitivity.png"):
+        (tmp_path / name).write_text("earlier", encoding="utf-8")
+    rows = [row for row in slow.ROWS if row.get("subset") is None][3:]  # no mirrors
+    rows += [{"text1": "x", "text2": "small sea", "score": 0.3}]
+    curve = similarity_curve(slow.wrapped("BERT"), rows, layers=[0], controls=False, progress=False)
+    drawn = set(curve.figures())
+    assert drawn == {"similarity_curve", "similarity_by_layer"}
+    write_result(tmp_path, curve, curve.figures(), overwrite=True)
+    assert {path.stem for path in tmp_path.glob("*.png")} == drawn
+    assert {path.stem for path in tmp_path.glob("*.html")} == drawn | {"notes"}
+    assert Result.load(tmp_path).config["study"] == "similarity"
+    studies["cap"].into(tmp_path, overwrite=True)
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(earlier.figures())
+    assert (tmp_path / "notes.html").read_text(encoding="utf-8") == "earlier"
+
+
+def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    other = study.into(tmp_path / "other", layers=("1",))
+    figure = next(iter(other.figures()))
+
+    def meanwhile() -> None:
+        if not (out / "manifest.json").exists():
+            other.save(out)
+            (out / f"{figure}.png").write_bytes(b"theirs")
+
+    with pytest.MonkeyPatch.context() as patch:
+        calls = counted(study, patch, meanwhile)
+        with pytest.raises(InputError, match=r"holds the result of another run \(layers is \[1\]"):
+            study.into(out)
+    assert calls[0] > 1
+    assert Result.load(out).config["layers"] == [1]
+    assert (out / f"{figure}.png").read_bytes() == b"theirs"
+    assert len(list((out / "batches").glob("*.parquet"))) == calls[0]
+    assert study.into(out, overwrite=True).config["layers"] == [0]
+    assert Result.load(out).config["layers"] == [0]
+
+
+# ---- options of the wrong kind ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": True}, OptionError, "batch_size=True: expected an integer"),
+        ({"batch_size": False}, OptionError, "batch_size=False: expected an integer"),
+        ({"seed": True}, OptionError, "seed=True: expected an integer"),
+        ({"seed": False}, OptionError, "seed=False: expected an integer"),
+        ({"layers": [True]}, LayerError, "layer True is a bool"),
+    ],
+)
+def test_switches_are_no_numbers(
+    model: LensModel, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        similarity_curve(model, slow.ROWS, progress=False, **options)
+    with pytest.raises(error, match=message):
+        cap_curve(model, [{"prompt": "not alive", "answer": "a"}], progress=False, **options)
+
+
+def test_resume_is_a_folder_and_no_file(model: LensModel, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine", encoding="utf-8")
+    rows = [{"prompt": "not alive", "answer": "a"}]
+    for path in (notes, str(notes)):
+        with pytest.raises(OptionError, match=r"resume=.*notes\.txt'?\)?: expected a folder"):
+            similarity_curve(model, slow.ROWS, progress=False, layers=[0], resume=path)
+        with pytest.raises(OptionError, match=r"resume=.*notes\.txt'?\)?: expected a folder"):
+            cap_curve(model, rows, progress=False, layers=[0], resume=path)
+    assert notes.read_text(encoding="utf-8") == "mine"
+
+
+SCRIPT = """
+import json, sys
+import torch
+import interp_compose as ic
+import interp_compose.errors
+model = ic.load_model("mini-base", device="cpu")
+row = {"prompt": 'a young cat is called a "', "answer": "a"}
+pairs = [{"text1": f"a b{n}", "text2": f"c{n} d", "score": n / 9} for n in range(4)]
+tokens = torch.tensor([[5, 17, 3]])
+mask, at = torch.ones_like(tokens), torch.arange(3)[None]
+resid = model.resid_pre(tokens, 1, attention_mask=mask)
+studies = {
+    "cap": lambda **o: ic.cap_curve(model, [row], progress=False, **o),
+    "similarity": lambda **o: ic.similarity_curve(model, pairs, progress=False, **o),
+}
+calls = {
+    "read": lambda: model.resume(resid, 1, attention_mask=mask, position_ids=at, read="nope"),
+    "embedding": lambda: ic.embed_texts(model, ["a"], embedding=["mean"]),
+    "batch of texts": lambda: ic.embed_texts(model, ["a"], batch_size=2.0),
+}
+for name, study in studies.items():
+    for option in ({"controls": "no"}, {"controls": 1}, {"layers": {0: 1}}, {"resume": 3}):
+        calls[f"{name} {option}"] = lambda study=study, option=option: study(**option)
+out = {}
+for name, call in calls.items():
+    try:
+        call()
+        out[name] = "accepted"
+    except ic.errors.InterpComposeError as error:
+        out[name] = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        out[name] = f"raw {type(error).__name__}: {error}"
+json.dump(out, sys.stdout)
+"""
+"""In a process of its own, because in the tests beartype would be there first."""
+
+EXPECTED = {
+    "read": "OptionError: read='nope': expected one of",
+    "embedding": "OptionError: unknown embedding ['mean']: expected one of mean, cls",
+    "batch of texts": "OptionError: batch_size=2.0: expected an integer",
+    **{
+        f"{study} {option}": message
+        for study in ("cap", "similarity")
+        for option, message in {
+            "{'controls': 'no'}": "OptionError: controls='no': expected True or False",
+            "{'controls': 1}": "OptionError: controls=1: expected True or False",
+            "{'layers': {0: 1}}": "LayerError: layers={0: 1}: expected a sequence such as",
+            "{'resume': 3}": "OptionError: resume=3: expected a folder for finished batches",
+        }.items()
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, str] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_untyped_options_are_refused_by_name(name: str, outcomes: dict[str, str]) -> None:
+    assert outcomes[name].startswith(EXPECTED[name])
+
+
+def test_every_untyped_option_is_expected(outcomes: dict[str, str]) -> None:
+    assert set(outcomes) == set(EXPECTED)
+
+
+# ---- the command line ---------------------------------------------------------------------
+
+
+def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(command)
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_labels_with_nothing_after_them_are_refused(
+    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    given = [*study.command, "--unit", "phrase", "--out", str(out), "--labels"]
+    assert "labels" in refused(given, capsys)
+    assert not out.exists()
+
+
+def test_a_folder_inside_a_file_is_refused(
+    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine", encoding="utf-8")
+    printed = refused([*study.command, "--out", str(notes / "sub")], capsys)
+    assert "InputError: " in printed
+    assert "notes.txt/sub cannot be made (Not a directory); choose another --out" in printed
+    assert notes.read_text(encoding="utf-8") == "mine"
