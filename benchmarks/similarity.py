@@ -36,7 +36,8 @@ import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
-from interp_compose.recipes.embedding import pad_left, reading_of
+from interp_compose.recipes.embedding import reading_of
+from interp_compose.recipes.padding import pad_left
 from interp_compose.recipes.similarity_curve import SimilarityCurve
 from interp_compose.recipes.similarity_measure import _measure
 from interp_compose.recipes.similarity_plan import SimilarityPlan, plan_similarity

@@ -51,6 +51,14 @@ class Protocol:
     slots: Slots
 
 
+def protocols_of(names: Sequence[str], units: Slots, shuffled: Slots) -> list[Protocol]:
+    """Poolings by their own names, over ``units``; ``"shuffled"`` is the mean over ``shuffled``."""
+    return [
+        Protocol(name, "mean", shuffled) if name == "shuffled" else Protocol(name, name, units)
+        for name in names
+    ]
+
+
 @dataclass(frozen=True)
 class Streams:
     """Residuals in flight, one per (start layer, protocol, example), protocol-major."""

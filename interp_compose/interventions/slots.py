@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
@@ -79,8 +79,8 @@ class Slots:
             self.last_token.to(device),
         )
 
-    def rows(self, chosen: Bool[Tensor, "batch"]) -> Slots:
-        """The layout of some rows of the batch, as wide as before."""
+    def rows(self, chosen: Int[Tensor, "row"]) -> Slots:
+        """The layout of the rows at these indices, as wide as before."""
         return Slots(
             self.of_token[chosen], self.n_slots, self.mask[chosen], self.last_token[chosen]
         )

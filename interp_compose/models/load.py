@@ -133,7 +133,9 @@ def _load_pretrained(
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
         if is_encoder(config):
-            return load_encoder(source, stated, name=name, tokenizer=tokenizer, options=options)
+            return load_encoder(
+                source, config, stated, name=name, tokenizer=tokenizer, options=options
+            )
         boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
         bridge = boot(source, **options)
     except CorruptFileError:

@@ -53,13 +53,15 @@ def peek(
 
 def load_encoder(
     source: str,
+    config: Any,
     stated: StatedEmbedding | None,
     *,
     name: str,
     tokenizer: Any,
     options: dict[str, Any],
 ) -> EncoderModel:
-    """``options`` are ``from_pretrained``'s, and ``device`` unless there is a ``device_map``.
+    """``config`` and ``stated`` are what :func:`peek` found; ``options`` are
+    ``from_pretrained``'s, and ``device`` unless there is a ``device_map``.
 
     Raises:
         CorruptFileError: the checkpoint lacks weights or a tokenizer, or its weights have other
@@ -77,8 +79,6 @@ def load_encoder(
                 f"{name!r} has no tokenizer that knows a word; get the checkpoint again, or pass "
                 "tokenizer=…"
             )
-    where = {key: place[key] for key in place if key not in ("dtype", "device_map")}
-    config = transformers.AutoConfig.from_pretrained(source, **where)
     _check_config(config, name)
     has_head = HEADS[config.model_type] in (config.architectures or [])
     kind = getattr(transformers, HEADS[config.model_type]) if has_head else transformers.AutoModel

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import NonFiniteError
-from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.interventions.one_pass import protocols_of, sweep
 from interp_compose.recipes.batches import batch_by_batch
 from interp_compose.recipes.budget import chunk_tokens
 from interp_compose.recipes.cap_curve import POOLINGS, CapCurve
@@ -156,13 +156,6 @@ def _measure(
     if not affected:
         return _rows(batch, clean.cpu(), ["clean"], [CLEAN])
 
-    plan = [
-        Protocol(name, "mean", batch.shuffled)
-        if name == "shuffled"
-        else Protocol(name, name, batch.units)
-        for name in protocols
-    ]
-
     def finish(
         stream: Float[Tensor, "stream pos d_model"],
         layer: int,
@@ -177,7 +170,7 @@ def _measure(
         model,
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         batch.mask,
-        plan,
+        protocols_of(protocols, batch.units, batch.shuffled),
         layers,
         finish,
         mode=mode,

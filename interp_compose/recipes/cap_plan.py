@@ -16,6 +16,7 @@ from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
 from interp_compose.recipes.cap_prepare import Prepared, into_batches, prepare
 from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.ready import check_is_model
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,7 @@ def plan_cap(
     task: str,
 ) -> CapPlan:
     """The arguments are :func:`.cap_measure.cap_curve`'s, and so is what they raise."""
-    if not isinstance(model, HookedModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
+    check_is_model(model)
     check_numbers(seed, batch_size)
     check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)

@@ -14,6 +14,7 @@ from torch import Tensor
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError
 from interp_compose.interventions.slots import Slots, shuffled_groups
+from interp_compose.recipes.padding import pad_left
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.user_data import read_example
 from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
@@ -34,13 +35,11 @@ class Prepared:
 
     @property
     def n_slots(self) -> int:
-        """Positions after a collapse: units and special tokens."""
-        return self.prompt.n_groups + int((self.prompt.groups < 0).sum())
+        return self.prompt.n_slots
 
     @property
     def affected(self) -> bool:
-        """Whether pooling changes anything: some unit has several tokens."""
-        return bool((self.prompt.group_sizes() > 1).any())
+        return self.prompt.affected
 
 
 @dataclass(frozen=True)
@@ -113,24 +112,20 @@ def into_batches(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
 
 def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> Batch:
     """Pad on the left and move to ``device``; one copy per tensor."""
-    width = max(item.n_tokens for item in items)
-    tokens = np.zeros((len(items), width), dtype=np.int64)
-    mask, groups = np.zeros_like(tokens), np.full_like(tokens, -1)
-    shuffled = np.full_like(tokens, -1)
+    prompts = [item.prompt for item in items]
+    tokens, mask, _ = pad_left(
+        [prompt.ids for prompt in prompts], [prompt.groups < 0 for prompt in prompts]
+    )
+    groups, shuffled = np.full(tokens.shape, -1), np.full(tokens.shape, -1)
     for row, item in enumerate(items):
-        at = slice(width - item.n_tokens, width)
-        tokens[row, at], mask[row, at] = item.prompt.ids, 1
-        groups[row, at] = item.prompt.groups
-        shuffled[row, at] = shuffled_groups(
-            item.prompt.groups.tolist(), seed=seed, example=item.index
-        )
-
-    on_cpu = torch.from_numpy(mask)
+        own = item.prompt.groups
+        groups[row, -len(own) :] = own
+        shuffled[row, -len(own) :] = shuffled_groups(own.tolist(), seed=seed, example=item.index)
     return Batch(
         items,
-        torch.from_numpy(tokens).to(device),
-        on_cpu.to(device),
-        Slots.from_groups(torch.from_numpy(groups), on_cpu).to(device),
-        Slots.from_groups(torch.from_numpy(shuffled), on_cpu).to(device),
+        tokens.to(device),
+        mask.to(device),
+        Slots.from_groups(torch.from_numpy(groups), mask).to(device),
+        Slots.from_groups(torch.from_numpy(shuffled), mask).to(device),
         torch.tensor([item.answer_id for item in items]).to(device),
     )

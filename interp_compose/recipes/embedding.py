@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,7 +14,8 @@ from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.recipes.budget import MAX_BATCH
 from interp_compose.recipes.options import check_numbers
-from interp_compose.recipes.ready import check_ids, check_model, check_prompts
+from interp_compose.recipes.padding import pad_left
+from interp_compose.recipes.ready import check_ids, check_is_model, check_model, check_prompts
 from interp_compose.text.tokenized import TokenizedPrompt
 from interp_compose.text.words import tokenize_prompts
 
@@ -126,10 +125,7 @@ def embed_texts(
         InputError: no texts, an empty one, or one longer than the model's context.
         OptionError, CapabilityError: see :func:`reading_of`.
     """
-    if not isinstance(model, HookedModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
+    check_is_model(model)
     check_model(model)
     check_numbers(0, batch_size)
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
@@ -173,16 +169,3 @@ def check_first(reading: Reading, prompts: Sequence[TokenizedPrompt], name: str)
             f"the tokenizer of {name!r} puts no special token in front of a text, so that there is "
             'no [CLS] to read; choose embedding="mean".'
         )
-
-
-def pad_left(
-    ids: Sequence[Int[np.ndarray, "_"]], special: Sequence[Any]
-) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
-    """Token ids, mask and special-token marks of several texts, padded on the left with 0."""
-    width = max(map(len, ids))
-    tokens = np.zeros((len(ids), width), dtype=np.int64)
-    mask, marks = np.zeros_like(tokens), np.zeros_like(tokens)
-    for row, (own, mark) in enumerate(zip(ids, special, strict=True)):
-        at = slice(width - len(own), width)
-        tokens[row, at], mask[row, at], marks[row, at] = own, 1, mark
-    return torch.from_numpy(tokens), torch.from_numpy(mask), torch.from_numpy(marks)

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from interp_compose._types import HookedModel
-from interp_compose.errors import InputError, InterventionError, PromptError, TrainingModeError
+from interp_compose.errors import (
+    InputError,
+    InterventionError,
+    OptionError,
+    PromptError,
+    TrainingModeError,
+)
 from interp_compose.text.tokenized import TokenizedPrompt
+
+
+def check_is_model(model: object) -> None:
+    """Refuse anything but a loaded model."""
+    if not isinstance(model, HookedModel):
+        raise OptionError(
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
+        )
 
 
 def check_model(model: HookedModel) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose._types import HookedModel
 from interp_compose.errors import InterventionError, NonFiniteError
-from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.interventions.one_pass import protocols_of, sweep
 from interp_compose.recipes.batches import batch_by_batch
 from interp_compose.recipes.budget import chunk_tokens
 from interp_compose.recipes.similarity_agreement import rounding
@@ -146,9 +146,11 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
     cosines = _cosines(batch, clean)
     untouched = _rows(batch, cosines, [NONE], list(range(n_layers + 1)))
 
-    affected = torch.tensor([text.affected for text in batch.texts], device=hidden.device)
+    # Indices made on the CPU: a mask on a GPU would wait for it at every use.
+    rows = [row for row, text in enumerate(batch.texts) if text.prompt.affected]
+    affected = torch.tensor(rows, dtype=torch.long).to(hidden.device)
     pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)
-    if bool(affected.any()):
+    if rows:
         special = batch.special_slots()[affected]
 
         def finish(
@@ -168,18 +170,13 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             model,
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
-            [
-                Protocol(name, "mean", shuffled)
-                if name == "shuffled"
-                else Protocol(name, name, units)
-                for name in plan.protocols
-            ],
+            protocols_of(plan.protocols, units, shuffled),
             plan.layers,
             finish,
             max_tokens=chunk_tokens(model, units.n_slots, logits=False),
         )
     after = _cosines(batch, pooled.flatten(0, 1))
-    plain = torch.tensor([not item.affected for item in batch.pairs], device=after.device)
+    plain = [row for row, item in enumerate(batch.pairs) if not item.affected]
     after[:, plain] = cosines[-1:, plain]  # nothing to pool: the clean cosine, bit for bit
     return pd.concat(
         [untouched, _rows(batch, after, list(plan.protocols), list(plan.layers))],

@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 
 from interp_compose._types import HookedModel
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.embedding import Reading, check_first, reading_of
 from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.ready import check_is_model
 from interp_compose.recipes.similarity_prepare import (
     PreparedPair,
     about,
@@ -69,10 +70,7 @@ def plan_similarity(
 ) -> SimilarityPlan:
     """The arguments are :func:`.similarity_measure.similarity_curve`'s, and so is what they
     raise."""
-    if not isinstance(model, HookedModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
+    check_is_model(model)
     check_numbers(seed, batch_size)
     check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)
@@ -92,7 +90,7 @@ def plan_similarity(
         )
     protocols = [*pooling, *(controls_of(unit) if controls else ())]
     if batch_size is None:
-        longest = max(max(len(t.prompt.ids), t.n_slots) for i in items for t in (i.first, i.second))
+        longest = max(max(len(prompt.ids), prompt.n_slots) for prompt in prompts)
         batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest, MAX_PAIRS)
     config = {
         "study": "similarity",

@@ -17,7 +17,7 @@ from torch import Tensor
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, OptionError
 from interp_compose.interventions.slots import Slots, shuffled_groups
-from interp_compose.recipes.embedding import pad_left
+from interp_compose.recipes.padding import pad_left
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.pairs import Pair, read_pairs
 from interp_compose.text.tokenized import TokenizedPrompt
@@ -33,16 +33,6 @@ class Text:
     index: int
     prompt: TokenizedPrompt
 
-    @property
-    def n_slots(self) -> int:
-        """Positions after a collapse: units and special tokens."""
-        return self.prompt.n_groups + int((self.prompt.groups < 0).sum())
-
-    @property
-    def affected(self) -> bool:
-        """Whether pooling changes anything: some unit has several tokens."""
-        return bool((self.prompt.group_sizes() > 1).any())
-
 
 @dataclass(frozen=True)
 class PreparedPair:
@@ -55,7 +45,7 @@ class PreparedPair:
 
     @property
     def affected(self) -> bool:
-        return self.first.affected or self.second.affected
+        return self.first.prompt.affected or self.second.prompt.affected
 
     @property
     def target(self) -> float:
@@ -177,7 +167,7 @@ def into_batches(pairs: Sequence[PreparedPair], size: int) -> list[list[Prepared
     """Pairs of like length together, and among these the ones that share a text."""
 
     def key(item: PreparedPair) -> tuple[int, int, int, int]:
-        slots = max(item.first.n_slots, item.second.n_slots)
+        slots = max(item.first.prompt.n_slots, item.second.prompt.n_slots)
         tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
         return slots, tokens, item.first.index, item.index
 

@@ -27,6 +27,16 @@ class TokenizedPrompt:
         """How many units the prompt has."""
         return int(self.groups.max()) + 1
 
+    @property
+    def n_slots(self) -> int:
+        """Positions after a collapse: units and special tokens."""
+        return self.n_groups + int((self.groups < 0).sum())
+
+    @property
+    def affected(self) -> bool:
+        """Whether pooling changes anything: some unit has several tokens."""
+        return bool((self.group_sizes() > 1).any())
+
     def group_text(self, i: int) -> str:
         """The text of unit ``i``, blanks around it taken off."""
         begin, end = self.offsets[self.groups == i].T

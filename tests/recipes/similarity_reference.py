@@ -276,3 +276,16 @@ def few_samples() -> Iterator[None]:
             short = partial(getattr(similarity_agreement, name), samples=40)
             patch.setattr(similarity_agreement, name, short)
         yield
+
+
+def bare_words() -> Any:
+    """Every word one token, with or without a blank in front, and a BOS."""
+    words = [f"w{n}" for n in range(20)]
+    tokenizer = Tokenizer(
+        models.WordLevel({"<pad>": 0, "<s>": 1, **{w: n + 2 for n, w in enumerate(words)}}, "<s>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")

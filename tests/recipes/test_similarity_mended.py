@@ -32,7 +32,6 @@ from interp_compose.recipes.similarity_curve import SimilarityCurve
 from interp_compose.recipes.similarity_measure import similarity_curve
 from tests import architectures
 from tests.recipes import similarity_reference as slow
-from tests.recipes.test_similarity_measure import bare_words
 
 N, N_LAYERS = 40, 1
 TIED = np.arange(N) % 2 == 0
@@ -149,7 +148,7 @@ def scrambled() -> list[dict[str, Any]]:
 
 def test_scrambled_pairs_score_the_same_in_batches_of_any_size() -> None:
     """At the first layer of a rotary model only rounding tells the words' orders apart."""
-    model = load_model(architectures.build("Llama"), tokenizer=bare_words())
+    model = load_model(architectures.build("Llama"), tokenizer=slow.bare_words())
     rows = scrambled()
     labels, same = [row["label"] for row in rows], np.arange(24) % 3 != 0
     areas = []
@@ -330,7 +329,7 @@ def test_bad_batches_of_texts_are_refused(bert: LensModel, bad: Any) -> None:
 
 
 def test_no_cls_where_the_tokenizer_puts_none() -> None:
-    bare = bare_words()
+    bare = slow.bare_words()
     bare.backend_tokenizer.post_processor = None
     model = load_model(architectures.build("BERT"), tokenizer=bare)
     assert bare("w1 w2").input_ids == [3, 4]
