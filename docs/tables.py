@@ -17,6 +17,7 @@ from unittest.mock import patch
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
+from interp_compose.training.carma import CarmaConfig, default_layers
 
 FOLDER = Path(__file__).parent / "_generated"
 NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
@@ -37,6 +38,30 @@ def paper_models() -> str:
         for one in PAPER_MODELS
     ]
     return NOTICE + table(heads, rows)
+
+
+def carma_settings() -> str:
+    """λ and layers of paper 000's models and tasks, and the layers that are the default here."""
+    rows = []
+    for one in PAPER_MODELS:
+        of_task = [CarmaConfig.from_paper(one.label, task) for task in ("idm", "sst")]
+        settings = [(str(carma.weight), _acts_on(carma, one.n_layers)) for carma in of_task]
+        default = _span(default_layers(one.n_layers))
+        start = [one.label, f"`{one.hub_name}`", str(one.n_layers), default]
+        rows.append([*start, *settings[0], *settings[1]])
+    heads = ["in the paper", "hub name", "layers", "default here"]
+    heads += ["IDM: λ", "IDM: acts on", "SC: λ", "SC: acts on"]
+    return NOTICE + table(heads, rows)
+
+
+def _acts_on(carma: CarmaConfig, n_layers: int) -> str:
+    stated = carma.resolved(n_layers)
+    mi, stability = _span(stated.layers), _span(stated.stability_layers)
+    return mi if mi == stability else f"MI {mi}, stability {stability}"
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return "{}–{}".format(*ends)
 
 
 def prompts() -> str:
@@ -93,10 +118,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
+    "carma_settings.md": carma_settings,
     "prompts.md": prompts,
     "shipped_tasks.md": shipped_tasks,
     "cap_help.txt": partial(help_of, "cap"),
     "similarity_help.txt": partial(help_of, "similarity"),
+    "carma_help.txt": partial(help_of, "carma"),
 }
 
 

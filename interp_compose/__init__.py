@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from interp_compose._types import Example as Example
     from interp_compose.interventions.pool_at import pool_at as pool_at
     from interp_compose.interventions.pooling import pool_groups as pool_groups
+    from interp_compose.losses import mutual_information_loss as mutual_information_loss
+    from interp_compose.losses import stability_loss as stability_loss
     from interp_compose.models.load import load_model as load_model
     from interp_compose.models.weights import load_weights as load_weights
     from interp_compose.models.weights import save_weights as save_weights
     from interp_compose.recipes.cap_curve import CapCurve as CapCurve
     from interp_compose.recipes.cap_curve import compare_curves as compare_curves
     from interp_compose.recipes.cap_measure import cap_curve as cap_curve
+    from interp_compose.recipes.carma_compare import compare as compare
+    from interp_compose.recipes.carma_comparison import Comparison as Comparison
     from interp_compose.recipes.embedding import embed_texts as embed_texts
+    from interp_compose.recipes.finetune import finetune as finetune
     from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
     from interp_compose.recipes.similarity_curve import compare_similarities as compare_similarities
     from interp_compose.recipes.similarity_measure import similarity_curve as similarity_curve
@@ -35,31 +40,46 @@ if TYPE_CHECKING:
     from interp_compose.tasks.pairs import read_pairs as read_pairs
     from interp_compose.tasks.task import Task as Task
     from interp_compose.tasks.user_data import read_examples as read_examples
+    from interp_compose.text.synonym_sources import ThesaurusSource as ThesaurusSource
+    from interp_compose.text.synonyms import replace_synonyms as replace_synonyms
     from interp_compose.text.words import tokenize_prompts as tokenize_prompts
+    from interp_compose.training.carma import CarmaConfig as CarmaConfig
+    from interp_compose.training.config import TrainConfig as TrainConfig
+    from interp_compose.training.history import TrainingHistory as TrainingHistory
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CapCurve": "recipes.cap_curve",
+    "CarmaConfig": "training.carma",
+    "Comparison": "recipes.carma_comparison",
     "Example": "_types",
     "Pair": "tasks.pairs",
     "PairTask": "tasks.pairs",
     "SimilarityCurve": "recipes.similarity_curve",
     "Task": "tasks.task",
+    "ThesaurusSource": "text.synonym_sources",
+    "TrainConfig": "training.config",
+    "TrainingHistory": "training.history",
     "cap_curve": "recipes.cap_measure",
+    "compare": "recipes.carma_compare",
     "compare_curves": "recipes.cap_curve",
     "compare_similarities": "recipes.similarity_curve",
     "embed_texts": "recipes.embedding",
+    "finetune": "recipes.finetune",
     "load_model": "models.load",
     "load_pairs": "tasks.load_pairs",
     "load_task": "tasks.load",
     "load_weights": "models.weights",
+    "mutual_information_loss": "losses",
     "pool_at": "interventions.pool_at",
     "pool_groups": "interventions.pooling",
     "read_examples": "tasks.user_data",
     "read_pairs": "tasks.pairs",
+    "replace_synonyms": "text.synonyms",
     "save_weights": "models.weights",
     "similarity_curve": "recipes.similarity_measure",
+    "stability_loss": "losses",
     "tokenize_prompts": "text.words",
 }
 
@@ -74,6 +94,16 @@ __all__ = [  # noqa: RUF022  the main path first
     "SimilarityCurve",
     "compare_similarities",
     "embed_texts",
+    "finetune",
+    "TrainConfig",
+    "CarmaConfig",
+    "TrainingHistory",
+    "compare",
+    "Comparison",
+    "replace_synonyms",
+    "ThesaurusSource",
+    "mutual_information_loss",
+    "stability_loss",
     "pool_at",
     "pool_groups",
     "tokenize_prompts",

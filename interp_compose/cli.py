@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import tyro
 
 from interp_compose.recipes.cap import CapConfig
+from interp_compose.recipes.carma import CarmaStudy
 from interp_compose.recipes.similarity import SimilarityConfig
 
-COMMANDS: dict[str, Callable[..., CapConfig | SimilarityConfig]] = {
+Study = CapConfig | SimilarityConfig | CarmaStudy
+
+COMMANDS: dict[str, Callable[..., Study]] = {
     "cap": CapConfig,
     "similarity": SimilarityConfig,
+    "carma": CarmaStudy,
 }
 
 
@@ -32,22 +37,40 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
-        print("\ninterrupted: the same command again goes on with the next batch.", file=sys.stderr)
+        print(
+            "\ninterrupted: the same command again goes on from what is finished.", file=sys.stderr
+        )
         raise SystemExit(130) from None
 
 
-def _run(config: CapConfig | SimilarityConfig) -> None:
-    from interp_compose.recipes import cap, similarity
+def _run(config: Study) -> None:
+    from interp_compose.recipes import cap, carma, similarity
 
     if config.quiet:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-    curve = cap.run(config) if isinstance(config, CapConfig) else similarity.run(config)
-    if not config.quiet:
-        print(curve.summary())
-        figures = ", ".join(f"{name}.html, {name}.png" for name in curve.figures())
-        print(f"\nwritten to {config.out}/: {figures}, tables (.parquet, .csv)")
+    if isinstance(config, CapConfig):
+        _tell(config, cap.run(config))
+    elif isinstance(config, SimilarityConfig):
+        _tell(config, similarity.run(config))
+    else:
+        _tell(config, carma.run(config), "report.html")
+
+
+class _Result(Protocol):
+    def summary(self) -> str: ...
+
+    def figures(self) -> Mapping[str, Any]: ...
+
+
+def _tell(config: Study, result: _Result, *pages: str) -> None:
+    """What came out, and where it lies."""
+    if config.quiet:
+        return
+    print(result.summary())
+    figures = [f"{name}.html, {name}.png" for name in result.figures()]
+    print(f"\nwritten to {config.out}/: {', '.join([*pages, *figures])}, tables (.parquet, .csv)")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from interp_compose.models.hook_log import (
     in_evaluation_mode,
     without_hooks,
 )
+from interp_compose.models.recompute import recomputing
 from interp_compose.models.sentence_folder import StatedEmbedding
 from interp_compose.models.weight_names import stacked_weight
 from interp_compose.models.wrappable import Wrappable
@@ -225,6 +226,10 @@ class LensModel(Wrappable):
         if not self._proving:
             for capability in log.relied_on:
                 self.require(capability)  # some wrappers discard these edits without a word
+
+    def activation_checkpointing(self) -> AbstractContextManager[None]:
+        """Calls inside the ``with`` block keep less for the backward pass, and compute it again."""
+        return recomputing(self.lens.blocks)
 
     def resid_pre(
         self,

@@ -63,7 +63,8 @@ class Chart:
     """Numbers against layers or depth, in panels side by side that share both axes.
 
     An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
-    panel should hold the same lines.
+    panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
+    ``x_ticks`` are the places to mark where not the pens should choose.
     """
 
     title: str
@@ -73,6 +74,8 @@ class Chart:
     x_is_share: bool
     panels: Sequence[Panel]
     y_is_share: bool = True
+    x_name: str = ""
+    x_ticks: Sequence[float] = ()
 
     @property
     def heading(self) -> str:

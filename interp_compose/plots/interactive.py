@@ -108,9 +108,12 @@ def _dress(figure: ChartFigure, chart: Chart) -> None:
     width = (1 - GAP * (n - 1)) / n
     for i in range(n):
         x, y = _axis("xaxis", i), _axis("yaxis", i)
-        where = "depth %{x:.0%}" if chart.x_is_share else "layer %{x}"
+        name = chart.x_name or ("depth" if chart.x_is_share else "layer")
+        where = name + (" %{x:.0%}" if chart.x_is_share else " %{x}")
         step = {"tickformat": ".0%"} if chart.x_is_share else {"dtick": _layer_step(chart)}
         figure.layout[x] = {"range": chart.x_range, "unifiedhovertitle_text": where, **step}
+        if chart.x_ticks:
+            figure.layout[x].update(tickmode="array", tickvals=list(chart.x_ticks))
         figure.layout[y] = {"range": chart.y_range, "nticks": 8}
         if chart.y_is_share:
             figure.layout[y].tickformat = "~%"
@@ -254,4 +257,6 @@ def _labels(chart: Chart) -> list[dict[str, Any]]:
 def _layer_step(chart: Chart) -> int:
     """Layers are whole numbers: a tick at each, or at every second, fifth, tenth, …"""
     low, high = chart.x_range
-    return next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if (high - low) / step <= 16)
+    powers = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+    steps = (digit * power for power in powers for digit in (1, 2, 5))
+    return next(step for step in steps if (high - low) / step <= 16)

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 from PIL import Image
 
 from interp_compose.plots.chart import Chart, Level, Line, short
@@ -133,6 +133,8 @@ def _dress(axes: Axes, chart: Chart) -> None:
     if chart.x_is_share:
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    if chart.x_ticks:
+        axes.xaxis.set_major_locator(FixedLocator(list(chart.x_ticks)))
     axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -14,8 +14,8 @@ from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.recipes.budget import MAX_BATCH
 from interp_compose.recipes.options import check_numbers
-from interp_compose.recipes.padding import pad_left
 from interp_compose.recipes.ready import check_ids, check_is_model, check_model, check_prompts
+from interp_compose.text.padding import pad_left
 from interp_compose.text.tokenized import TokenizedPrompt
 from interp_compose.text.words import tokenize_prompts
 

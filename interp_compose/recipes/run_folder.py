@@ -12,7 +12,18 @@ from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.results import Result
 
-FIGURES = ("cap_curve", "similarity_curve", "similarity_by_layer", "order_sensitivity")
+FIGURES = (
+    "cap_curve",
+    "similarity_curve",
+    "similarity_by_layer",
+    "order_sensitivity",
+    "cap_average",
+    "cap_protocols",
+    "consistency",
+    "representations",
+    "training",
+)
+"""Of every study."""
 
 
 def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:

@@ -17,9 +17,9 @@ from torch import Tensor
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, OptionError
 from interp_compose.interventions.slots import Slots, shuffled_groups
-from interp_compose.recipes.padding import pad_left
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.pairs import Pair, read_pairs
+from interp_compose.text.padding import pad_left
 from interp_compose.text.tokenized import TokenizedPrompt
 from interp_compose.text.words import tokenize_prompts
 

@@ -300,3 +300,12 @@ def thesaurus() -> Mapping[str, Synonyms]:
         words = seen.split()
         table[words[0]] = Synonyms(tuple(words), tuple(reserve.split()))
     return MappingProxyType(table)
+
+
+@cache
+def reserve_words() -> Mapping[str, tuple[str, ...]]:
+    """Seen word → the reserve words that may stand for it; words without any are left out."""
+    concepts = thesaurus().values()
+    return MappingProxyType(
+        {word: one.reserve for one in concepts for word in one.seen if one.reserve}
+    )

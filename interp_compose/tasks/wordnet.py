@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,3 +125,21 @@ def _data_path(data_dir: str | Path | None) -> Iterator[None]:
         yield
     finally:
         nltk.data.path[:] = before
+
+
+def wordnet_reader(data_dir: str | Path | None = None) -> Any:
+    """NLTK's reader of WordNet, found as :func:`wordnet_senses` finds it.
+
+    It reads on demand, so that ``data_dir`` stays on NLTK's data path.
+
+    Raises ``MissingDataError`` if WordNet is not there.
+    """
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+    with _data_path(data_dir):
+        root = _find(data_dir)
+    if data_dir is not None and str(Path(data_dir).resolve()) not in nltk.data.path:
+        nltk.data.path.insert(0, str(Path(data_dir).resolve()))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The multilingual functions are not available")
+        return WordNetCorpusReader(root, omw_reader=None)

@@ -14,7 +14,7 @@ from interp_compose.tasks import mini_world
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.mini_definitions import FAMILIES
 from interp_compose.tasks.mini_idm import MAX_WORDINGS, definitions, splits
-from interp_compose.tasks.mini_world import thesaurus
+from interp_compose.tasks.mini_world import reserve_words, thesaurus
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 
@@ -133,3 +133,11 @@ def test_answers_that_are_not_one_token_are_left_out_and_counted(crude: Any) -> 
     assert task.report["train_one_token"] == len(task.train) < task.report["train_all"]
     with pytest.raises(AnswerError, match="not one of the .* answers is a single token"):
         load_task("mini-idm", StubModel(crude))
+
+
+def test_reserve_words_are_given_for_each_seen_word() -> None:
+    given = reserve_words()
+    assert given["mother"] == given["mum"] == ("mama",)
+    assert not {"lion", "eight"} & set(given)
+    for one in thesaurus().values():
+        assert [given.get(word, ()) for word in one.seen] == [one.reserve] * len(one.seen)

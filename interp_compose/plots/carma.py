@@ -1,0 +1,184 @@
+"""A model as it was, fine-tuned, and fine-tuned with CARMA: paper 000's figures 2, 6, 7 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
+
+LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
+STYLES: Final = {
+    "original": Style(MUTED, "triangle-up", dash="dash", width=1.8),
+    "ft": Style(VERMILLION, "square"),
+    "carma": Style(BLUE, "circle"),
+}
+DEPTH: Final = "depth at which words are pooled (0 % = embeddings, 100 % = last block)"
+
+
+def cap_figure(
+    summary: pd.DataFrame, poolings: Sequence[str], *, config: Mapping[str, Any], notice: str = ""
+) -> ChartFigure:
+    """Accuracy under CAP by depth, a panel per pooling and a curve per version.
+
+    Args:
+        summary: version, metric, depth, pooling, mean, ci_low, ci_high (per cent), n_seeds; of
+            the metrics "cap", the curves, and "accuracy", the dotted levels.
+        poolings: "average" or protocols.
+        config: names model and task in the titles.
+        notice: what the reader must know, at the end of the subtitle.
+    """
+    clean = summary[summary["metric"] == "accuracy"]
+    levels = [
+        Level("", row["mean"] / 100, Style(STYLES[row["version"]].colour, "circle", "dot", 1.3))
+        for row in clean.to_dict("records")
+    ]
+    cap = summary[summary["metric"] == "cap"]
+    panels = []
+    for pooling in poolings:
+        lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01)
+        title = f"{pooling} pooling" if len(poolings) > 1 else ""
+        panels.append(Panel(side_by_side(lines, True) if _single(lines) else lines, levels, title))
+    how = "averaged over protocols" if list(poolings) == ["average"] else "by protocol"
+    return draw(
+        Chart(
+            title=f"{_model(config)}: accuracy when words are pooled, {how}",
+            subtitle=_about(config, summary, "dotted: nothing pooled", notice),
+            x_title=DEPTH,
+            y_title="accuracy",
+            x_is_share=True,
+            panels=panels,
+        )
+    )
+
+
+def consistency_figure(
+    summary: pd.DataFrame, *, config: Mapping[str, Any], notice: str = ""
+) -> ChartFigure:
+    """ConsistSyn against the share of words replaced: points with intervals, one line a version.
+
+    Args:
+        summary: as in :func:`cap_figure`, of the metric "consist_syn", by rate.
+        config: names model and task in the titles.
+        notice: what the reader must know, at the end of the subtitle.
+    """
+    rows = summary[summary["metric"] == "consist_syn"]
+    lines = _lines(rows, "rate", scale=1.0, bars=True)
+    if not lines:
+        raise InputError(
+            "ConsistSyn is undefined (NaN) for every version: no prompt was right before its words "
+            "were replaced. Train for longer, or ask an easier task"
+        )
+    return draw(
+        Chart(
+            title=f"{_model(config)}: still right when words become synonyms",
+            subtitle=_about(config, summary, notice).replace("bands", "bars"),
+            x_title="share of the eligible words that are replaced",
+            y_title="ConsistSyn (%)",
+            x_is_share=True,
+            panels=[Panel(side_by_side(lines, True) if _single(lines) else lines, [])],
+            y_is_share=False,
+            x_name="replaced:",
+            x_ticks=sorted(set(rows["rate"])),
+        )
+    )
+
+
+def representations_figure(
+    summary: pd.DataFrame, *, config: Mapping[str, Any], notice: str = ""
+) -> ChartFigure:
+    """Cosines of two tokens of the same word, and of different words, by layer.
+
+    Args:
+        summary: as in :func:`cap_figure`, of the metrics "same_word_cosine" and
+            "different_word_cosine", by layer.
+        config: names model and task in the titles.
+        notice: what the reader must know, at the end of the subtitle.
+    """
+    panels = []
+    for metric in ("same_word_cosine", "different_word_cosine"):
+        lines = _lines(summary[summary["metric"] == metric], "layer", scale=1.0)
+        if lines:
+            title = f"tokens of {'the same word' if metric[0] == 's' else 'different words'}"
+            panels.append(Panel(side_by_side(lines, False) if _single(lines) else lines, [], title))
+    return draw(
+        Chart(
+            title=f"{_model(config)}: how alike the tokens of a prompt are",
+            subtitle=_about(config, summary, notice),
+            x_title="layer whose input is read (0 = embeddings)",
+            y_title="mean cosine",
+            x_is_share=False,
+            panels=panels,
+            y_is_share=False,
+        )
+    )
+
+
+def training_figure(
+    curve: pd.DataFrame, *, config: Mapping[str, Any], notice: str = ""
+) -> ChartFigure:
+    """The task's loss over the steps, a curve per trained version.
+
+    Args:
+        curve: version, step, mean, ci_low, ci_high, n_seeds.
+        config: names model and task in the titles.
+        notice: what the reader must know, at the end of the subtitle.
+    """
+    lines = _lines(curve, "step", scale=1.0)
+    return draw(
+        Chart(
+            title=f"{_model(config)}: the task's loss in training",
+            subtitle=_about(config, curve, "points: mean of the steps around", notice),
+            x_title="step",
+            y_title="cross-entropy of the answer (nats)",
+            x_is_share=False,
+            panels=[Panel(side_by_side(lines, False) if _single(lines) else lines, [])],
+            y_is_share=False,
+            x_name="step",
+        )
+    )
+
+
+def _lines(rows: pd.DataFrame, x: str, *, scale: float, bars: bool = False) -> list[Line]:
+    """A line per version that has numbers; where one has no interval, its ends are the mean."""
+    lines = []
+    for version, style in STYLES.items():
+        mine = rows[(rows["version"] == version) & rows["mean"].notna()].sort_values(x)
+        if mine.empty:
+            continue
+        mean = mine["mean"]
+        line = Line(
+            label=LABELS[version],
+            style=style,
+            x=mine[x].astype(float).tolist(),
+            y=(scale * mean).tolist(),
+            low=(scale * mine["ci_low"].fillna(mean)).tolist(),
+            high=(scale * mine["ci_high"].fillna(mean)).tolist(),
+            n=mine["n_seeds"].tolist(),
+            interval="bars" if bars else "band",
+        )
+        lines.append(line)
+    return lines
+
+
+def _single(lines: Sequence[Line]) -> bool:
+    return all(len(line.x) == 1 for line in lines)
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    """The model's name, a long one without its folder or organisation."""
+    name = str(config.get("model", "Model"))
+    return name if len(name) <= 30 else short(name.rstrip("/").rsplit("/", 1)[-1], 30)
+
+
+def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
+    """Like "task mini-idm · 5 seeds · bands: 95 % intervals over seeds"."""
+    n = int(rows["n_seeds"].max())
+    task = f"task {config['task']}" if config.get("task") else ""
+    seeds = f"{n} seeds · bands: 95 % intervals over seeds" if n > 1 else "one seed, no intervals"
+    return " · ".join(filter(None, (task, seeds, *more)))

@@ -1,0 +1,1 @@
+"""Probes: tensors in, numbers about representations out."""

@@ -1,0 +1,152 @@
+"""Versions compared seed by seed, and the words that follow from the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.consistency import SATURATED, holm, is_saturated, paired_difference
+from interp_compose.recipes.carma_values import AVERAGE, PLACE, REPRESENTATIONS, records
+
+PAIRS: Final = (("carma", "ft"), ("ft", "original"), ("carma", "original"))
+LEVEL: Final = 0.05
+TOO_EASY: Final = (
+    f"saturated (all versions above {SATURATED:.0f} %): this set does not discriminate"
+)
+NOTHING: Final = "no difference established"
+ONE_SEED: Final = "one seed: no statement"
+
+
+def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
+    """Each measure of one version minus the other's, paired by seed.
+
+    Args:
+        values: :func:`~interp_compose.recipes.carma_values.seed_values`.
+        training: who has converged; columns version, converged, why.
+
+    Returns:
+        One row per pair of versions and measure. Columns: first, second; metric, rate, layer,
+        depth, pooling; mean_first, mean_second; difference (first - second; percentage points for
+        accuracies and ConsistSyn); standard_error, ci_low, ci_high (95 %) and p of a paired t test
+        over n_seeds seeds; family, within which p_holm is corrected for n_compared comparisons
+        (Holm): "headline" (accuracy, CAP averaged over protocols at each layer, ConsistSyn at
+        each rate), "protocols" (CAP per protocol), "representations", each for one pair of
+        versions; verdict; caveat ("" if there is none).
+    """
+    rows = []
+    for first, second in PAIRS:
+        for place, group in values.groupby(PLACE, sort=False, dropna=False):
+            about = dict(zip(PLACE, place, strict=True))
+            by_seed = group.pivot(index="seed", columns="version", values="value")
+            if first not in by_seed or second not in by_seed:
+                continue
+            family = _family(about)
+            rows.append(
+                {"first": first, "second": second}
+                | about
+                | _paired(by_seed[[first, second]].dropna())
+                | {"family": family, "caveat": _caveat(about, by_seed)}
+            )
+    frame = pd.DataFrame(rows, columns=_COLUMNS).astype(_KINDS)
+    grouped = frame.groupby(["first", "second", "family"], sort=False)["p"]
+    frame["p_holm"] = grouped.transform(_holm)
+    frame["n_compared"] = grouped.transform("count")
+    frame["verdict"] = [verdict(row) for row in records(frame)]
+    unfinished = not_converged(training)
+    frame["caveat"] = [
+        "; ".join(filter(None, [caveat, *(unfinished.get(name, "") for name in pair)]))
+        for caveat, *pair in zip(frame["caveat"], frame["first"], frame["second"], strict=True)
+    ]
+    return frame.astype(dict.fromkeys(_TEXTS, "str"))
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """What the row of :func:`differences_table` allows to be said, before its caveat."""
+    if row["n_seeds"] < 2:
+        return ONE_SEED
+    if not row["p"] < LEVEL:  # NaN: no seed differs from another, nor the versions
+        return NOTHING
+    higher = "higher" if row["difference"] > 0 else "lower"
+    finding = f"{row['first']} {higher} by {_size(row)}"
+    if row["standard_error"] == 0:
+        return f"hint only, all seeds differ by the same, no spread to test against: {finding}"
+    if not row["p_holm"] < LEVEL:
+        tests = f"{row['n_compared']} comparisons"
+        return f"hint only, does not survive correction for {tests}: {finding}"
+    return finding
+
+
+def not_converged(training: pd.DataFrame, *, reasons: bool = False) -> dict[str, str]:
+    """For each version with runs that have not converged: how many, and, if asked for, why."""
+    sentences = {}
+    for version, runs in training.groupby("version", sort=False):
+        stuck = runs[~runs["converged"]]
+        if len(stuck):
+            why = list(dict.fromkeys(text for text in stuck["why"] if text))[:3]
+            sentences[str(version)] = (
+                f"{len(stuck)} of {len(runs)} {version} runs had visibly not converged"
+                + (f": {'; '.join(why)}" if reasons and why else "")
+            )
+    return sentences
+
+
+def saturation(differences: pd.DataFrame) -> str:
+    """Like "saturated at 25 %: does not discriminate"; "" where ConsistSyn is not."""
+    rows = zip(differences["rate"], differences["caveat"], strict=True)
+    saturated = dict.fromkeys(rate for rate, caveat in rows if TOO_EASY in caveat)
+    rates = ", ".join(f"{100 * rate:g} %" for rate in saturated)
+    return f"saturated at {rates}: does not discriminate" if rates else ""
+
+
+_COLUMNS: Final = [
+    *("first", "second", *PLACE, "mean_first", "mean_second", "difference", "standard_error"),
+    *("ci_low", "ci_high", "n_seeds", "p", "p_holm", "n_compared", "family", "verdict", "caveat"),
+]
+_FLOATS: Final = [
+    *("rate", "depth", "mean_first", "mean_second", "difference", "standard_error"),
+    *("ci_low", "ci_high", "p", "p_holm"),
+]
+_TEXTS: Final = ("first", "second", "metric", "pooling", "family", "verdict", "caveat")
+_KINDS: Final[dict[str, Any]] = {"layer": "Int64"} | dict.fromkeys(_FLOATS, float)
+
+
+def _paired(by_seed: pd.DataFrame) -> dict[str, float | int]:
+    """The paired difference of two columns, [seeds]."""
+    first, second = by_seed.to_numpy(float).T
+    n = len(by_seed)
+    if n > 1:
+        found = paired_difference(first, second)
+        names = ("mean_first", "mean_second", "difference", "standard_error")
+        return {"n_seeds": n} | {k: getattr(found, k) for k in (*names, "ci_low", "ci_high", "p")}
+    means = {"mean_first": first.mean(), "mean_second": second.mean()} if n else {}
+    difference = means["mean_first"] - means["mean_second"] if n else math.nan
+    return {"n_seeds": n, **means, "difference": difference}
+
+
+def _family(about: Mapping[str, Any]) -> str:
+    if about["metric"] in REPRESENTATIONS:
+        return "representations"
+    return "protocols" if about["pooling"] not in ("", AVERAGE) else "headline"
+
+
+def _caveat(about: Mapping[str, Any], by_seed: pd.DataFrame) -> str:
+    """Of a saturated set; every version's mean counts, not only the two compared."""
+    saturated = about["metric"] == "consist_syn" and is_saturated(by_seed.mean().tolist())
+    return TOO_EASY if saturated else ""
+
+
+def _holm(p: pd.Series) -> pd.Series:
+    """Corrected for the tests that were made; where there was none (NaN), none is counted."""
+    known = p.dropna()
+    corrected = holm(known.to_numpy(float)) if len(known) else ()
+    return pd.Series(corrected, index=known.index, dtype=float).reindex(p.index)
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    """Like "2.10 points (SE 0.30, 5 seeds)"; representations have no unit."""
+    digits, unit = (3, "") if row["metric"] in REPRESENTATIONS else (2, " points")
+    size, error = abs(row["difference"]), row["standard_error"]
+    return f"{size:.{digits}f}{unit} (SE {error:.{digits}f}, {row['n_seeds']} seeds)"

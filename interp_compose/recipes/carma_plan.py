@@ -1,0 +1,202 @@
+"""What a comparison will do, settled and checked before any of it is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from numbers import Integral
+from typing import Any
+
+import pandas as pd
+
+from interp_compose._types import Example
+from interp_compose.errors import InputError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.finetune import check_training, encode_examples
+from interp_compose.recipes.options import check_numbers, resolve_layers
+from interp_compose.recipes.ready import check_is_model, check_model
+from interp_compose.tasks.task import Task
+from interp_compose.text.synonym_sources import SynonymSource
+from interp_compose.text.synonyms import replace_synonyms
+from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.data import TrainingExample
+
+POOLINGS = ("mean", "max", "sum")
+VERSIONS = ("original", "ft", "carma")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The test prompts of one seed with a share of their words replaced, as every version reads
+    them."""
+
+    seed: int
+    rate: float
+    items: Sequence[TrainingExample]
+
+
+@dataclass(frozen=True)
+class ComparePlan:
+    """A comparison whose input has been checked; ``config`` is what the result says of itself."""
+
+    model: LensModel
+    task: str
+    versions: Sequence[str]
+    train: Sequence[TrainingExample]
+    validation: Sequence[TrainingExample]
+    test: Sequence[Example]
+    layers: Sequence[int]
+    seeds: Sequence[int]
+    training: TrainConfig
+    carma: CarmaConfig
+    replaced: Sequence[Replacement]
+    replacements: pd.DataFrame
+    config: Mapping[str, Any]
+
+
+def plan_comparison(
+    model: LensModel,
+    task: Task,
+    *,
+    versions: Sequence[str] = VERSIONS,
+    seeds: int | Sequence[int],
+    carma: CarmaConfig | None,
+    config: TrainConfig | None,
+    synonyms: SynonymSource,
+    rates: Sequence[float],
+    layers: Sequence[int | float] | None,
+) -> ComparePlan:
+    """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise."""
+    check_is_model(model)
+    check_model(model)
+    _check_versions(versions)
+    chosen = checked_seeds(seeds)
+    starts = resolve_layers(layers, model.n_layers)
+    carma = (carma or CarmaConfig()).resolved(model.n_layers)
+    if carma.weight == 0:
+        raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
+    if config is None:
+        config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
+    _check_rates(rates)
+    if not task.test:
+        raise InputError("the task's test split is empty; there is nothing to compare on.")
+    train = encode_examples(model, task.train, unit=carma.unit, which="train")
+    validation = encode_examples(model, task.validation, unit=carma.unit, which="validation")
+    check_training(model, train, validation, config, carma)
+    encode_examples(model, task.test, unit="word", which="test")  # refused now or never
+    replaced, rows = _replaced(model, task, synonyms, chosen, rates)
+    settings = {
+        "study": "carma",
+        "model": model.name,
+        "architecture": model.architecture,
+        "task": task.name,
+        "versions": list(versions),
+        "seeds": chosen,
+        "rates": [float(rate) for rate in rates],
+        "n_layers": model.n_layers,
+        "layers": starts,
+        "carma": asdict(carma),
+        "train": {key: value for key, value in asdict(config).items() if key != "seed"},
+        "total_steps": config.total_steps(len(train)),
+        "synonyms": dict(synonyms.settings),
+        "n_train": len(train),
+        "n_validation": len(validation),
+        "n_test": len(task.test),
+        "task_sha256": _digest(task),
+        "weights_sha256": weights_digest(model),
+        "device": model.device.type,
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    return ComparePlan(
+        model,
+        task.name,
+        versions,
+        train,
+        validation,
+        task.test,
+        starts,
+        chosen,
+        config,
+        carma,
+        replaced,
+        rows,
+        settings,
+    )
+
+
+def checked_seeds(seeds: Any) -> list[int]:
+    """A number n stands for the seeds 0 … n-1.
+
+    Raises:
+        OptionError: no seed, one that is no integer of 0 or more, or one that is named twice.
+    """
+    if isinstance(seeds, Integral) and seeds is not True and seeds is not False:
+        if seeds < 1:
+            raise OptionError(f"seeds={seeds}: expected 1 or more, or a list of seeds")
+        return list(range(int(seeds)))
+    if not isinstance(seeds, list | tuple | range) or not len(seeds):
+        raise OptionError(f"seeds={seeds!r}: expected how many, or a list such as [0, 1, 2]")
+    for seed in seeds:
+        check_numbers(seed, None)
+    chosen = [int(seed) for seed in seeds]
+    repeated = sorted({seed for seed in chosen if chosen.count(seed) > 1})
+    if repeated:
+        raise OptionError(
+            f"seeds={chosen} name {repeated[0]} more than once; the same run twice is no second "
+            "observation: name each seed once"
+        )
+    return chosen
+
+
+def _check_versions(versions: Any) -> None:
+    known = isinstance(versions, list | tuple) and set(versions) <= set(VERSIONS)
+    if not known or len(versions) < 2 or len(set(versions)) != len(versions):
+        raise OptionError(f"versions={versions!r}: expected two or all of {VERSIONS}, each once")
+
+
+def _check_rates(rates: Any) -> None:
+    if not isinstance(rates, list | tuple) or not rates or len(set(rates)) != len(rates):
+        raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+
+
+def _replaced(
+    model: LensModel,
+    task: Task,
+    synonyms: SynonymSource,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+) -> tuple[list[Replacement], pd.DataFrame]:
+    """The test prompts of each seed and rate, and a table of every word that was replaced."""
+    found: list[Replacement] = []
+    tables: list[pd.DataFrame] = []
+    for seed in seeds:
+        for rate in rates:
+            new = replace_synonyms(
+                task.test, synonyms, rate=rate, seed=seed, template=task.template
+            )
+            which = f"test (synonyms at {rate:.0%}, seed {seed})"
+            items = encode_examples(model, new.examples, unit="word", which=which)
+            found.append(Replacement(seed, float(rate), items))
+            sentences = new.sentences()[["example", "prompt", "replaced"]]
+            table = new.frame.merge(sentences, on="example").rename(columns={"start": "position"})
+            tables.append(table.assign(rate=float(rate), seed=seed))
+    columns = ["rate", "seed", "example", "prompt", "replaced", "position", "original"]
+    columns += ["replacement", "similarity"]
+    return found, pd.concat(tables, ignore_index=True)[columns]
+
+
+def _digest(task: Task) -> str:
+    digest = sha256()
+    for split in (task.train, task.validation, task.test):
+        for one in split:
+            digest.update(json.dumps([one.prompt, one.answer, one.tree, one.spans]).encode())
+    return digest.hexdigest()
+
+
+def run_config(plan: ComparePlan, seed: int) -> TrainConfig:
+    """The training settings of one seed: the same for both versions."""
+    return replace(plan.training, seed=seed)

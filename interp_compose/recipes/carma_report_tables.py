@@ -1,0 +1,206 @@
+"""The tables of a comparison's report, each as HTML; "" where there is nothing to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose.recipes.carma_comparison_tables import VERSIONS
+from interp_compose.recipes.carma_html import number, paragraph, probability, table
+from interp_compose.recipes.carma_paper import paper_numbers_for
+from interp_compose.recipes.carma_values import AVERAGE, records
+from interp_compose.recipes.carma_words import LABELS, kind_of, overhead_sentence
+
+if TYPE_CHECKING:
+    from interp_compose.recipes.carma_comparison import Comparison
+
+SENTENCES: Final = 20
+TITLES: Final = {
+    "accuracy": "Accuracy (%)",
+    "cap": "Accuracy under CAP (%)",
+    "consist_syn": "ConsistSyn (%)",
+    "same_word_cosine": "Cosine of tokens of the same word",
+    "different_word_cosine": "Cosine of tokens of different words",
+    "stable_rank": "Stable rank",
+}
+SHORT: Final = {
+    "higher": "CARMA higher",
+    "lower": "CARMA lower",
+    "hint": "hint only",
+    "none": "no difference established",
+    "one": "one seed: no statement",
+}
+
+
+def measures_table(comparison: Comparison, metric: str, pooling: str = "") -> str:
+    """Each version's mean and interval, CARMA minus FT, p and verdict; a row per layer or rate."""
+    frame, differences = comparison.frame, comparison.differences
+    rows_of = frame[(frame["metric"] == metric) & (frame["pooling"] == pooling)]
+    if not rows_of["mean"].notna().any():
+        return ""
+    digits = 3 if metric.endswith("cosine") else 2
+    pairs = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
+    pairs = pairs[(pairs["metric"] == metric) & (pairs["pooling"] == pooling)]
+    by_place = {_place(row): row for row in records(pairs)}
+    versions = [name for name in VERSIONS if name in set(rows_of["version"])]
+    rows = []
+    for _, group in rows_of.groupby(["rate", "layer"], sort=False, dropna=False):
+        mine = {row["version"]: row for row in records(group)}
+        place = _place(next(iter(mine.values())))
+        cells = [_interval(mine.get(name), digits) for name in versions]
+        rows.append([place, *cells, *_difference(by_place.get(place), digits)])
+    head = ["", *(LABELS[name] for name in versions)]
+    head += ["CARMA − FT", "SE", "p", "p (Holm)", "verdict"]
+    how = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
+    title = f"{TITLES[metric]}{how}: mean over seeds [95 % interval]"
+    notes = sorted({str(row["caveat"]) for row in by_place.values()} - {""})
+    shown = table(head, rows, numbers=len(versions) + 4, caption=title)
+    return shown + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """Like "layer 3" or "25 % replaced"."""
+    if not pd.isna(row["layer"]):
+        return f"layer {row['layer']}"
+    return "test split" if pd.isna(row["rate"]) else f"{100 * row['rate']:g} % replaced"
+
+
+def _interval(row: Mapping[str, Any] | None, digits: int) -> str:
+    if row is None:
+        return "–"
+    mean = number(row["mean"], digits)
+    if not row["ci_low"] < row["ci_high"]:  # one seed, or one number for all
+        return mean
+    return f"{mean} [{number(row['ci_low'], digits)}, {number(row['ci_high'], digits)}]"
+
+
+def _difference(row: Mapping[str, Any] | None, digits: int) -> list[str]:
+    if row is None:
+        return ["–"] * 4 + [""]
+    return [
+        number(row["difference"], digits, sign=True),
+        number(row["standard_error"], digits),
+        probability(row["p"]),
+        probability(row["p_holm"]),
+        SHORT[kind_of(row["verdict"])],
+    ]
+
+
+def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> str:
+    """Version by version and rate by rate, a mean and its interval."""
+    rows = records(frame[(frame["metric"] == metric) & frame["mean"].notna()])
+    cells = [
+        [
+            LABELS[row["version"]],
+            f"{100 * row['rate']:g} %",
+            number(row["mean"], digits),
+            number(row["ci_low"], digits),
+            number(row["ci_high"], digits),
+        ]
+        for row in rows
+    ]
+    head = ("version", "replaced", title, "low", "high")
+    return table(head, cells, numbers=4, caption=f"{title}, with its 95 % interval") if rows else ""
+
+
+def training_tables(comparison: Comparison) -> list[str]:
+    """Overhead in words, then a row per run."""
+    rows = [
+        [
+            LABELS[row["version"]],
+            str(row["seed"]),
+            str(row["steps"]),
+            number(row["seconds"], 1),
+            number(1000 * row["step_seconds"], 1),
+            number(row["first_loss"], 3),
+            number(row["last_loss"], 3),
+            number(100 * row["validation_accuracy"], 1),
+            ("yes" if row["converged"] else f"no: {row['why']}")
+            + (", stopped early" if row["stopped_early"] else ""),
+        ]
+        for row in records(comparison.frames["training"])
+    ]
+    if not rows:
+        return []
+    head = (
+        *("version", "seed", "steps", "seconds", "step (ms)", "first loss", "last loss"),
+        *("validation (%)", "converged"),
+    )
+    said = overhead_sentence(comparison.overhead) if len(comparison.overhead) else ""
+    return [
+        paragraph(f"{said[0].upper()}{said[1:]}.") if said else "",
+        table(head, rows, numbers=7, caption="Each run; a step is the median of its steps"),
+    ]
+
+
+def paper_tables(comparison: Comparison) -> list[str]:
+    """The paper's rows for this model and task, with ours."""
+    config = comparison.config
+    paper = paper_numbers_for(str(config.get("model", "")), str(config.get("task", "")))
+    if paper.empty:
+        return [paragraph("Paper 000 has no numbers for this model and task.", "note")]
+    names = {"consist_syn": "ConsistSyn (%)", "cv": "CV", "minutes": "training (min)"}
+    rows = [
+        [
+            names.get(row["metric"], row["metric"]),
+            row["printed"],
+            number(_ours(comparison, row), 4 if row["metric"] == "cv" else 2),
+            LABELS[row["version"]],
+            "" if pd.isna(row["rate"]) else f"{100 * row['rate']:g} %",
+            str(row["table"]),
+            row["note"],
+        ]
+        for row in records(paper)
+    ]
+    head = ("measure", "paper, as printed", "ours", "version", "replaced", "table", "note")
+    return [
+        paragraph(
+            "Matched by the model's name alone. Times depend on the machine; prompts, words "
+            "replaced and training steps may differ from the authors'.",
+            "note",
+        ),
+        table(head, rows, numbers=2),
+    ]
+
+
+def _ours(comparison: Comparison, row: Mapping[str, Any]) -> float | None:
+    """Our number for a row of the paper, if there is one."""
+    overhead, version = comparison.overhead, row["version"]
+    if row["metric"] in ("minutes", "overhead"):
+        if overhead.empty:
+            return None
+        seconds = {name: overhead[f"{name}_seconds"].median() for name in ("ft", "carma")}
+        ratio = seconds["carma"] / seconds["ft"]
+        return float(seconds[version] / 60 if row["metric"] == "minutes" else ratio)
+    metric = {"cv": "consist_syn_cv"}.get(row["metric"], row["metric"])
+    frame = comparison.frame
+    mine = frame[(frame["metric"] == metric) & (frame["version"] == version)]
+    mine = mine[mine["rate"] == row["rate"]]
+    return float(mine["mean"].iloc[0]) if len(mine) else None
+
+
+def sentences_table(replacements: pd.DataFrame) -> str:
+    """Prompts spread evenly over all that were changed, with what became of their words."""
+    changed = list(replacements.groupby(["rate", "seed", "example"], sort=True))
+    picked = changed[:: max(1, len(changed) // SENTENCES)][:SENTENCES]
+    rows = []
+    for _, words in picked:
+        first = words.iloc[0]
+        swaps = [
+            f"{row['original']} → {row['replacement']} ({number(row['similarity'], 2)})"
+            for row in records(words)
+        ]
+        rows.append(
+            [
+                str(first["prompt"]),
+                str(first["replaced"]),
+                ", ".join(swaps),
+                f"{100 * first['rate']:g} %",
+                str(first["seed"]),
+            ]
+        )
+    head = ("prompt", "with synonyms", "replaced (similarity)", "rate", "seed")
+    caption = f"{len(rows)} of {len(changed)} changed prompts"
+    return table(head, rows, numbers=0, caption=caption) if rows else ""

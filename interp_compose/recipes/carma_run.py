@@ -1,0 +1,183 @@
+"""One version under one seed: trained, measured, and kept, so that a comparison can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool
+
+from interp_compose._files import plain_json
+from interp_compose.errors import CorruptFileError, MissingDataError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import save_weights
+from interp_compose.recipes.cap_curve import CapCurve
+from interp_compose.recipes.cap_measure import cap_curve
+from interp_compose.recipes.carma_plan import POOLINGS, ComparePlan, run_config
+from interp_compose.recipes.finetune import CHECKPOINTS, Finetuned, finetune_on
+from interp_compose.results import Result, environment_versions
+from interp_compose.training.convergence import convergence
+from interp_compose.training.data import TrainingExample, collate
+from interp_compose.training.history import TrainingHistory
+from interp_compose.training.measure import EVALUATION_BATCH, representations
+
+WEIGHTS = "weights.safetensors"
+HISTORY_ROWS = 200
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VersionRun(Result):
+    """The tables of one version under one seed (of the original: under all seeds)."""
+
+
+def run_version(
+    plan: ComparePlan, version: str, seeds: Sequence[int], folder: Path | None, *, progress: bool
+) -> VersionRun:
+    """Train (unless it is the original) and measure; from ``folder`` where that is done already.
+
+    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; checkpoints
+    are deleted once the tables are written.
+    """
+    shared = {key: value for key, value in plan.config.items() if key != "versions"}
+    config = {**shared, "version": version, "seeds": list(seeds)}
+    if folder is not None:
+        try:
+            done = VersionRun.load(folder)
+            if done.config == plain_json(config, "config"):
+                return done
+        except (MissingDataError, CorruptFileError):
+            pass
+    model, training = plan.model, None
+    if version != "original":
+        training = finetune_on(
+            plan.model,
+            plan.train,
+            plan.validation,
+            plan.task,
+            carma=plan.carma if version == "carma" else None,
+            config=run_config(plan, seeds[0]),
+            folder=folder,
+            progress=progress,
+            title=f"{version}, seed {seeds[0]}",
+        )
+        model = training.model
+    tables = _measured(plan, model, version, seeds)
+    if training is not None:
+        tables |= _trained(training, version, seeds[0])
+    run = VersionRun(config, tables, environment_versions())
+    if folder is not None:
+        if training is not None:
+            save_weights(model, folder / WEIGHTS)
+        run.save(folder, overwrite=True)
+        for checkpoint in (folder / CHECKPOINTS).glob("*.safetensors"):
+            checkpoint.unlink()
+    return run
+
+
+def _measured(
+    plan: ComparePlan, model: LensModel, version: str, seeds: Sequence[int]
+) -> dict[str, pd.DataFrame]:
+    """Accuracy, CAP, ConsistSyn's counts and representations; one row per seed each."""
+    curve = cap_curve(
+        model,
+        plan.test,
+        pooling=POOLINGS,
+        layers=plan.layers,
+        controls=False,
+        task=plan.task,
+        progress=False,
+    )
+    before = curve.clean.sort_values("example")["correct"].to_numpy(bool)
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("accuracy", "synonyms")}
+    for seed in seeds:
+        here = {"version": version, "seed": seed}
+        rows["accuracy"].append({**here, "n_correct": int(before.sum()), "n": len(before)})
+        for replaced in plan.replaced:
+            if replaced.seed == seed:
+                after = correct(model, replaced.items)
+                rows["synonyms"].append(
+                    {
+                        **here,
+                        "rate": replaced.rate,
+                        "n": len(before),
+                        "n_before": int(before.sum()),
+                        "n_after": int(after.sum()),
+                        "n_both": int((before & after).sum()),
+                    }
+                )
+    probed = representations(model, plan.validation or plan.train)
+    return {
+        "cap": pd.concat([_cap(curve, version, seed) for seed in seeds], ignore_index=True),
+        "representations": pd.DataFrame(
+            [{"version": version, "seed": seed, **row} for seed in seeds for row in probed]
+        ).astype({"same_word_cosine": float, "different_word_cosine": float, "stable_rank": float}),
+        **{name: pd.DataFrame(of_table) for name, of_table in rows.items()},
+    }
+
+
+def _cap(curve: CapCurve, version: str, seed: int) -> pd.DataFrame:
+    frame = curve.frame
+    return pd.DataFrame(
+        {
+            "version": version,
+            "seed": seed,
+            "layer": frame["layer"],
+            "depth": frame["depth"],
+            "pooling": frame["pooling"],
+            "n_correct": (frame["accuracy"] * frame["n"]).round().astype("int64"),
+            "n": frame["n"].astype("int64"),
+        }
+    )
+
+
+def _trained(training: Finetuned, version: str, seed: int) -> dict[str, pd.DataFrame]:
+    """What the training took, whether it converged, and its curve, thinned."""
+    history: TrainingHistory = training.history
+    steps, evaluations = history.frame, history.evaluations
+    settled, why = convergence(steps, evaluations)
+    tenth = max(1, len(steps) // 10)
+    done = len(steps)
+    about = {
+        "version": version,
+        "seed": seed,
+        "steps": done,
+        "seconds": float(steps["seconds"].sum()),
+        "step_seconds": float(steps["seconds"].median()),
+        "first_loss": float(steps["task_loss"].head(tenth).mean()),
+        "last_loss": float(steps["task_loss"].tail(tenth).mean()),
+        "validation_accuracy": (
+            float(evaluations["accuracy"].iloc[-1]) if len(evaluations) else float("nan")
+        ),
+        "converged": settled,
+        "why": why,
+        "stopped_early": done < int(history.config["total_steps"]),
+    }
+    return {"training": pd.DataFrame([about]), "history": _thinned(steps, version, seed)}
+
+
+def _thinned(steps: pd.DataFrame, version: str, seed: int) -> pd.DataFrame:
+    """Means over equal stretches of the run, at most :data:`HISTORY_ROWS`; step is the last one."""
+    stretch = max(1, -(-len(steps) // HISTORY_ROWS))
+    groups = steps.groupby(np.arange(len(steps)) // stretch)
+    means = groups[["loss", "task_loss", "mi", "stability"]].mean()
+    table = means.assign(version=version, seed=seed, step=groups["step"].last())
+    columns = ["version", "seed", "step", "loss", "task_loss", "mi", "stability"]
+    return table[columns].reset_index(drop=True)
+
+
+@torch.no_grad()
+def correct(model: LensModel, items: Sequence[TrainingExample]) -> Bool[np.ndarray, "example"]:
+    """Whether each prompt's next token is its answer, over the whole vocabulary."""
+    right = np.zeros(len(items), dtype=bool)
+    order = sorted(range(len(items)), key=lambda i: len(items[i].ids))
+    for at in range(0, len(order), EVALUATION_BATCH):
+        chosen = order[at : at + EVALUATION_BATCH]
+        batch = collate([items[i] for i in chosen], model.device)
+        logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
+        right[chosen] = (logits[:, -1].argmax(dim=1) == batch.answers).cpu().numpy()
+    return right

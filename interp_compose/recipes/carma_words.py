@@ -1,0 +1,253 @@
+"""What a comparison's numbers allow to be said, in sentences, and the table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose.recipes.carma_comparison_tables import VERSIONS
+from interp_compose.recipes.carma_differences import NOTHING, ONE_SEED, not_converged, saturation
+from interp_compose.recipes.carma_values import AVERAGE, REPRESENTATIONS, records
+
+if TYPE_CHECKING:
+    from interp_compose.recipes.carma_comparison import Comparison
+
+LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
+SYMBOLS: Final = {
+    "weight": "λ, weight of both terms",
+    "mi_weight": "γ, mutual information",
+    "stability_weight": "η, stability",
+    "layers": "layers of mutual information",
+    "stability_layers": "layers of stability",
+    "temperature": "τ, temperature",
+}
+
+
+def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
+    """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
+    rows = _against_ft(comparison.differences)
+    said: list[tuple[str, str]] = []
+    for row in records(rows[rows["metric"] == "accuracy"]):
+        said.append(("Accuracy", _sentence(row)))
+    cap = rows[(rows["metric"] == "cap") & (rows["pooling"] == AVERAGE)]
+    if len(cap):
+        said.append(("CAP, mean of the protocols", _by_layer(cap)))
+    for row in records(rows[rows["metric"] == "consist_syn"]):
+        at = f"{100 * row['rate']:g} % replaced"
+        said.append((f"ConsistSyn, {at}", _sentence(row)))
+        said.append((f"CV of ConsistSyn, {at}", _variation(comparison.frame, row["rate"])))
+    for metric in REPRESENTATIONS:
+        part = rows[rows["metric"] == metric]
+        if part["difference"].notna().any():
+            said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
+    if len(comparison.overhead):
+        said.append(("Overhead", overhead_sentence(comparison.overhead)))
+    return said
+
+
+def cautions(comparison: Comparison) -> list[str]:
+    """What a reader must know before believing a figure: runs unfinished, sets too easy."""
+    training = comparison.frames["training"]
+    found = [f"{text}." for text in not_converged(training, reasons=True).values()]
+    found += _same_replacements(comparison.frames["replacements"])
+    easy = saturation(comparison.differences)
+    if easy:
+        found.append(f"ConsistSyn is {easy} (every version above 95 %).")
+    if len(set(comparison.frames["accuracy"]["seed"])) < 2:
+        found.append("One seed: nothing is said about differences; run at least 5.")
+    return found
+
+
+def _same_replacements(replacements: pd.DataFrame) -> list[str]:
+    """Rates at which the very same words were replaced: no second observation."""
+    columns = ["seed", "example", "position", "replacement"]
+    words: dict[float, frozenset[tuple[object, ...]]] = {}
+    for rate in replacements["rate"].unique().tolist():
+        rows = replacements.loc[replacements["rate"] == rate, columns]
+        words[float(rate)] = frozenset(rows.itertuples(index=False, name=None))
+    return [
+        f"At {100 * low:g} % and {100 * high:g} % the same words were replaced "
+        f"({len(words[low])}, at least one in a text): these texts have too few words that can "
+        "be, and the two rates are one observation."
+        for low, high in pairwise(sorted(words))
+        if words[low] == words[high]
+    ]
+
+
+def overhead_sentence(overhead: pd.DataFrame) -> str:
+    """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"."""
+    step = overhead["carma_step_seconds"].median() / overhead["ft_step_seconds"].median()
+    low, high = overhead["step_ratio"].min(), overhead["step_ratio"].max()
+    whole = overhead["carma_seconds"].median() / overhead["ft_seconds"].median()
+    seeds = f"{len(overhead)} seed" + ("s" if len(overhead) > 1 else "")
+    return (
+        f"a step of CARMA takes {step:.2f} times as long as one of plain fine-tuning "
+        f"({low:.2f} … {high:.2f} over {seeds}), a whole training {whole:.2f} times"
+    )
+
+
+def settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The config as (name, value), CARMA's numbers with the paper's symbols."""
+    rows = []
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            names = SYMBOLS if key == "carma" else {}
+            for name, inner in value.items():
+                rows.append((f"{key}: {names.get(name, name.replace('_', ' '))}", shown(inner)))
+        else:
+            rows.append((key.replace("_", " "), shown(value)))
+    return rows
+
+
+def shown(value: object) -> str:
+    """A value of the config as a person writes it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(part) for part in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown(part)}" for key, part in value.items())
+    return str(value)
+
+
+def terminal_summary(comparison: Comparison) -> str:
+    """A row per headline measure, a column per version, the paired difference and its verdict."""
+    config = comparison.config
+    seeds = len(set(comparison.frames["accuracy"]["seed"]))
+    known = [f"{key} {config[key]}" for key in ("model", "task") if config.get(key)]
+    versions = [name for name in VERSIONS if name in set(comparison.frame["version"])]
+    lines = [
+        " · ".join([*known, f"{seeds} seed{'s' if seeds > 1 else ''}"]),
+        "",
+        f"{'mean over seeds':<26}"
+        + "".join(f"{LABELS[name]:>10}" for name in versions)
+        + "    CARMA − FT (SE)  verdict",
+    ]
+    frame = comparison.frame
+    rows = _against_ft(comparison.differences)
+    wanted = frame["pooling"].isin(["", AVERAGE])
+    wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
+    for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
+        place = records(part)[0]
+        mean = dict(zip(part["version"], part["mean"], strict=True))
+        digits = 3 if place["metric"] == "consist_syn_cv" else 1
+        cells = "".join(f"{_number(mean.get(name), digits):>10}" for name in versions)
+        lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
+    lines += [""] + [f"! {text}" for text in cautions(comparison)]
+    if len(comparison.overhead):
+        lines.append(overhead_sentence(comparison.overhead))
+    return "\n".join(lines).strip("\n")
+
+
+def measure_name(row: Mapping[str, Any]) -> str:
+    """Like "CAP at layer 3 (%)" or "ConsistSyn (%), 25 %"."""
+    if row["metric"] == "accuracy":
+        return "accuracy (%)"
+    if row["metric"] == "cap":
+        return f"CAP at layer {row['layer']} (%)"
+    name = "ConsistSyn (%)" if row["metric"] == "consist_syn" else "CV of ConsistSyn"
+    return f"{name}, {100 * row['rate']:g} %"
+
+
+def kind_of(verdict: str) -> str:
+    """ "none", "hint", "one" or, where a difference is established, "higher" or "lower"."""
+    if verdict in (NOTHING, ONE_SEED):
+        return "none" if verdict == NOTHING else "one"
+    if verdict.startswith("hint only"):
+        return "hint"
+    return "higher" if " higher by " in verdict else "lower"
+
+
+def _against_ft(differences: pd.DataFrame) -> pd.DataFrame:
+    rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
+    return rows[rows["pooling"].isin(["", AVERAGE])]
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """Verdict, interval and caveat of one row; runs unfinished are told elsewhere."""
+    said = str(row["verdict"]).replace("carma", "CARMA")
+    if row["n_seeds"] > 1:
+        said += (
+            f"; difference {_signed(row['difference'])} points, standard error "
+            f"{row['standard_error']:.2f}, 95 % interval {_signed(row['ci_low'])} … "
+            f"{_signed(row['ci_high'])}, {row['n_seeds']} seeds"
+        )
+    return said + (f". {row['caveat'][0].upper()}{row['caveat'][1:]}" if row["caveat"] else "")
+
+
+def _variation(summary: pd.DataFrame, rate: float) -> str:
+    """The coefficients of variation of both; no test, but whether their intervals overlap."""
+    rows = summary[(summary["metric"] == "consist_syn_cv") & (summary["rate"] == rate)]
+    ft, carma = (rows[rows["version"] == name].iloc[0] for name in ("ft", "carma"))
+    if not np.isfinite([ft["ci_low"], ft["ci_high"], carma["ci_low"], carma["ci_high"]]).all():
+        return "undefined, or without an interval: no statement"
+    values = ", ".join(
+        f"{name} {row['mean']:.4f} [{row['ci_low']:.4f}, {row['ci_high']:.4f}]"
+        for name, row in (("CARMA", carma), ("FT", ft))
+    )
+    if carma["ci_high"] < ft["ci_low"] or ft["ci_high"] < carma["ci_low"]:
+        steadier = "CARMA" if carma["mean"] < ft["mean"] else "FT"
+        return f"{steadier} steadier, the 95 % intervals do not overlap: {values}"
+    return f"{NOTHING}, the 95 % intervals overlap: {values}"
+
+
+def _by_layer(rows: pd.DataFrame) -> str:
+    """Layers with the same verdict in one breath."""
+    rows = rows[rows["difference"].notna()]
+    kinds = [kind_of(verdict) for verdict in rows["verdict"]]
+    words = {
+        "higher": "CARMA higher at {}",
+        "lower": "CARMA lower at {}",
+        "hint": "hint only at {} (does not survive correction, or has no spread)",
+        "none": "no difference established at {}",
+        "one": "one seed: no statement at {}",
+    }
+    points = " points" if rows["metric"].iloc[0] == "cap" else ""
+    said = []
+    for kind, text in words.items():
+        part = rows[np.array(kinds) == kind]
+        if len(part):
+            at = text.format(_layers(part["layer"].astype(int).tolist()))
+            low, high = part["difference"].min(), part["difference"].max()
+            span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
+            said.append(at + ("" if kind == "one" else f" (difference {span}{points})"))
+    caveat = rows["caveat"].iloc[0]
+    return "; ".join(said) + (f". {caveat[0].upper()}{caveat[1:]}" if caveat else "")
+
+
+def _layers(layers: list[int]) -> str:
+    """Like "layers 0–3, 5"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    parts = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(parts)}"
+
+
+def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
+    """The end of a line: difference, standard error, verdict, where there is one."""
+    for row in records(rows[rows["metric"] == place["metric"]]):
+        if measure_name(row) == measure_name(place):
+            error = f"({_number(row['standard_error'], 2)})"
+            said = str(row["verdict"]).replace("carma", "CARMA")
+            return f"{row['difference']:>+12.2f} {error:<7}  {said}"
+    return ""
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None or value != value else f"{value:.{digits}f}"

@@ -1,0 +1,276 @@
+"""``finetune``: train a copy of a model on a task, plainly or with CARMA (paper 000, eq. 8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from interp_compose._types import Example
+from interp_compose.errors import (
+    CapabilityError,
+    DeviceError,
+    InputError,
+    InterventionError,
+    OptionError,
+)
+from interp_compose.losses import count_anchors
+from interp_compose.models.copying import copy_model
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.masked_scores import finite_scores
+from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.ready import check_ids, check_is_model, check_prompts
+from interp_compose.results import environment_versions
+from interp_compose.tasks.task import Task
+from interp_compose.text.words import answer_ids, tokenize_prompts
+from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.data import TrainingExample, collate, in_order
+from interp_compose.training.history import Recorder, TrainingHistory
+from interp_compose.training.loop import Job, run_training
+from interp_compose.training.processes import Processes
+
+CHECKPOINTS = "checkpoints"
+HISTORY = "history.jsonl"
+
+
+class Finetuned(NamedTuple):
+    """A trained copy, in evaluation mode, and what happened while it was trained."""
+
+    model: LensModel
+    history: TrainingHistory
+
+
+def finetune(
+    model: LensModel,
+    task: Task,
+    *,
+    carma: CarmaConfig | None = None,
+    config: TrainConfig | None = None,
+    folder: str | Path | None = None,
+    progress: bool = True,
+) -> Finetuned:
+    """Train a copy of ``model`` on the task's training split; the model itself stays as it is.
+
+    The loss is the cross-entropy of the answer token (nats) or, with ``carma``, eq. 8's
+    (1 − λ)·task + λ·(γ·MI + η·stability), on residual streams captured in the task's own forward
+    pass. With λ = 0 the weights are bit-identical to plain fine-tuning's.
+
+    Args:
+        model: from :func:`load_model`, a decoder in float32.
+        task: from :func:`load_task`; its validation split is what early stopping looks at.
+        carma: None for plain fine-tuning.
+        config: by default :meth:`TrainConfig.suggested` for the model's size.
+        folder: where ``history.jsonl`` and the checkpoints go. A run that was killed, called again
+            with the same arguments, goes on from the last checkpoint, and on a CPU ends in
+            bit-identical weights.
+        progress: show a bar with loss, accuracy and CARMA's terms.
+
+    Returns:
+        ``(model, history)``: the trained copy, and a :class:`TrainingHistory`.
+
+    Under ``accelerate launch`` (or ``torchrun``) the processes share each batch out.
+
+    Raises:
+        InputError: before any work: prompts, answers, layers, an empty split, a folder with
+            another run's checkpoints.
+        CapabilityError: an encoder, or weights in half precision.
+        InterventionError: CARMA would do nothing, or interventions are open on the model.
+        NonFiniteError: a loss or gradient is NaN or infinite; names the step and the term.
+        CorruptFileError: no checkpoint in ``folder`` is intact.
+    """
+    _check_kinds(carma, config)
+    unit = "word" if carma is None else carma.unit
+    train = encode_examples(model, _split(task, "train"), unit=unit, which="train")
+    validation = encode_examples(model, _split(task, "validation"), unit=unit, which="validation")
+    return finetune_on(
+        model,
+        train,
+        validation,
+        task.name,
+        carma=carma,
+        config=config,
+        folder=folder,
+        progress=progress,
+    )
+
+
+def finetune_on(
+    model: LensModel,
+    train: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
+    task: str,
+    *,
+    carma: CarmaConfig | None,
+    config: TrainConfig | None,
+    folder: str | Path | None,
+    progress: bool,
+    title: str | None = None,
+) -> Finetuned:
+    """:func:`finetune` on examples that are encoded already."""
+    if config is None:
+        config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
+    if carma is not None:
+        carma = carma.resolved(model.n_layers)
+    check_training(model, train, validation, config, carma)
+    where = None if folder is None else _folder(folder)
+    processes = Processes(model.device)
+    settings = {
+        "study": "finetune",
+        "model": model.name,
+        "architecture": model.architecture,
+        "task": task,
+        "train": asdict(config),
+        "carma": None if carma is None else asdict(carma),
+        "parts": config.accumulate * processes.count,
+        "n_train": len(train),
+        "n_validation": len(validation),
+        "total_steps": config.total_steps(len(train)),
+        "examples_sha256": _digest([*train, *validation]),
+        "weights_sha256": weights_digest(model),
+        "frozen": [name for name, weight in _named(model) if not weight.requires_grad],
+        "device": processes.device.type,
+    }
+    twin = copy_model(model)
+    if processes.device != model.device:
+        twin.lens.to(processes.device)
+    recorder, checkpoints = Recorder(), None
+    if where is not None:
+        fingerprint = {**settings, "versions": environment_versions()}
+        checkpoints = CheckpointFolder(where / CHECKPOINTS, fingerprint)
+        if processes.is_main:
+            recorder.path = where / HISTORY
+            checkpoints.sweep()
+    kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
+    job = Job(twin, train, validation, config, carma, title or f"{kind} {model.name}")
+    with finite_scores(twin) if config.precision == "bfloat16" else nullcontext():
+        run_training(
+            job, recorder=recorder, checkpoints=checkpoints, processes=processes, progress=progress
+        )
+    return Finetuned(twin, TrainingHistory(settings, recorder.tables(), environment_versions()))
+
+
+def encode_examples(
+    model: LensModel, examples: Sequence[Example], *, unit: str, which: str
+) -> list[TrainingExample]:
+    """Check, tokenize and align a split; ``which`` names it in errors.
+
+    Raises:
+        InputError: see :func:`tokenize_prompts`, :func:`answer_ids` and :func:`check_prompts`.
+    """
+    check_is_model(model)
+    if model.tokenizer is None:
+        raise InputError(
+            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
+        )
+    if not examples:
+        return []
+    prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
+    check_prompts(model, prompts, lambda i: f"{which} example {i}: its prompt", collapse=None)
+    answers = answer_ids(model.tokenizer, examples, prompts)
+    check_ids(model, max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts)))
+    return [
+        TrainingExample(prompt.ids, prompt.groups, int(answer))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+
+
+def _check_kinds(carma: Any, config: Any) -> None:
+    for name, value, kind in (("carma", carma, CarmaConfig), ("config", config, TrainConfig)):
+        if value is not None and not isinstance(value, kind):
+            raise OptionError(
+                f"{name} is a {type(value).__name__}; expected a {kind.__name__} or None"
+            )
+
+
+def _folder(folder: Any) -> Path:
+    """A folder that is there, made if needed."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError) as refusal:
+        raise InputError(
+            f"folder={folder!r} is no folder and cannot be made one ({refusal}); choose another"
+        ) from refusal
+    return Path(folder)
+
+
+def _named(model: LensModel) -> Iterable[tuple[str, torch.nn.Parameter]]:
+    named: Iterable[tuple[str, torch.nn.Parameter]] = model.lens.named_parameters()
+    return named
+
+
+def _split(task: Any, name: str) -> Sequence[Example]:
+    if not isinstance(task, Task):
+        raise OptionError(f"the task is a {type(task).__name__}; pass what load_task(…) returns.")
+    return task.split(name)
+
+
+def check_training(
+    model: LensModel,
+    train: Sequence[TrainingExample],
+    validation: Sequence[TrainingExample],
+    config: TrainConfig,
+    carma: CarmaConfig | None,
+) -> None:
+    """Refuse, before any work, what could only fail or do nothing."""
+    if model.bidirectional:
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; "
+            "fine-tune a decoder."
+        )
+    if model.dtype not in (torch.float32, torch.float64):
+        raise CapabilityError(
+            f"{model.name!r} has weights in {str(model.dtype).removeprefix('torch.')}, in which "
+            "small updates are lost; load it in float32, and for speed train with "
+            'TrainConfig(precision="bfloat16").'
+        )
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise InputError(
+            f"every weight of {model.name!r} is frozen (requires_grad is False); unfreeze those "
+            "that are to be trained."
+        )
+    on_gpu = model.device.type == "cuda"
+    if config.precision == "bfloat16" and on_gpu and not torch.cuda.is_bf16_supported():
+        raise DeviceError('this GPU has no bfloat16; train with precision="float32"')
+    if not train:
+        raise InputError(
+            "the task's training split is empty; a file of your own is all test: make a "
+            "Task(name, template, train, validation, test, report) of read_examples(…)."
+        )
+    if config.patience is not None and not validation:
+        raise InputError(
+            f"patience={config.patience} looks at validation accuracy, and the task's validation "
+            "split is empty; give it one, or leave patience out."
+        )
+    if carma is None or carma.weight == 0:
+        return
+    if carma.mi_weight == 0 and carma.stability_weight == 0:
+        raise InterventionError(
+            "mi_weight and stability_weight are both 0: CARMA would do nothing but shrink the "
+            "task's loss. Raise one, or pass carma=None."
+        )
+    if carma.mi_weight > 0 and not _has_anchor(train):
+        raise InterventionError(
+            f"not one of {len(train)} training prompts has a {carma.unit} of several tokens beside "
+            "another: the MI term would do nothing. Choose larger units, or mi_weight=0."
+        )
+
+
+def _has_anchor(items: Sequence[TrainingExample]) -> bool:
+    parts = in_order(items, 256)
+    return any(int(count_anchors(collate(part, torch.device("cpu")).word_ids)) for part in parts)
+
+
+def _digest(items: Sequence[TrainingExample]) -> str:
+    """Of everything that training reads."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(json.dumps([item.ids.tolist(), item.words.tolist(), item.answer]).encode())
+    return digest.hexdigest()

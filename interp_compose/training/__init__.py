@@ -1,0 +1,1 @@
+"""Training: a task alone, or with CARMA on the residual streams."""

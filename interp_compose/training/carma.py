@@ -1,0 +1,221 @@
+"""CARMA's settings (paper 000, section 3.2 and appendix B.3) and its total loss (eqs 6–8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.errors import LayerError, OptionError
+from interp_compose.losses import check_sampling, mutual_information_loss, stability_loss
+
+Unit = Literal["word", "pretoken", "phrase", "span"]
+PaperTask = Literal["idm", "sst"]
+
+
+@dataclass(frozen=True)
+class CarmaConfig:
+    """Where CARMA acts, how strongly, and on which units.
+
+    Layer k is the residual that enters block k: the paper's f^(k), the output of its k-th layer
+    counted from 1. Stability at layer k compares k with k + 1; for the last layer of the model
+    that is what leaves the last block. The defaults of λ, γ and η are the authors' code's.
+
+    Raises:
+        OptionError: a weight outside [0, 1], or an unknown temperature, negatives or unit.
+        LayerError: layers reversed or below 1 (the paper's 0 < l).
+    """
+
+    weight: float = 0.2
+    """λ of eq. 8: CARMA's share in the total loss."""
+    mi_weight: float = 0.2
+    """γ of eq. 7."""
+    stability_weight: float = 0.3
+    """η of eq. 7."""
+    layers: tuple[int, int] | None = None
+    """First and last layer (l and K), both included; None: :func:`default_layers`."""
+    stability_layers: tuple[int, int] | None = None
+    """The same for stability alone; None: as ``layers``."""
+    temperature: float = 0.1
+    """τ, which divides the cosines."""
+    negatives: Literal["all"] | int = "all"
+    """All tokens of a text's other words, or how many to draw for each anchor."""
+    unit: Unit = "word"
+    """Whose tokens are each other's positives."""
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "mi_weight", "stability_weight"):
+            _check_weight(name, getattr(self, name))
+        check_sampling(self.temperature, self.negatives)
+        if self.unit not in get_args(Unit):
+            raise OptionError(f"unit={self.unit!r}: expected one of {', '.join(get_args(Unit))}")
+        for name in ("layers", "stability_layers"):
+            _check_range(name, getattr(self, name))
+
+    def resolved(self, n_layers: int) -> CarmaConfig:
+        """The same with both ranges of layers stated, for a model of ``n_layers``.
+
+        Raises:
+            LayerError: layers outside 1 … n_layers-1, or a model of a single layer.
+        """
+        if n_layers < 2:
+            raise LayerError(
+                f"the model has n_layers={n_layers}, and CARMA acts on layers 1 … n_layers-1; "
+                "expected a model of two layers or more"
+            )
+        layers = self.layers or default_layers(n_layers)
+        stability = self.stability_layers or layers
+        for name, (_, last) in (("layers", layers), ("stability_layers", stability)):
+            if last > n_layers - 1:
+                raise LayerError(
+                    f"{name} end at {last}, outside the model: expected layers within "
+                    f"1 … {n_layers - 1}, or None for about a third of the depth"
+                )
+        return replace(self, layers=layers, stability_layers=stability)
+
+    def captured_layers(self, n_layers: int) -> list[int]:
+        """Layers that :func:`carma_terms` reads, in ascending order; ``n_layers`` may be one.
+
+        Raises:
+            LayerError: as :meth:`resolved`.
+        """
+        mi, stability = _ranges(self.resolved(n_layers))
+        return sorted({*mi, *stability, stability[-1] + 1})
+
+    def hook_names(self, n_layers: int) -> list[str]:
+        """The hook of each of :meth:`captured_layers`, in the same order.
+
+        Raises:
+            LayerError: as :meth:`resolved`.
+        """
+        leaves = f"blocks.{n_layers - 1}.hook_resid_post"
+        return [
+            f"blocks.{layer}.hook_resid_pre" if layer < n_layers else leaves
+            for layer in self.captured_layers(n_layers)
+        ]
+
+    @classmethod
+    def from_paper(cls, model: str, task: PaperTask) -> CarmaConfig:
+        """The settings of appendix B.3 for one of the paper's models, by hub name or label.
+
+        The paper gives λ and the layer at which CARMA ends. Ours are: the range begins at layer 1,
+        the lowest that 0 < l allows; γ and η are the authors' code's.
+
+        Raises:
+            OptionError: a model or a task that the paper does not have.
+        """
+        row = _BY_NAME.get(model) if isinstance(model, str) else None
+        if row is None:
+            known = ", ".join(f"{hub} ({label})" for label, hub, _ in _PAPER)
+            raise OptionError(f"paper 000 has no model {model!r}; expected one of {known}")
+        if task not in row:
+            raise OptionError(f"paper 000 has no task {task!r}; expected one of {', '.join(row)}")
+        weight, mi_end, stability_end = row[task]
+        return cls(
+            weight=weight,
+            layers=(1, mi_end),
+            stability_layers=None if stability_end == mi_end else (1, stability_end),
+        )
+
+
+def default_layers(n_layers: int) -> tuple[int, int]:
+    """First and last layer about a third of the way up: 3–4 of 12, 6–10 of 24 (section 3.2).
+
+    Between and beyond the paper's two recommendations both ends are linear in the depth.
+    """
+    first = max(1, n_layers // 4)
+    return first, max(first, n_layers // 2 - 2)
+
+
+def carma_terms(
+    resid: Mapping[int, Float[Tensor, "batch pos d_model"]],
+    word_ids: Int[Tensor, "batch pos"],
+    config: CarmaConfig,
+    *,
+    seed: int,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Mutual-information and stability loss of a resolved config, on residuals by layer number.
+
+    ``word_ids`` as for :func:`interp_compose.losses.mutual_information_loss`; stability takes every
+    token that has one of 0 or more. ``seed`` draws the negatives, where they are drawn.
+
+    Raises:
+        LayerError: a layer that was not captured, or a config that does not state its layers.
+    """
+    mi, stability = _ranges(config)
+    pairs = range(stability.start, stability.stop + 1)  # k + 1 of the last k as well
+    missing = sorted({*mi, *pairs} - set(resid))
+    if missing:
+        raise LayerError(
+            f"no residual of layer {missing[0]} among {sorted(resid)}; capture what "
+            "config.hook_names(n_layers) lists"
+        )
+    return (
+        mutual_information_loss(
+            [resid[layer] for layer in mi],
+            word_ids,
+            temperature=config.temperature,
+            negatives=config.negatives,
+            seed=seed,
+        ),
+        stability_loss([resid[layer] for layer in pairs], word_ids >= 0),
+    )
+
+
+def total_loss(
+    task: Float[Tensor, ""],
+    mi: Float[Tensor, ""],
+    stability: Float[Tensor, ""],
+    config: CarmaConfig,
+) -> Float[Tensor, ""]:
+    """(1 − λ) · task + λ · (γ · MI + η · stability)   (eqs 7 and 8)."""
+    carma = config.mi_weight * mi + config.stability_weight * stability
+    return (1 - config.weight) * task + config.weight * carma
+
+
+def _ranges(config: CarmaConfig) -> tuple[range, range]:
+    """Layers of mutual information and of stability, as a resolved config states them."""
+    if config.layers is None or config.stability_layers is None:
+        raise LayerError(
+            f"layers={config.layers} and stability_layers={config.stability_layers}: expected "
+            "both stated; call config.resolved(n_layers) first"
+        )
+    (first, last), (low, high) = config.layers, config.stability_layers
+    return range(first, last + 1), range(low, high + 1)
+
+
+def _check_weight(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise OptionError(f"{name}={value!r}: expected a number between 0 and 1 (eqs 7 and 8)")
+
+
+def _check_range(name: str, value: Any) -> None:
+    if value is None:
+        return
+    two = isinstance(value, tuple) and len(value) == 2
+    if not two or any(isinstance(k, bool) or not isinstance(k, Integral) for k in value):
+        raise LayerError(f"{name}={value!r}: expected (first, last), two integers, or None")
+    first, last = value
+    if not 1 <= first <= last:
+        raise LayerError(
+            f"{name}={value!r}: expected 1 ≤ first ≤ last (layer 0 is the embeddings, below "
+            "the paper's 0 < l)"
+        )
+
+
+_PAPER = (
+    # label, hub name, task → (λ, where MI ends, where stability ends); appendix B.3. For SC it says
+    # λ is "0.3 for the rest": Gemma-2B and Llama-1B.
+    ("GPT2-S", "gpt2", {"idm": (0.2, 3, 3), "sst": (0.4, 4, 4)}),
+    ("GPT2-L", "gpt2-large", {"idm": (0.3, 8, 8), "sst": (0.4, 12, 12)}),
+    ("Gemma-2B", "google/gemma-2b", {"idm": (0.3, 10, 10), "sst": (0.3, 10, 10)}),
+    ("Llama-1B", "meta-llama/Llama-3.2-1B", {"idm": (0.4, 7, 7), "sst": (0.3, 7, 7)}),
+    ("Llama-3B", "meta-llama/Llama-3.2-3B", {"idm": (0.5, 12, 8), "sst": (0.5, 8, 8)}),
+    ("Qwen-0.5B", "Qwen/Qwen2.5-0.5B", {"idm": (0.5, 5, 5), "sst": (0.4, 5, 5)}),
+    ("Qwen-3B", "Qwen/Qwen2.5-3B", {"idm": (0.4, 10, 10), "sst": (0.5, 7, 7)}),
+)
+_BY_NAME = {name: rows for label, hub, rows in _PAPER for name in (label, hub)}

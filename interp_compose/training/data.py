@@ -1,0 +1,76 @@
+"""Prompts as a training step sees them: token ids, whose word each token is, the answer's id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from interp_compose.text.padding import pad_left
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingExample:
+    """``ids`` are the prompt's tokens, specials included; ``words`` says which word's each is, -1
+    for specials; ``answer`` is the one token that should follow."""
+
+    ids: Int[np.ndarray, "pos"]
+    words: Int[np.ndarray, "pos"]
+    answer: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples side by side, padded on the left, so that all predict at position -1.
+
+    ``word_ids`` is -1 for specials and padding: they belong to no word.
+    """
+
+    tokens: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    word_ids: Int[Tensor, "batch pos"]
+    answers: Int[Tensor, "batch"]
+
+
+def collate(items: Sequence[TrainingExample], device: torch.device) -> Batch:
+    """Pad on the left and move to ``device``."""
+    tokens, mask, _ = pad_left([item.ids for item in items], [item.words < 0 for item in items])
+    words = np.full(tokens.shape, -1, dtype=np.int64)
+    for row, item in enumerate(items):
+        words[row, -len(item.words) :] = item.words
+    answers = torch.tensor([item.answer for item in items])
+    return Batch(
+        tokens.to(device), mask.to(device), torch.from_numpy(words).to(device), answers.to(device)
+    )
+
+
+def batch_at(step: int, n_examples: int, batch_size: int, seed: int) -> list[int]:
+    """Indices of the examples of optimiser step ``step``; each epoch is shuffled anew.
+
+    A function of its arguments alone, so that a run resumes at any step without replaying.
+    """
+    per_epoch = -(-n_examples // batch_size)
+    epoch, place = divmod(step, per_epoch)
+    order = np.random.default_rng([seed, epoch]).permutation(n_examples)
+    return [int(i) for i in order[place * batch_size : (place + 1) * batch_size]]
+
+
+def into_parts(indices: Sequence[int], n_parts: int) -> list[list[int]]:
+    """The batch in ``n_parts`` runs of neighbours whose sizes differ by at most one.
+
+    A batch smaller than that (the last of an epoch) leaves parts empty.
+    """
+    bounds = [len(indices) * i // n_parts for i in range(n_parts + 1)]
+    return [list(indices[low:high]) for low, high in pairwise(bounds)]
+
+
+def in_order(items: Sequence[TrainingExample], size: int) -> Iterator[Sequence[TrainingExample]]:
+    """Examples of like length together, for evaluation."""
+    ordered = sorted(items, key=lambda item: len(item.ids))
+    for at in range(0, len(ordered), size):
+        yield ordered[at : at + size]

@@ -1,0 +1,115 @@
+"""What happened during a run: a row per step, per evaluation, and per layer of an evaluation."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from interp_compose._files import atomic_write
+from interp_compose.results import Result
+
+STEPS = ("step", "epoch", "lr", "loss", "task_loss", "mi", "stability", "accuracy", "grad_norm")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "steps": (*STEPS, "seconds"),
+    "evaluations": ("step", "accuracy", "loss", "n"),
+    "representations": (
+        "step",
+        "layer",
+        "same_word_cosine",
+        "different_word_cosine",
+        "stable_rank",
+    ),
+}
+WHOLE = {"step", "epoch", "n", "layer"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingHistory(Result):
+    """What a training run did, step by step.
+
+    Frames:
+        steps: ``step`` (from 1), ``epoch`` (from 0), ``lr``, ``loss`` (what was minimised),
+            ``task_loss`` (nats), ``mi`` and ``stability`` (CARMA's terms, unweighted; NaN in plain
+            fine-tuning), ``accuracy`` on the batch, ``grad_norm`` before clipping, ``seconds``.
+        evaluations: ``step`` (0 is the model as it was given), ``accuracy`` and ``loss`` on the
+            validation split, ``n``.
+        representations: of some validation prompts at each evaluation, per ``layer`` (the residual
+            that enters block k): mean cosine of tokens of the same word and of different words of
+            a text, and the stable rank of all token vectors.
+    """
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per optimiser step."""
+        return self.frames["steps"]
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """One row per evaluation on the validation split."""
+        return self.frames["evaluations"]
+
+    @property
+    def representations(self) -> pd.DataFrame:
+        """One row per evaluation and layer."""
+        return self.frames["representations"]
+
+
+@dataclass
+class Recorder:
+    """Rows as they come, kept in memory and appended to a JSONL file where one is named."""
+
+    path: Path | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, kind: str, values: Mapping[str, float | int | None]) -> None:
+        """One row of one of the tables; None where there is no number."""
+        row = {"table": kind, **values}
+        self.rows.append(row)
+        if self.path is not None:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def restart(self, rows: list[dict[str, Any]]) -> None:
+        """Begin with these rows: the file is written anew, without what came after them."""
+        self.rows = list(rows)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            for torn in self.path.parent.glob(f".{self.path.name}.*.tmp"):
+                torn.unlink()  # a process was killed right here
+            text = "".join(json.dumps(row) + "\n" for row in self.rows)
+            atomic_write(self.path, text.encode())
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The rows as tidy frames, every table there even without rows."""
+        return {
+            kind: _frame([row for row in self.rows if row["table"] == kind], columns)
+            for kind, columns in COLUMNS.items()
+        }
+
+
+def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
+    """The tables of a ``history.jsonl``, of a run that is still going as well.
+
+    A last line that is not yet whole is left out.
+    """
+    recorder = Recorder()
+    for line in Path(path).read_text(encoding="utf-8").split("\n")[:-1]:
+        recorder.rows.append(json.loads(line))
+    return recorder.tables()
+
+
+def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            name: pd.Series(
+                [row[name] for row in rows], dtype="int64" if name in WHOLE else "float64"
+            )
+            for name in columns
+        }
+    )

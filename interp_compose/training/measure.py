@@ -1,0 +1,82 @@
+"""What is measured of a model between steps: accuracy, and what its residual streams look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from interp_compose._types import HookedModel
+from interp_compose.probes.rank import stable_rank
+from interp_compose.probes.word_cosines import CosineSums, word_cosine_sums
+from interp_compose.training.data import TrainingExample, collate, in_order
+from interp_compose.training.processes import Processes
+
+EVALUATION_BATCH = 64
+PROBED = 128
+"""Prompts on which representations are measured: enough for means, too few to be felt."""
+
+
+@torch.no_grad()
+def evaluate(
+    model: HookedModel, items: Sequence[TrainingExample], processes: Processes
+) -> dict[str, float | int]:
+    """Exact match of the answer over the whole vocabulary, and the mean loss in nats.
+
+    Several processes share the examples out.
+    """
+    mine = list(items)[processes.index :: processes.count]
+    sums = torch.zeros(2, dtype=torch.float64, device=model.device)
+    for part in in_order(mine, EVALUATION_BATCH):
+        batch = collate(part, model.device)
+        logits, _ = model.capture(batch.tokens, [], attention_mask=batch.mask, read="last")
+        last = logits[:, -1]
+        sums[0] += (last.argmax(dim=1) == batch.answers).sum()
+        sums[1] += cross_entropy(last, batch.answers, reduction="sum").double()
+    processes.sum_([sums])
+    right, loss = (sums / len(items)).tolist()
+    return {"accuracy": right, "loss": loss, "n": len(items)}
+
+
+@torch.no_grad()
+def representations(
+    model: HookedModel, items: Sequence[TrainingExample]
+) -> list[dict[str, float | int | None]]:
+    """Per layer, of the residual that enters it, over the first :data:`PROBED` prompts.
+
+    ``same_word_cosine`` and ``different_word_cosine`` are means over pairs of tokens of one text
+    (None without such a pair); ``stable_rank`` is that of all token vectors, BOS left out.
+    """
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
+    sums: list[CosineSums] = []
+    tokens: list[Float[Tensor, "layer token d_model"]] = []
+    for part in in_order(list(items)[:PROBED], EVALUATION_BATCH):
+        batch = collate(part, model.device)
+        _, kept = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
+        resid = torch.stack([kept[name] for name in names])
+        sums.append(word_cosine_sums(resid, batch.word_ids))
+        tokens.append(resid[:, batch.word_ids >= 0])
+    ranks = stable_rank(torch.cat(tokens, dim=1)).tolist()
+    same = _mean([one.same for one in sums], [one.same_pairs for one in sums])
+    different = _mean([one.different for one in sums], [one.different_pairs for one in sums])
+    return [
+        {
+            "layer": layer,
+            "same_word_cosine": same[layer] if same else None,
+            "different_word_cosine": different[layer] if different else None,
+            "stable_rank": ranks[layer],
+        }
+        for layer in range(model.n_layers)
+    ]
+
+
+def _mean(sums: Sequence[Tensor], pairs: Sequence[Tensor]) -> list[float]:
+    """Means by layer over several batches; empty without a single pair."""
+    n = int(torch.stack(list(pairs)).sum())
+    if n == 0:
+        return []
+    means: list[float] = (torch.stack(list(sums)).double().sum(dim=0) / n).tolist()
+    return means

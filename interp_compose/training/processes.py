@@ -1,0 +1,65 @@
+"""One process, or several that ``accelerate launch`` or ``torchrun`` started side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Processes:
+    """The processes of this run: who I am, sums over all of us, and waiting for each other.
+
+    accelerate is asked only where there are several (``WORLD_SIZE``), so that a single run leaves
+    its process-wide state alone. ``device`` is this process' own then.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.count, self.index, self.device = 1, 0, device
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            from accelerate import PartialState
+
+            state = PartialState(cpu=device.type == "cpu")
+            self.count, self.index = state.num_processes, state.process_index
+            self.device = torch.device(state.device)
+            self._state = state
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and shows the bar."""
+        return self.index == 0
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.count > 1:
+            self._state.wait_for_everyone()
+
+    def sum_(self, tensors: Sequence[Tensor]) -> None:
+        """Each tensor becomes its sum over all processes, in place, in one exchange."""
+        if self.count == 1 or not tensors:
+            return
+        from accelerate.utils import reduce
+
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])  # in the widest dtype
+        total: Tensor = reduce(flat, reduction="sum")
+        for tensor, part in zip(tensors, total.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def sum_gradients_(self, weights: Sequence[Tensor], beside: Tensor) -> None:
+        """Each weight's gradient becomes its sum over all processes, and ``beside`` as well.
+
+        A process without a part of the batch has no gradients, and exchanges zeros. A weight that
+        nobody has a gradient for keeps none, so that the optimiser leaves it alone.
+        """
+        if self.count == 1:
+            return
+        present = torch.tensor([float(weight.grad is not None) for weight in weights])
+        present = present.to(beside.device)
+        gradients = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        ]
+        self.sum_([*gradients, beside, present])
+        for weight, gradient, owners in zip(weights, gradients, present.tolist(), strict=True):
+            weight.grad = gradient if owners else None

@@ -1,0 +1,135 @@
+"""A copy computes the same, learns by itself, and leaves the original alone."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from interp_compose._types import Example
+from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.models import copying
+from interp_compose.models.copying import copy_model
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.text.words import tokenize_prompts
+from tests import architectures
+from tests.interventions.test_hooked_transformer import make as hooked_transformer
+from tests.recipes.conftest import splitting_tokenizer
+
+needs_tl3 = pytest.mark.skipif(
+    not version("transformer-lens").startswith("3."),
+    reason="transformer-lens 4 removed HookedTransformer (make test-tl3 runs this)",
+)
+MASKED = ("BERT", "RoBERTa", "MPNet", "DistilBERT")
+ALL = [name for name in architectures.BUILDERS if name not in MASKED]
+TOKENS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 11, 12]])
+
+
+def built(name: str) -> LensModel:
+    return load_model(
+        architectures.build_native() if name == "native" else architectures.build(name)
+    )
+
+
+def gradients(model: LensModel) -> list[torch.Tensor | None]:
+    loss = torch.logsumexp(model(TOKENS)[:, -1], dim=-1).sum()
+    loss.backward()
+    return [None if weight.grad is None else weight.grad.clone() for weight in model.parameters()]
+
+
+def equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", [*ALL, "native"])
+def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) -> None:
+    model = built(name)
+    model(TOKENS)  # in a graph, of which some wrappers keep a part
+    twin = copy_model(model)
+    assert list(twin.active_hooks) == []
+    of_the_copy = gradients(twin)
+    assert all(weight.grad is None for weight in model.parameters())
+    assert any(gradient is not None for gradient in of_the_copy)
+    pairs = zip(of_the_copy, gradients(model), strict=True)
+    assert all(equal(one, other) for one, other in pairs)
+    with torch.no_grad():
+        before = model(TOKENS)
+        for weight in twin.parameters():
+            weight.zero_()
+        assert torch.equal(model(TOKENS), before)
+        assert not torch.equal(twin(TOKENS), before)
+
+
+@pytest.mark.tl3
+@needs_tl3
+@pytest.mark.parametrize("kind", ["standard", "rotary"])
+def test_a_hooked_transformer_is_copied(kind: str) -> None:
+    model = load_model(hooked_transformer(kind))
+    model(TOKENS)
+    twin = copy_model(model)
+    of_the_copy = gradients(twin)
+    assert all(weight.grad is None for weight in model.parameters())
+    pairs = zip(of_the_copy, gradients(model), strict=True)
+    assert all(equal(one, other) for one, other in pairs)
+
+
+def test_a_broken_model_is_copied_as_it_is() -> None:
+    model = built("GPT-2")
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = float("nan")
+    assert bool(copy_model(model)(TOKENS * 0).isnan().any())
+
+
+def test_modes_and_frozen_weights_are_copied() -> None:
+    model = built("Llama")
+    model.lens.blocks[1].train()
+    first = next(model.parameters())
+    first.requires_grad_(False)
+    twin = copy_model(model)
+    assert [m.training for m in twin.lens.modules()] == [m.training for m in model.lens.modules()]
+    assert [w.requires_grad for w in twin.parameters()] == [
+        w.requires_grad for w in model.parameters()
+    ]
+
+
+def test_open_interventions_are_refused() -> None:
+    model = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer())
+    where = "blocks.1.hook_resid_pre"
+    with pytest.raises(InterventionError) as refusal:
+        with model.hooks([(where, lambda activation, hook: None)]):
+            copy_model(model)
+    assert "open interventions" in str(refusal.value)
+    assert "blocks.1." in str(refusal.value)
+    prompt = tokenize_prompts(model.tokenizer, [Example("a small house", "x")])[0]
+    groups = torch.from_numpy(prompt.groups)[None]
+    with pytest.raises(InterventionError, match="pool_at"), pool_at(model, 1, groups):
+        copy_model(model)
+    copy_model(model)
+
+
+def test_a_copy_that_shares_or_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built("Llama")
+    other = load_model(architectures.build("Llama", seed=1))
+    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: one))
+    with pytest.raises(CapabilityError, match="the copy shares weights with it. Load the model"):
+        copy_model(model)
+    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: other))
+    with pytest.raises(CapabilityError, match="the copy computes something else"):
+        copy_model(model)
+
+
+def test_the_copy_keeps_what_the_model_knows() -> None:
+    tokenizer: Any = splitting_tokenizer()
+    model = load_model(architectures.build("Gemma 2"), tokenizer=tokenizer)
+    twin = copy_model(model)
+    for name in ("name", "architecture", "n_layers", "d_model", "n_ctx", "window", "pad_id"):
+        assert getattr(twin, name) == getattr(model, name)
+    text = "a small house"
+    assert twin.tokenizer(text).input_ids == tokenizer(text).input_ids

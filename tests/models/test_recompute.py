@@ -1,0 +1,152 @@
+"""Activations computed again: the same gradients, blocks run twice, nothing left behind; and
+padding that stays finite in bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from interp_compose.errors import CapabilityError
+from interp_compose.models import masked_scores
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.models.masked_scores import finite_scores
+from tests import architectures
+from tests.interventions.test_hooked_transformer import make as hooked_transformer
+from tests.models.test_copying import ALL, TOKENS, built, equal, needs_tl3
+from tests.training.runs import hugging_face
+
+MASK = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+
+
+def loss_of(model: LensModel) -> torch.Tensor:
+    """Of logits and of residuals captured inside and behind the recomputed blocks."""
+    names = ["blocks.1.hook_resid_pre", f"blocks.{model.n_layers - 1}.hook_resid_post"]
+    torch.manual_seed(5)
+    logits, kept = model.capture(TOKENS, names, attention_mask=MASK, grad=True, read="last")
+    captured = sum(kept[name][:, 2:].pow(2).mean() for name in names)
+    return torch.logsumexp(logits[:, -1].float(), dim=-1).sum() + captured
+
+
+def gradients(model: LensModel) -> list[torch.Tensor | None]:
+    found = [None if weight.grad is None else weight.grad.clone() for weight in model.parameters()]
+    model.lens.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.parametrize("name", [*architectures.DECODERS, "OPT", "BLOOM", "GPT-J", "Phi-3"])
+def test_gradients_are_the_same_to_the_bit(name: str) -> None:
+    model = built(name).train()
+    loss_of(model).backward()
+    expected = gradients(model)
+    with model.activation_checkpointing():
+        loss = loss_of(model)
+    loss.backward()  # after the block
+    pairs = zip(gradients(model), expected, strict=True)
+    assert all(equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.tl3
+@needs_tl3
+def test_a_hooked_transformer_recomputes_and_stays_finite_in_bfloat16() -> None:
+    model = load_model(hooked_transformer("standard"))
+    loss_of(model).backward()
+    expected = gradients(model)
+    with model.activation_checkpointing():
+        loss = loss_of(model)
+    loss.backward()
+    assert all(equal(a, b) for a, b in zip(gradients(model), expected, strict=True))
+    with finite_scores(model), torch.autocast("cpu", torch.bfloat16):
+        loss_of(model).backward()
+    assert all(bool(g.isfinite().all()) for g in gradients(model) if g is not None)
+
+
+def count_runs(model: LensModel) -> list[int]:
+    """Runs of each block's MLP from now on; a second one stops before its end, so by the door."""
+    runs = [0] * model.n_layers
+    for layer, block in enumerate(model.lens.blocks):
+
+        def count(module: Any, args: Any, layer: int = layer) -> None:
+            runs[layer] += 1
+
+        block.mlp.register_forward_pre_hook(count)
+    return runs
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_blocks_run_a_second_time_under_the_same_dropout(dropout: float) -> None:
+    model = load_model(hugging_face(dropout=dropout)).train()
+    loss_of(model).backward()
+    expected = gradients(model)
+    runs = count_runs(model)
+    with model.activation_checkpointing():
+        loss = loss_of(model)
+        assert runs == [1, 1, 1]
+    loss.backward()
+    assert runs == [2, 2, 2]
+    assert all(equal(a, b) for a, b in zip(gradients(model), expected, strict=True))
+
+
+def test_blocks_are_as_before_however_the_block_ends() -> None:
+    model = built("GPT-2")
+    runs = count_runs(model)
+    with pytest.raises(ZeroDivisionError), model.activation_checkpointing():
+        raise ZeroDivisionError
+    assert not any("forward" in vars(block) for block in model.lens.blocks)
+    loss_of(model).backward()
+    assert runs == [1, 1, 1]
+
+
+def test_without_gradients_nothing_runs_twice() -> None:
+    model = built("Llama")
+    runs = count_runs(model)
+    with torch.no_grad(), model.activation_checkpointing():
+        logits = model(TOKENS)
+    assert runs == [1, 1, 1]
+    assert not logits.requires_grad
+
+
+# ---- bfloat16 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*ALL, "native"])
+def test_padding_is_finite_in_bfloat16(name: str) -> None:
+    model = built(name)
+    full = model(TOKENS, attention_mask=MASK)[:, -1].detach()
+    with finite_scores(model):
+        with torch.autocast("cpu", torch.bfloat16), model.activation_checkpointing():
+            loss = loss_of(model)
+            half = model(TOKENS, attention_mask=MASK)[:, -1].detach().float()
+        loss.backward()
+    torch.testing.assert_close(half, full, rtol=0, atol=0.15)
+    found = gradients(model)
+    assert any(gradient is not None for gradient in found)
+    assert all(gradient is None or bool(gradient.isfinite().all()) for gradient in found)
+
+
+def test_without_it_padding_is_not_finite() -> None:
+    """Should this fail, TransformerLens has mended its mask and ``finite_scores`` can go."""
+    model = built("GPT-2")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert bool(model(TOKENS, attention_mask=MASK)[0, -1].isnan().any())
+
+
+def test_scores_of_float32_stay_and_nothing_is_left_behind() -> None:
+    model = built("Llama")
+    before = model(TOKENS, attention_mask=MASK)
+    with finite_scores(model):
+        torch.testing.assert_close(model(TOKENS, attention_mask=MASK), before, rtol=0, atol=0)
+    points = [p for name, p in model.lens.hook_dict.items() if name.endswith("hook_attn_scores")]
+    assert points
+    assert not any(point._forward_hooks for point in points)
+
+
+def test_a_model_that_is_not_finite_all_the_same_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(masked_scores, "_bounded", lambda module, args, scores: scores)
+    message = r'gives NaN on a padded batch in bfloat16; train with precision="float32"'
+    with pytest.raises(CapabilityError, match=message), finite_scores(built("GPT-2")):
+        pass

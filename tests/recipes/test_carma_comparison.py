@@ -1,0 +1,415 @@
+"""The comparison: its numbers by hand, its verdicts, what it refuses, its journey to disk."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from interp_compose.errors import InputError, OptionError
+from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.recipes.carma_differences import verdict
+from interp_compose.recipes.carma_report_tables import measures_table
+from interp_compose.recipes.carma_words import cautions, kind_of, verdicts
+from tests.recipes.carma_tables import CONFIG, N_LAYERS, NOISE, POOLINGS, RATES, WOBBLE, make_tables
+
+T4 = 2.7764451051977987  # Student's t, 4 degrees of freedom, 97.5 %
+
+
+def compare(**changes: Any) -> Comparison:
+    return Comparison.from_runs(make_tables(**changes), CONFIG)
+
+
+def pick(frame: pd.DataFrame, **cells: Any) -> dict[str, Any]:
+    for column, value in cells.items():
+        frame = frame[frame[column] == value]
+    assert len(frame) == 1
+    return frame.to_dict("records")[0]
+
+
+def against_ft(comparison: Comparison, metric: str, **cells: Any) -> dict[str, Any]:
+    return pick(comparison.differences, first="carma", second="ft", metric=metric, **cells)
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def test_means_and_intervals_by_hand() -> None:
+    frame = compare(gain={"accuracy": 20}).frame
+    row = pick(frame, version="carma", metric="accuracy")
+    values = [(620 + own + more) / 10 for own, more in zip(NOISE, WOBBLE, strict=True)]
+    half = T4 * statistics.stdev(values) / math.sqrt(5)
+    assert row["mean"] == pytest.approx(statistics.mean(values))
+    assert row["sd"] == pytest.approx(statistics.stdev(values))
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        (row["mean"] - half, row["mean"] + half)
+    )
+    assert row["n_seeds"] == 5
+    original = pick(frame, version="original", metric="accuracy")
+    assert (original["mean"], original["sd"]) == (20.0, 0.0)
+
+
+def test_cap_is_averaged_over_protocols_run_by_run() -> None:
+    frame = compare().frame
+    for layer in range(N_LAYERS):
+        row = pick(frame, version="ft", metric="cap", layer=layer, pooling="average")
+        parts = [
+            pick(frame, version="ft", metric="cap", layer=layer, pooling=name) for name in POOLINGS
+        ]
+        assert row["mean"] == pytest.approx(10 * (layer + 1) + 1)  # 0, 10, 20 more of 1000
+        assert row["mean"] == pytest.approx(statistics.mean(part["mean"] for part in parts))
+        assert row["depth"] == layer / (N_LAYERS - 1)
+        # the seeds' noise is the protocols' own: averaging does not shrink it
+        assert row["sd"] == pytest.approx(statistics.stdev(NOISE) / 10)
+
+
+def test_consistency_counts_those_right_before_and_after() -> None:
+    comparison = compare(gain={"synonyms": 30})
+    for rate in RATES:
+        ft = [100 * (400 + own) / 500 for own in NOISE]
+        carma = [a + 100 * (30 + more) / 500 for a, more in zip(ft, WOBBLE, strict=True)]
+        row = pick(comparison.frame, version="ft", metric="consist_syn", rate=rate)
+        assert row["mean"] == pytest.approx(statistics.mean(ft))
+        cv = pick(comparison.frame, version="carma", metric="consist_syn_cv", rate=rate)
+        assert cv["mean"] == pytest.approx(statistics.stdev(carma) / statistics.mean(carma))
+        assert cv["ci_low"] < cv["mean"] < cv["ci_high"]
+        gains = [100 * (c - f) / f for c, f in zip(carma, ft, strict=True)]
+        gain = pick(comparison.frame, version="carma", metric="improvement_over_ft", rate=rate)
+        assert gain["mean"] == pytest.approx(statistics.mean(gains))
+        assert {"carma", "ft"} == set(
+            comparison.frame.query("metric == 'improvement_over_original'")["version"]
+        )
+
+
+def test_differences_are_paired_by_seed() -> None:
+    row = against_ft(compare(gain={"accuracy": 20}), "accuracy")
+    apart = [(20 + more) / 10 for more in WOBBLE]
+    error = statistics.stdev(apart) / math.sqrt(5)  # the noise that both share is gone
+    assert row["difference"] == pytest.approx(2.0)
+    assert row["standard_error"] == pytest.approx(error)
+    assert row["ci_low"] == pytest.approx(2.0 - T4 * error)
+    assert row["ci_high"] == pytest.approx(2.0 + T4 * error)
+    assert row["n_seeds"] == 5
+    assert row["mean_first"] - row["mean_second"] == pytest.approx(2.0)
+
+
+def test_correction_is_within_a_family_of_one_pair() -> None:
+    differences = compare(gain={"accuracy": 4, "cap": 2, "synonyms": 3}).differences
+    seen = {}
+    for key, rows in differences.groupby(["first", "second", "family"], sort=False):
+        seen[key] = len(rows)
+        order = rows.sort_values("p", kind="stable")
+        worst = 0.0
+        for k, (p, corrected) in enumerate(zip(order["p"], order["p_holm"], strict=True)):
+            worst = max(worst, min(1.0, p * (len(rows) - k)))
+            assert corrected == pytest.approx(worst)
+        assert set(rows["n_compared"]) == {len(rows)}
+    headline = 1 + N_LAYERS + len(RATES)
+    assert {key[2]: n for key, n in seen.items()} == {
+        "headline": headline,
+        "protocols": N_LAYERS * len(POOLINGS),
+        "representations": 3 * N_LAYERS,
+    }
+    assert len(seen) == 9
+
+
+def test_overhead_is_a_ratio_of_steps_per_seed() -> None:
+    comparison = compare()
+    assert comparison.overhead["step_ratio"].tolist() == pytest.approx(
+        [1.1, 1.11, 1.12, 1.13, 1.14]
+    )
+    assert comparison.overhead["ratio"].tolist() == pytest.approx([1.1, 1.11, 1.12, 1.13, 1.14])
+    said = dict(verdicts(comparison))["Overhead"]
+    assert said.startswith("a step of CARMA takes 1.12 times as long as one of plain fine-tuning")
+    assert "(1.10 … 1.14 over 5 seeds)" in said
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+def test_a_large_difference_is_established() -> None:
+    comparison = compare(gain={"accuracy": 20, "cap": -30})
+    assert against_ft(comparison, "accuracy")["verdict"] == (
+        "carma higher by 2.00 points (SE 0.07, 5 seeds)"
+    )
+    cap = against_ft(comparison, "cap", layer=1, pooling="average")
+    assert cap["verdict"] == "carma lower by 3.00 points (SE 0.07, 5 seeds)"
+    said = dict(verdicts(comparison))
+    assert said["CAP, mean of the protocols"] == (
+        "CARMA lower at layers 0–2 (difference −3.00 points)"
+    )
+    cosine = against_ft(comparison, "same_word_cosine", layer=0)
+    assert cosine["verdict"].startswith("carma higher by 0.300 (SE 0.001, 5 seeds)")
+
+
+def test_equal_versions_have_no_difference() -> None:
+    differences = compare().differences
+    rows = differences.query("first == 'carma' and second == 'ft' and family != 'representations'")
+    assert set(rows["verdict"]) == {"no difference established"}
+    assert set(rows["caveat"]) == {""}
+
+
+def test_a_small_difference_is_a_hint_where_correction_takes_it_away() -> None:
+    row = against_ft(compare(gain={"accuracy": 3}), "accuracy")
+    assert row["p"] < 0.05 < row["p_holm"]
+    assert row["verdict"] == (
+        "hint only, does not survive correction for 6 comparisons: "
+        "carma higher by 0.30 points (SE 0.07, 5 seeds)"
+    )
+
+
+def test_the_same_difference_in_every_seed_is_no_proof() -> None:
+    tables = make_tables(seeds=range(2))
+    accuracy = tables["accuracy"]
+    accuracy.loc[accuracy["version"] == "ft", "n_correct"] = 600
+    accuracy.loc[accuracy["version"] == "carma", "n_correct"] = 601
+    row = against_ft(Comparison.from_runs(tables, CONFIG), "accuracy")
+    assert row["p"] == 0
+    assert row["verdict"] == (
+        "hint only, all seeds differ by the same, no spread to test against: "
+        "carma higher by 0.10 points (SE 0.00, 2 seeds)"
+    )
+
+
+def test_rates_that_replace_the_same_words_are_named() -> None:
+    tables = make_tables(seeds=(1, 2))
+    low, high = (tables["replacements"]["rate"] == rate for rate in RATES)
+    same = pd.concat(
+        [tables["replacements"][low], tables["replacements"][low].assign(rate=RATES[1])],
+        ignore_index=True,
+    )
+    assert high.any()
+    distinct = cautions(Comparison.from_runs(tables, CONFIG))
+    assert not [text for text in distinct if "the same words" in text]
+    found = cautions(Comparison.from_runs({**tables, "replacements": same}, CONFIG))
+    assert [text for text in found if text.startswith("At 25 % and 40 % the same words")]
+
+
+def test_one_seed_says_nothing() -> None:
+    comparison = compare(seeds=(7,), gain={"accuracy": 100})
+    assert set(comparison.differences["verdict"]) == {"one seed: no statement"}
+    assert comparison.differences["p"].isna().all()
+    row = pick(comparison.frame, version="carma", metric="accuracy")
+    assert math.isnan(row["sd"])
+    assert math.isnan(row["ci_low"])
+    assert cautions(comparison) == ["One seed: nothing is said about differences; run at least 5."]
+    assert "one seed: no statement" in comparison.summary()
+    assert len(comparison.figures()) == 5
+
+
+def test_a_saturated_set_is_noticed() -> None:
+    comparison = compare(kept=0.97)
+    rows = comparison.differences.query("metric == 'consist_syn'")
+    saturated = "saturated (all versions above 95 %): this set does not discriminate"
+    assert set(rows["caveat"]) == {saturated}
+    assert set(comparison.differences.query("metric != 'consist_syn'")["caveat"]) == {""}
+    assert cautions(comparison) == [
+        "ConsistSyn is saturated at 25 %, 40 %: does not discriminate (every version above 95 %)."
+    ]
+    subtitle = comparison.plot_consistency().chart.subtitle
+    assert subtitle.endswith("saturated at 25 %, 40 %: does not discriminate")
+    # one version below is enough to discriminate
+    tables = make_tables(kept=0.97)
+    low = tables["synonyms"]["version"] == "original"
+    tables["synonyms"].loc[low, "n_both"] = 400
+    assert cautions(Comparison.from_runs(tables, CONFIG)) == []
+
+
+def test_runs_that_have_not_converged_are_told_beside_every_figure() -> None:
+    comparison = compare(stuck=(0, 2, 3), kept=0.97)
+    caveats = comparison.differences.groupby(["first", "second"], sort=False)["caveat"]
+    text = "3 of 5 ft runs had visibly not converged"
+    for (first, second), group in caveats:
+        touched = "ft" in (first, second)
+        assert group.str.contains(text, regex=False).all() == touched
+    assert cautions(comparison)[0] == f"{text}: loss still falling."
+    for figure in comparison.figures().values():
+        assert "3 of 5 ft runs not converged" in figure.chart.subtitle
+    assert f"! {text}: loss still falling." in comparison.summary()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"n_seeds": 1}, "one"),
+        ({"p": math.nan, "p_holm": math.nan}, "none"),
+        ({"p": 0.05, "p_holm": 0.05}, "none"),
+        ({"p": 0.01, "p_holm": 0.05}, "hint"),
+        ({"p": 0.01, "p_holm": 0.049}, "higher"),
+        ({"p": 0.01, "p_holm": 0.049, "difference": -1.0}, "lower"),
+        ({"p": 0.0, "p_holm": 0.0, "standard_error": 0.0}, "hint"),
+    ],
+)
+def test_words_follow_from_numbers(changes: dict[str, Any], kind: str) -> None:
+    row = {"n_seeds": 5, "difference": 1.0, "standard_error": 0.2, "n_compared": 6}
+    row |= {"metric": "accuracy", "first": "carma", "p": 0.5, "p_holm": 0.5}
+    assert kind_of(verdict(row | changes)) == kind
+
+
+# --- what is there, and what is not ----------------------------------------------------------
+
+
+def test_save_and_load_return_the_same_comparison(tmp_path: Path) -> None:
+    comparison = compare(gain={"cap": 10})
+    loaded = Comparison.load(comparison.save(tmp_path))
+    assert loaded.config == comparison.config
+    for name, frame in comparison.frames.items():
+        pd.testing.assert_frame_equal(frame, loaded.frames[name], check_exact=True)
+    assert loaded.summary() == comparison.summary()
+
+
+def test_row_order_does_not_matter() -> None:
+    tables = make_tables(gain={"cap": 10})
+    shuffled = {
+        name: table.sample(frac=1, random_state=3)[sorted(table.columns)]
+        for name, table in tables.items()
+    }
+    one, other = (Comparison.from_runs(each, CONFIG) for each in (tables, shuffled))
+    for name, frame in one.frames.items():
+        pd.testing.assert_frame_equal(frame, other.frames[name], check_exact=True)
+
+
+def test_the_columns_are_the_ones_documented() -> None:
+    comparison = compare()
+    assert list(comparison.frame) == [
+        *("version", "metric", "rate", "layer", "depth", "pooling"),
+        *("mean", "sd", "ci_low", "ci_high", "n_seeds"),
+    ]
+    assert list(comparison.differences) == [
+        *("first", "second", "metric", "rate", "layer", "depth", "pooling"),
+        *("mean_first", "mean_second", "difference", "standard_error", "ci_low", "ci_high"),
+        *("n_seeds", "p", "p_holm", "n_compared", "family", "verdict", "caveat"),
+    ]
+    documented = Comparison.frame.__doc__ or ""
+    assert all(name in documented for name in set(comparison.frame["metric"]))
+
+
+def test_without_a_fine_tuned_model_nothing_is_compared(tmp_path: Path) -> None:
+    alone = compare(versions=("original",))
+    assert alone.differences.empty
+    pd.testing.assert_frame_equal(
+        Comparison.load(alone.save(tmp_path)).differences, alone.differences
+    )
+    assert verdicts(alone) == []
+    assert list(alone.figures()) == [
+        "cap_average",
+        "cap_protocols",
+        "consistency",
+        "representations",
+    ]
+    assert alone.overhead.empty
+    assert "accuracy (%)" in alone.summary()
+    trained = compare(versions=("ft", "carma"))
+    assert set(trained.differences["first"]) == {"carma"}
+
+
+def test_a_model_that_is_never_right_has_no_consistency() -> None:
+    tables = make_tables()
+    tables["synonyms"][["n_before", "n_after", "n_both"]] = 0
+    comparison = Comparison.from_runs(tables, CONFIG)
+    rows = comparison.frame.query("metric == 'consist_syn'")
+    assert rows["mean"].isna().all()
+    assert set(rows["n_seeds"]) == {0}
+    assert "consistency" not in comparison.figures()
+    assert dict(verdicts(comparison))["CV of ConsistSyn, 25 % replaced"].startswith("undefined")
+    assert measures_table(comparison, "consist_syn") == ""
+
+
+def test_summary_is_an_aligned_table() -> None:
+    lines = compare(gain={"cap": 20}).summary().splitlines()
+    assert lines[0] == "model tiny · task mini-idm · 5 seeds"
+    start = lines.index("mean over seeds             Original        FT     CARMA"
+                        "    CARMA − FT (SE)  verdict")  # fmt: skip
+    assert lines[start + 1] == (
+        "accuracy (%)                    20.0      60.0      60.0       +0.00 (0.07)   "
+        "no difference established"
+    )
+    assert lines[start + 2].startswith("CAP at layer 0 (%)")
+    assert lines[start + 2].endswith("CARMA higher by 2.00 points (SE 0.07, 5 seeds)")
+    assert "CV of ConsistSyn, 25 %" in "\n".join(lines)
+
+
+def test_a_protocol_that_was_not_run() -> None:
+    with pytest.raises(OptionError, match="'last' was not run; choose average, mean, max, sum"):
+        compare().plot_cap("last")
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def refused(tables: dict[str, pd.DataFrame], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Comparison.from_runs(tables, CONFIG)
+
+
+def changed(table: str, column: str, value: Any, row: int = 0) -> dict[str, pd.DataFrame]:
+    tables = make_tables()
+    tables[table].loc[row, column] = value
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "message"),
+    [
+        ("accuracy", "n_correct", 1001, "n_correct 1001 with n 1000 in row 0; expected 0 ≤ n_corr"),
+        ("cap", "n_correct", -1, "cap has n_correct -1 with n 1000"),
+        ("synonyms", "n_both", 501, "n_both 501 with n_before 500|n_both 501 with n_after"),
+        ("synonyms", "n_before", 1001, "n_before 1001 with n 1000"),
+        ("cap", "pooling", "last", "cap has the pooling 'last'; expected one of mean, max, sum"),
+        ("cap", "version", "lora", "cap has the version 'lora'; expected one of original, ft, ca"),
+        ("training", "version", "original", "training has the version 'original'; expected one of"),
+        ("synonyms", "rate", 25.0, "synonyms.rate is 25.0; expected a share of words, above 0"),
+        ("training", "step_seconds", 0.0, "training.step_seconds is 0.0; expected more than 0"),
+        ("training", "last_loss", math.nan, "training.last_loss is nan in row 0"),
+        ("history", "mi", math.inf, "history.mi is inf in row 0"),
+    ],
+)
+def test_bad_values_are_named(table: str, column: str, value: Any, message: str) -> None:
+    refused(changed(table, column, value), message)
+
+
+def test_undefined_numbers_are_allowed_where_they_mean_something() -> None:
+    tables = changed("training", "validation_accuracy", math.nan)
+    tables["representations"]["same_word_cosine"] = np.nan
+    tables["representations"]["different_word_cosine"] = None
+    comparison = Comparison.from_runs(tables, CONFIG)
+    assert comparison.frames["training"]["validation_accuracy"].isna().sum() == 1
+    assert "representations" not in comparison.figures()
+    assert measures_table(comparison, "same_word_cosine") == ""
+
+
+def test_rows_missing_or_doubled() -> None:
+    for name, what in (
+        ("accuracy", "version carma, seed 4"),
+        ("cap", "version carma, seed 4, layer 2, pooling sum"),
+        ("synonyms", "version carma, seed 4, rate 0.4"),
+    ):
+        tables = make_tables()
+        tables[name] = tables[name].iloc[:-1]
+        refused(tables, f"{name} has no row for {what}; every combination needs one")
+        tables = make_tables()
+        tables[name] = pd.concat([tables[name], tables[name].iloc[[0]]])
+        refused(tables, f"{name} has version original, seed 0.* more than once")
+    tables = make_tables()
+    tables["accuracy"] = tables["accuracy"].iloc[:0]
+    refused(tables, "accuracy has no rows; expected one per version and seed")
+
+
+def test_tables_speak_of_the_same_runs() -> None:
+    tables = make_tables()
+    tables["synonyms"] = tables["synonyms"].query("seed < 4")
+    refused(tables, r"synonyms has the seeds \[0, 1, 2, 3\], accuracy \[0, 1, 2, 3, 4\]")
+    tables = make_tables()
+    tables["training"] = tables["training"].query("version == 'ft'")
+    refused(tables, r"training has the versions \['ft'\], accuracy \['carma', 'ft'\]")
+    tables = make_tables()
+    del tables["cap"]
+    refused(tables | {"caps": pd.DataFrame()}, r"\['cap'\] are missing and \['caps'\] are foreign")
+    tables = make_tables()
+    tables["cap"] = tables["cap"].drop(columns="depth")
+    refused(tables, r"cap lacks the columns \['depth'\]")

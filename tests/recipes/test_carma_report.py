@@ -1,0 +1,174 @@
+"""The report: one page that parses, fetches nothing, and shows any text as text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.recipes.carma_html import figure, number, probability, table
+from interp_compose.recipes.carma_report_tables import paper_tables
+from interp_compose.recipes.carma_words import settings, shown
+from tests.recipes.carma_tables import CONFIG, make_tables
+
+HOSTILE = '</script><script>alert("x")</script><img src=http://x.test/a.png> & \'"'
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags in balance, attributes, text outside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def report(config: dict[str, Any] | None = None, **changes: Any) -> str:
+    return Comparison.from_runs(make_tables(**changes), CONFIG | (config or {})).report()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report(gain={"cap": 20}, stuck=(1,))
+
+
+def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
+    seen = Page(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert {"html", "head", "body", "title", "table", "figure"} <= {tag for tag, _ in seen.tags}
+    for tag, attributes in seen.tags:
+        assert tag not in ("link", "iframe", "object", "base")
+        for name in ("src", "href", "srcset", "action"):
+            source = attributes.get(name)
+            assert source is None or source.startswith("data:image/png;base64,")
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_plotly_is_inside_once(page: str) -> None:
+    assert len(re.findall(r"plotly\.js v\d", page)) == 1
+    assert 4_000_000 < len(page) < 8_000_000
+    ids = [a["id"] for tag, a in Page(page).tags if tag == "div" and "id" in a]
+    assert ids == [
+        "figure-cap_average",
+        "figure-cap_protocols",
+        "figure-consistency",
+        "figure-representations",
+        "figure-training",
+    ]
+    pictures = [a for tag, a in Page(page).tags if tag == "img"]
+    assert len(pictures) == 5
+    assert all("95 % intervals over seeds" in (a["alt"] or "") for a in pictures)
+
+
+def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
+    text = Page(page).text
+    places = [
+        text.index(part)
+        for part in (
+            "1 of 5 ft runs had visibly not converged: loss still falling.",
+            "What came out",
+            "CARMA higher at layers 0–2 (difference +2.00 points)",
+            "What was compared",
+            "λ, weight of both terms",
+            "Constituent-aware pooling, averaged",
+            "ConsistSyn (%): mean over seeds",
+            "Training: time and convergence",
+            "Each run; a step is the median of its steps",
+            "no: loss still falling",
+            "How the numbers are computed",
+        )
+    ]
+    assert places == sorted(places)
+    assert "60.00 [59.74, 60.26]" in text  # FT's accuracy: 60 ± 2.776 · 0.2121 / √5
+    assert "shore → coast (0.75)" in text
+    assert "20 of 35 changed prompts" in text
+    assert "torch" in text
+    assert "Paper 000 has no numbers for this model and task." in text
+
+
+def test_hostile_text_stays_text(page: str) -> None:
+    hostile = {"model": HOSTILE, "note": {HOSTILE: HOSTILE}}
+    bad = Page(report(hostile, gain={"cap": 20}, stuck=(1,), prompt=HOSTILE))
+    cells = ("tr", "td")  # one setting more
+    dressed, plain = (
+        [(tag, set(attributes)) for tag, attributes in seen.tags if tag not in cells]
+        for seen in (bad, Page(page))
+    )
+    assert dressed == plain
+    assert bad.text.count(HOSTILE) >= 20
+
+
+def test_the_same_figure_gives_the_same_part() -> None:
+    comparison = Comparison.from_runs(make_tables(), CONFIG)
+    one, other = (figure("cap", comparison.plot_cap(), "<b>") for _ in range(2))
+    assert one == other
+    assert "<figcaption>&lt;b&gt;</figcaption>" in one
+
+
+def test_the_papers_numbers_stand_beside_ours() -> None:
+    config = CONFIG | {"model": "/models/Llama-3.2-3B", "task": "idm"}
+    comparison = Comparison.from_runs(make_tables(), config)
+    text = Page("\n".join(paper_tables(comparison))).text
+    # measure, as printed, ours, version, rate, table
+    assert "ConsistSyn (%) 62.86 80.00 CARMA 25 % 4" in text
+    assert "overhead 2.2 1.12 CARMA 6 the minutes printed beside it give 2.68" in text
+    assert "training (min) 7.55 1.00 FT 6" in text
+    untrained = Comparison.from_runs(make_tables(versions=("original",)), config)
+    assert "training (min) 7.55 – FT 6" in Page("\n".join(paper_tables(untrained))).text
+
+
+def test_one_seed_has_a_page_too() -> None:
+    text = Page(report(seeds=(3,))).text
+    assert "1 seed, paired" in text
+    assert "one seed: no statement" in text
+    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+
+
+def test_an_untrained_model_has_a_page_too() -> None:
+    text = Page(report(versions=("original",))).text
+    assert "FT and CARMA were not both trained, so nothing is compared." in text
+    assert "Training: time and convergence" not in text
+
+
+def test_settings_are_written_as_people_write_them() -> None:
+    assert settings({"n_layers": 3, "carma": {"weight": 0.2}, "train": {"max_steps": None}}) == [
+        ("n layers", "3"),
+        ("carma: λ, weight of both terms", "0.2"),
+        ("train: max steps", "–"),
+    ]
+    assert shown([0, 2.0, True, {"a": 1}]) == "0, 2, yes, a 1"
+
+
+def test_numbers_line_up() -> None:
+    assert number(-1.5, 2) == "−1.50"
+    assert number(1.5, 1, sign=True) == "+1.5"
+    assert (number(None, 2), number(float("nan"), 2)) == ("–", "–")
+    assert (probability(1e-9), probability(0.0312345)) == ("<0.0001", "0.0312")
+    made = table(("a", "b", "c"), [("x", "1.0", "<b>")], numbers=1)
+    assert '<td class="name">x</td><td class="number">1.0</td><td>&lt;b&gt;</td>' in made
