@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from interp_compose.recipes.cap_measure import cap_curve as cap_curve
     from interp_compose.recipes.carma_compare import compare as compare
     from interp_compose.recipes.carma_comparison import Comparison as Comparison
+    from interp_compose.recipes.carma_synonyms import synonym_source as synonym_source
     from interp_compose.recipes.embedding import embed_texts as embed_texts
     from interp_compose.recipes.finetune import finetune as finetune
     from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
@@ -80,6 +81,7 @@ _HOME = {
     "save_weights": "models.weights",
     "similarity_curve": "recipes.similarity_measure",
     "stability_loss": "losses",
+    "synonym_source": "recipes.carma_synonyms",
     "tokenize_prompts": "text.words",
 }
 
@@ -101,6 +103,7 @@ __all__ = [  # noqa: RUF022  the main path first
     "compare",
     "Comparison",
     "replace_synonyms",
+    "synonym_source",
     "ThesaurusSource",
     "mutual_information_loss",
     "stability_loss",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import tyro
 
@@ -55,9 +55,10 @@ def _run(config: Study) -> None:
     elif isinstance(config, SimilarityConfig):
         _tell(config, similarity.run(config))
     else:
-        _tell(config, carma.run(config), "report.html")
+        _tell(config, carma.run(config), "report.html", "runs/ (weights and history of each)")
 
 
+@runtime_checkable
 class _Result(Protocol):
     def summary(self) -> str: ...
 

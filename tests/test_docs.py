@@ -20,6 +20,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
 EXECUTED = (
     "cap.md",
+    "carma-losses.md",
+    "carma.md",
+    "finetuning.md",
     "human-judgements.md",
     "models.md",
     "reading-results.md",

@@ -25,6 +25,7 @@ def path(request: pytest.FixtureRequest) -> Path:
 def test_there_is_a_notebook_for_each_study() -> None:
     assert [path.name for path in NOTEBOOKS] == [
         "01_cap_curves.ipynb",
+        "02_carma.ipynb",
         "05_human_judgements.ipynb",
     ]
 

@@ -40,6 +40,7 @@ NAMES = {
     "save_weights",
     "similarity_curve",
     "stability_loss",
+    "synonym_source",
     "tokenize_prompts",
 }
 HEAVY = ("torch", "transformers", "transformer_lens", "spacy", "nltk", "plotly", "pandas")

@@ -91,14 +91,16 @@ class CarmaStudy:
 def run(config: CarmaStudy) -> Comparison:
     """Load, train, measure, and write ``out/``: ``report.html``, tables, figures, and ``runs/``.
 
-    An interrupted comparison goes on when it is started again with the same options.
+    An interrupted comparison goes on when it is started again with the same options; one that is
+    finished is read from ``out``, and only its figures and report are made anew. With more seeds
+    and ``overwrite``, the runs that are there are not trained again.
 
     Raises:
-        InputError: ``out`` holds another run's result and ``overwrite`` is off.
+        InputError: ``out`` holds another run's result or runs, and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
     from interp_compose.models.load import load_model
-    from interp_compose.recipes.carma_compare import carry_out
+    from interp_compose.recipes.carma_compare import carry_out, finished
     from interp_compose.recipes.carma_plan import plan_comparison
     from interp_compose.recipes.carma_synonyms import synonym_source
     from interp_compose.recipes.options import layer_from_text
@@ -107,13 +109,8 @@ def run(config: CarmaStudy) -> Comparison:
     from interp_compose.tasks.load import load_task
 
     carma = _carma(config)
+    _check_limit(config.limit)
     model = load_model(config.model, device=config.device, revision=config.revision)
-    source = synonym_source(
-        config.synonyms,
-        config.task,
-        data_dir=config.data_dir if config.task == "idm" else None,
-        frequency=config.frequency,
-    )
     task = load_task(config.task, model, data_dir=config.data_dir, seed=config.seed)
     plan = plan_comparison(
         model,
@@ -121,12 +118,19 @@ def run(config: CarmaStudy) -> Comparison:
         seeds=config.seeds[0] if len(config.seeds) == 1 else config.seeds,
         carma=carma,
         config=_training(config, model),
-        synonyms=source,
+        synonyms=lambda: synonym_source(
+            config.synonyms,
+            config.task,
+            data_dir=config.data_dir if config.task == "idm" else None,
+            frequency=config.frequency,
+        ),
         rates=config.rates,
         layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)
-    comparison = carry_out(plan, folder=config.out, progress=not config.quiet)
+    comparison = finished(config.out, plan) or carry_out(
+        plan, folder=config.out, progress=not config.quiet, overwrite=config.overwrite
+    )
     figures = comparison.figures()
     write_result(config.out, comparison, figures, overwrite=config.overwrite)
     atomic_write(config.out / "report.html", comparison.report().encode())
@@ -166,13 +170,16 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _limited(task: Any, limit: int | None) -> Any:
+def _check_limit(limit: int | None) -> None:
     from interp_compose.errors import OptionError
 
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
+
+
+def _limited(task: Any, limit: int | None) -> Any:
     if limit is None:
         return task
-    if limit < 1:
-        raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
     return replace(
         task,
         train=task.train[:limit],

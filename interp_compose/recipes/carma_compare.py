@@ -8,11 +8,13 @@ from pathlib import Path
 import pandas as pd
 from tqdm.auto import tqdm
 
-from interp_compose.errors import OptionError
+from interp_compose._files import plain_json
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes.carma_comparison import Comparison
 from interp_compose.recipes.carma_plan import VERSIONS, ComparePlan, plan_comparison
 from interp_compose.recipes.carma_run import VersionRun, run_version
+from interp_compose.recipes.carma_runs_folder import claim_runs
 from interp_compose.recipes.carma_synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonym_sources import SynonymSource
@@ -62,16 +64,26 @@ def compare(
         rates: shares of the eligible words that are replaced.
         layers: where CAP pools: integers, or depths from 0.0 to 1.0; all by default.
         folder: where each run is kept when it is done (tables, weights, history) and while it is
-            going on (checkpoints); an interrupted comparison, called again, goes on from there.
+            going on (checkpoints), under ``runs/``; an interrupted comparison, called again, goes
+            on from there, and so does one with more seeds or other versions.
         progress: show bars.
 
     Raises:
-        InputError: before any work, with the value and the remedy.
-        InterventionError: CARMA, pooling or replacing would do nothing.
-        NonFiniteError: a training broke; names version's step and term.
+        InputError: before any work, with the value and the remedy: several processes
+            (``WORLD_SIZE``) and a folder with another comparison's runs among them.
+        CapabilityError: an encoder, or weights in half precision.
+        InterventionError: CARMA, pooling or replacing would do nothing, or interventions are open
+            on the model.
+        MissingDataError, MissingPackageError: the synonyms are not there.
+        NonFiniteError: a training broke; names version, seed, step and term. Finished runs stay.
     """
     if not isinstance(task, Task):
         raise OptionError(f"the task is a {type(task).__name__}; pass what load_task(…) returns.")
+    if not isinstance(synonyms, str | Path | SynonymSource):
+        raise OptionError(
+            f"synonyms={synonyms!r}: expected a source such as ThesaurusSource({{…}}), its name, "
+            "or a .json file"
+        )
     plan = plan_comparison(
         model,
         task,
@@ -79,7 +91,7 @@ def compare(
         seeds=seeds,
         carma=carma,
         config=config,
-        synonyms=(
+        synonyms=lambda: (
             synonym_source(str(synonyms), task.name)
             if isinstance(synonyms, str | Path)
             else synonyms
@@ -90,8 +102,16 @@ def compare(
     return carry_out(plan, folder=folder, progress=progress)
 
 
-def carry_out(plan: ComparePlan, *, folder: str | Path | None, progress: bool) -> Comparison:
-    """Every run of a plan, and the comparison of them."""
+def carry_out(
+    plan: ComparePlan, *, folder: str | Path | None, progress: bool, overwrite: bool = False
+) -> Comparison:
+    """Every run of a plan, and the comparison of them.
+
+    Raises:
+        InputError: ``folder`` holds another comparison's runs; ``overwrite`` deletes them.
+    """
+    if folder is not None:
+        claim_runs(Path(folder) / RUNS, plan.config, overwrite=overwrite)
     wanted = [("original", plan.seeds)] if "original" in plan.versions else []
     trained = [version for version in plan.versions if version != "original"]
     wanted += [(version, [seed]) for seed in plan.seeds for version in trained]
@@ -107,3 +127,12 @@ def carry_out(plan: ComparePlan, *, folder: str | Path | None, progress: bool) -
         for table in TABLES
     }
     return Comparison.from_runs({**tables, "replacements": plan.replacements}, plan.config)
+
+
+def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
+    """The comparison that ``folder`` holds, if it is this plan's and intact."""
+    try:
+        found = Comparison.load(folder)
+    except (MissingDataError, CorruptFileError, InputError):
+        return None
+    return found if found.config == plain_json(plan.config, "config") else None

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import pandas as pd
 
-from interp_compose._types import Example
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.cap_plan import CapPlan, plan_cap
 from interp_compose.recipes.finetune import check_training, encode_examples
 from interp_compose.recipes.options import check_numbers, resolve_layers
 from interp_compose.recipes.ready import check_is_model, check_model
 from interp_compose.tasks.task import Task
+from interp_compose.text.synonym_slots import Surroundings, content_words, words_of
 from interp_compose.text.synonym_sources import SynonymSource
 from interp_compose.text.synonyms import replace_synonyms
 from interp_compose.training.carma import CarmaConfig
@@ -48,8 +50,7 @@ class ComparePlan:
     versions: Sequence[str]
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
-    test: Sequence[Example]
-    layers: Sequence[int]
+    cap: CapPlan
     seeds: Sequence[int]
     training: TrainConfig
     carma: CarmaConfig
@@ -66,29 +67,39 @@ def plan_comparison(
     seeds: int | Sequence[int],
     carma: CarmaConfig | None,
     config: TrainConfig | None,
-    synonyms: SynonymSource,
+    synonyms: Callable[[], SynonymSource],
     rates: Sequence[float],
     layers: Sequence[int | float] | None,
 ) -> ComparePlan:
-    """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise."""
+    """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise.
+
+    ``synonyms`` is asked for its source last, when nothing else is left to be refused.
+    """
+    _check_alone()
     check_is_model(model)
     check_model(model)
+    if model.active_hooks:
+        raise InterventionError(
+            f"{model.name!r} has open interventions ({', '.join(model.active_hooks)}), which only "
+            "one of the versions would feel; end their `with` blocks first."
+        )
     _check_versions(versions)
     chosen = checked_seeds(seeds)
+    _check_rates(rates)
     starts = resolve_layers(layers, model.n_layers)
     carma = (carma or CarmaConfig()).resolved(model.n_layers)
     if carma.weight == 0:
         raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
     if config is None:
         config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
-    _check_rates(rates)
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
+    cap = _cap(model, task, starts)
     train = encode_examples(model, task.train, unit=carma.unit, which="train")
     validation = encode_examples(model, task.validation, unit=carma.unit, which="validation")
-    check_training(model, train, validation, config, carma)
-    encode_examples(model, task.test, unit="word", which="test")  # refused now or never
-    replaced, rows = _replaced(model, task, synonyms, chosen, rates)
+    check_training(model, train, validation, config, carma if "carma" in versions else None)
+    source = synonyms()
+    replaced, rows = _replaced(model, task, source, chosen, rates)
     settings = {
         "study": "carma",
         "model": model.name,
@@ -102,11 +113,12 @@ def plan_comparison(
         "carma": asdict(carma),
         "train": {key: value for key, value in asdict(config).items() if key != "seed"},
         "total_steps": config.total_steps(len(train)),
-        "synonyms": dict(synonyms.settings),
+        "synonyms": dict(source.settings),
         "n_train": len(train),
         "n_validation": len(validation),
         "n_test": len(task.test),
         "task_sha256": _digest(task),
+        "synonyms_sha256": _synonyms_digest(task, source),
         "weights_sha256": weights_digest(model),
         "device": model.device.type,
         "dtype": str(model.dtype).removeprefix("torch."),
@@ -117,8 +129,7 @@ def plan_comparison(
         versions,
         train,
         validation,
-        task.test,
-        starts,
+        cap,
         chosen,
         config,
         carma,
@@ -152,15 +163,50 @@ def checked_seeds(seeds: Any) -> list[int]:
     return chosen
 
 
+def _check_alone() -> None:
+    """Several processes would each train every version, and write the same files."""
+    count = os.environ.get("WORLD_SIZE") or "1"
+    if count != "1":
+        raise InputError(
+            f"a comparison runs in one process, and this is one of WORLD_SIZE={count}; start it "
+            "without accelerate launch or torchrun. To share one training out, call ic.finetune "
+            "under accelerate launch."
+        )
+
+
 def _check_versions(versions: Any) -> None:
-    known = isinstance(versions, list | tuple) and set(versions) <= set(VERSIONS)
+    known = isinstance(versions, list | tuple) and all(name in VERSIONS for name in versions)
     if not known or len(versions) < 2 or len(set(versions)) != len(versions):
         raise OptionError(f"versions={versions!r}: expected two or all of {VERSIONS}, each once")
 
 
 def _check_rates(rates: Any) -> None:
-    if not isinstance(rates, list | tuple) or not rates or len(set(rates)) != len(rates):
+    if not isinstance(rates, list | tuple) or not rates:
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) <= 1:
+            raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
+    if len(set(rates)) != len(rates):
+        raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+
+
+def _cap(model: LensModel, task: Task, layers: Sequence[int]) -> CapPlan:
+    return plan_cap(
+        model,
+        task.test,
+        unit="word",
+        labels=None,
+        height=None,
+        parser=None,
+        pooling=POOLINGS,
+        mode="collapse",
+        layers=layers,
+        controls=False,
+        renumber=False,
+        batch_size=None,
+        seed=0,
+        task=task.name,
+    )
 
 
 def _replaced(
@@ -195,6 +241,15 @@ def _digest(task: Task) -> str:
         for one in split:
             digest.update(json.dumps([one.prompt, one.answer, one.tree, one.spans]).encode())
     return digest.hexdigest()
+
+
+def _synonyms_digest(task: Task, source: SynonymSource) -> str:
+    """Of the candidates of every word that may be replaced, whatever the seeds."""
+    around = Surroundings.of(task.template)
+    texts = [around.text(one.prompt, row) for row, one in enumerate(task.test)]
+    words = {word.text.lower() for text in texts for word in content_words(text, words_of(text))}
+    known = [[word, *(one.word for one in source.candidates(word, None))] for word in sorted(words)]
+    return sha256(json.dumps(known).encode()).hexdigest()
 
 
 def run_config(plan: ComparePlan, seed: int) -> TrainConfig:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import torch
 from jaxtyping import Bool
 
 from interp_compose._files import plain_json
-from interp_compose.errors import CorruptFileError, MissingDataError
+from interp_compose.errors import CorruptFileError, MissingDataError, NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import save_weights
 from interp_compose.recipes.cap_curve import CapCurve
-from interp_compose.recipes.cap_measure import cap_curve
-from interp_compose.recipes.carma_plan import POOLINGS, ComparePlan, run_config
+from interp_compose.recipes.cap_measure import measure
+from interp_compose.recipes.carma_plan import ComparePlan, run_config
 from interp_compose.recipes.finetune import CHECKPOINTS, Finetuned, finetune_on
 from interp_compose.results import Result, environment_versions
+from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.convergence import convergence
 from interp_compose.training.data import TrainingExample, collate
 from interp_compose.training.history import TrainingHistory
@@ -40,18 +41,44 @@ def run_version(
 ) -> VersionRun:
     """Train (unless it is the original) and measure; from ``folder`` where that is done already.
 
-    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; checkpoints
-    are deleted once the tables are written.
+    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; the manifest of
+    the tables is written last, and checkpoints are deleted after it.
+
+    Raises:
+        NonFiniteError: a training or a measurement broke; names version and seed.
     """
     shared = {key: value for key, value in plan.config.items() if key != "versions"}
     config = {**shared, "version": version, "seeds": list(seeds)}
-    if folder is not None:
+    run = None if folder is None else _finished(folder, config)
+    if run is None:
         try:
-            done = VersionRun.load(folder)
-            if done.config == plain_json(config, "config"):
-                return done
-        except (MissingDataError, CorruptFileError):
-            pass
+            run = _computed(plan, version, seeds, config, folder, progress=progress)
+        except NonFiniteError as broken:
+            which = version if version == "original" else f"{version}, seed {seeds[0]}"
+            raise NonFiniteError(f"{which}: {broken}") from broken
+    if folder is not None:
+        CheckpointFolder(folder / CHECKPOINTS, {}).clear()
+    return run
+
+
+def _finished(folder: Path, config: Mapping[str, Any]) -> VersionRun | None:
+    """The run that ``folder`` holds, if it is this one and intact."""
+    try:
+        done = VersionRun.load(folder)
+    except (MissingDataError, CorruptFileError):
+        return None
+    return done if done.config == plain_json(config, "config") else None
+
+
+def _computed(
+    plan: ComparePlan,
+    version: str,
+    seeds: Sequence[int],
+    config: Mapping[str, Any],
+    folder: Path | None,
+    *,
+    progress: bool,
+) -> VersionRun:
     model, training = plan.model, None
     if version != "original":
         training = finetune_on(
@@ -66,7 +93,7 @@ def run_version(
             title=f"{version}, seed {seeds[0]}",
         )
         model = training.model
-    tables = _measured(plan, model, version, seeds)
+    tables = _measured(plan, model, version, seeds, progress=progress)
     if training is not None:
         tables |= _trained(training, version, seeds[0])
     run = VersionRun(config, tables, environment_versions())
@@ -74,24 +101,14 @@ def run_version(
         if training is not None:
             save_weights(model, folder / WEIGHTS)
         run.save(folder, overwrite=True)
-        for checkpoint in (folder / CHECKPOINTS).glob("*.safetensors"):
-            checkpoint.unlink()
     return run
 
 
 def _measured(
-    plan: ComparePlan, model: LensModel, version: str, seeds: Sequence[int]
+    plan: ComparePlan, model: LensModel, version: str, seeds: Sequence[int], *, progress: bool
 ) -> dict[str, pd.DataFrame]:
     """Accuracy, CAP, ConsistSyn's counts and representations; one row per seed each."""
-    curve = cap_curve(
-        model,
-        plan.test,
-        pooling=POOLINGS,
-        layers=plan.layers,
-        controls=False,
-        task=plan.task,
-        progress=False,
-    )
+    curve = measure(replace(plan.cap, model=model), progress=progress)
     before = curve.clean.sort_values("example")["correct"].to_numpy(bool)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("accuracy", "synonyms")}
     for seed in seeds:
@@ -142,6 +159,10 @@ def _trained(training: Finetuned, version: str, seed: int) -> dict[str, pd.DataF
     settled, why = convergence(steps, evaluations)
     tenth = max(1, len(steps) // 10)
     done = len(steps)
+    # With patience the weights kept are those of the best evaluation, else the last ones.
+    kept = evaluations["accuracy"].iloc[-1:]
+    if history.config["train"]["patience"] is not None:
+        kept = evaluations["accuracy"]
     about = {
         "version": version,
         "seed": seed,
@@ -150,9 +171,7 @@ def _trained(training: Finetuned, version: str, seed: int) -> dict[str, pd.DataF
         "step_seconds": float(steps["seconds"].median()),
         "first_loss": float(steps["task_loss"].head(tenth).mean()),
         "last_loss": float(steps["task_loss"].tail(tenth).mean()),
-        "validation_accuracy": (
-            float(evaluations["accuracy"].iloc[-1]) if len(evaluations) else float("nan")
-        ),
+        "validation_accuracy": float(kept.max()),
         "converged": settled,
         "why": why,
         "stopped_early": done < int(history.config["total_steps"]),

@@ -39,11 +39,13 @@ def synonym_source(
         frequency: a table word → count or log probability, instead of the source's own.
 
     Raises:
-        OptionError: an unknown name, or no shipped synonyms for the task.
+        OptionError: an unknown name, no shipped synonyms for the task, or frequencies for synonyms
+            that are taken as they are.
         MissingDataError, MissingPackageError: WordNet, vectors or frequencies are not there.
         DataFormatError: the file is no such thesaurus.
     """
     if name.endswith(".json"):
+        _check_unread(frequency, name)
         return _from_file(Path(name))
     if name not in SOURCES:
         raise OptionError(
@@ -56,6 +58,7 @@ def synonym_source(
             raise OptionError(
                 f"no synonyms are shipped for the task {task!r}; choose wordnet, vectors, or a file"
             )
+        _check_unread(frequency, f"the task {task!r}")
         return shipped
     if name in ("auto", "vectors"):
         try:
@@ -73,6 +76,14 @@ def _vectors(frequency: str | Path | None) -> SynonymSource:
     return VectorSource(
         nlp, spacy_frequency(nlp) if frequency is None else read_frequency(frequency)
     )
+
+
+def _check_unread(frequency: str | Path | None, whose: str) -> None:
+    if frequency is not None:
+        raise OptionError(
+            f"the synonyms of {whose} are taken as they are, rare or not; leave the frequencies "
+            f"{str(frequency)!r} out, or choose wordnet or vectors"
+        )
 
 
 def _shipped(task: str) -> SynonymSource | None:

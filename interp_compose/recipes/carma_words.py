@@ -241,6 +241,7 @@ def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
         if measure_name(row) == measure_name(place):
             error = f"({_number(row['standard_error'], 2)})"
             said = str(row["verdict"]).replace("carma", "CARMA")
+            said = "hint only" if kind_of(said) == "hint" else said  # the report says why
             return f"{row['difference']:>+12.2f} {error:<7}  {said}"
     return ""
 

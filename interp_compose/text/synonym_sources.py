@@ -2,7 +2,7 @@
 
 :mod:`.synonym_wordnet` and :mod:`.synonym_vectors` hold the two sources of paper 000 (appendix
 C.2). What passes their filters is ranked as in the authors' released code, by
-0.6 · similarity + 0.4 · (1 − |difference in polarity|).
+0.6 · similarity + 0.4 · (1 − difference in polarity), the difference taken without its sign.
 """
 
 from __future__ import annotations
@@ -113,5 +113,5 @@ def ranked(word: str, similarities: Mapping[str, float]) -> tuple[Candidate, ...
 
 
 def score(similarity: float, polarity_apart: float) -> float:
-    """The released code's rank: 0.6 · similarity + 0.4 · (1 − |difference in polarity|)."""
+    """The released code's rank: 0.6 · similarity + 0.4 · (1 − difference in polarity)."""
     return 0.6 * similarity + 0.4 * (1 - abs(polarity_apart))

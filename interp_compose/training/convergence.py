@@ -20,7 +20,9 @@ def convergence(steps: pd.DataFrame, evaluations: pd.DataFrame) -> tuple[bool, s
     Two signs of a run that was stopped too early are looked for, each beyond two standard errors:
     the mean training loss of the last tenth of the steps is more than 10 % below that of the tenth
     before (and above 0.05 nats); or the last validation accuracy is above all those of the third
-    quarter of the run. A learning rate that falls to zero hides both: no sign is no proof.
+    quarter of the run. Fewer than 20 steps never count as converged, and neither sign is looked for
+    where it could not be seen: accuracy needs three evaluations, one of them in that quarter. A
+    learning rate that falls to zero hides both, and so does a plateau: no sign is no proof.
 
     Args:
         steps: a history's ``steps``; ``task_loss`` in nats.
@@ -34,7 +36,7 @@ def convergence(steps: pd.DataFrame, evaluations: pd.DataFrame) -> tuple[bool, s
 def _loss_falls(losses: npt.NDArray[np.float64]) -> str:
     tenth = len(losses) // 10
     if tenth < 2:
-        return f"{len(losses)} steps are too few to tell"
+        return f"{len(losses)} steps are too few to come to rest"
     last, before = losses[-tenth:], losses[-2 * tenth : -tenth]
     fall = before.mean() - last.mean()
     error = math.sqrt((before.var(ddof=1) + last.var(ddof=1)) / tenth)

@@ -23,7 +23,8 @@ class Processes:
 
             state = PartialState(cpu=device.type == "cpu")
             self.count, self.index = state.num_processes, state.process_index
-            self.device = torch.device(state.device)
+            if device.type != "cpu":
+                self.device = torch.device(state.device)
             self._state = state
 
     @property

@@ -66,7 +66,7 @@ class TrainingState:
                 if moment is not None:  # a weight that never had a gradient has none
                     tensors[f"{name}.{i}"] = moment.detach().contiguous()
         for i, best in enumerate(self._best):
-            tensors[f"best.{i}"] = best
+            tensors[f"best.{i}"] = best.contiguous()
         note = {
             "best_accuracy": self.best_accuracy,
             "best_step": self.best_step,

@@ -102,9 +102,9 @@ def test_modes_and_frozen_weights_are_copied() -> None:
 def test_open_interventions_are_refused() -> None:
     model = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer())
     where = "blocks.1.hook_resid_pre"
-    with pytest.raises(InterventionError) as refusal:
-        with model.hooks([(where, lambda activation, hook: None)]):
-            copy_model(model)
+    hooks = model.hooks([(where, lambda activation, hook: None)])
+    with pytest.raises(InterventionError) as refusal, hooks:
+        copy_model(model)
     assert "open interventions" in str(refusal.value)
     assert "blocks.1." in str(refusal.value)
     prompt = tokenize_prompts(model.tokenizer, [Example("a small house", "x")])[0]

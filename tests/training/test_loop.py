@@ -158,7 +158,9 @@ def test_no_hook_stays_after_a_run_or_after_a_failure(monkeypatch: pytest.Monkey
     jobs: list[Any] = []
     evaluate = loop._evaluate
     monkeypatch.setattr(loop, "carma_terms", fail)
-    monkeypatch.setattr(loop, "_evaluate", lambda job, *rest: (jobs.append(job), evaluate(job, *rest)))
+    monkeypatch.setattr(
+        loop, "_evaluate", lambda job, *rest: (jobs.append(job), evaluate(job, *rest))
+    )
     draws = torch.get_rng_state()
     with pytest.raises(RuntimeError, match="in the middle"):
         train(model, carma=CARMA)
@@ -231,9 +233,7 @@ def test_recomputed_activations_give_the_same_weights(
     )
     train(tiny(dropout=0.3), config, carma=carma)
     once = len(calls)
-    again, _ = train(
-        tiny(dropout=0.3), replace(config, activation_checkpointing=True), carma=carma
-    )
+    again, _ = train(tiny(dropout=0.3), replace(config, activation_checkpointing=True), carma=carma)
     assert same_weights(kept, again)
     if once:
         assert len(calls) - once == once + 4 * 3  # four steps, three blocks run a second time

@@ -146,8 +146,6 @@ def test_hits_are_counted_on_the_batch() -> None:
     hit = [int(model(torch.tensor(x.ids)[None]).logits[0, -1].argmax()) == x.answer for x in items]
     for epoch in range(2):
         order = np.random.default_rng([0, epoch]).permutation(20)
-        expected = [
-            np.mean([hit[i] for i in order[at : at + 6]]) for at in range(0, 20, 6)
-        ]
+        expected = [np.mean([hit[i] for i in order[at : at + 6]]) for at in range(0, 20, 6)]
         here = history.frame[history.frame["epoch"] == epoch]["accuracy"]
         np.testing.assert_allclose(here, expected)

@@ -1,0 +1,65 @@
+"""The folder of a comparison's runs: whose they are is written down before the first one starts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from interp_compose._files import atomic_write, differences, json_bytes, plain_json, read_json
+from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.results import PACKAGES, environment_versions
+
+OWNER = "comparison.json"
+RUN_NAME = re.compile(r"original|(ft|carma)-seed\d+")
+
+
+def claim_runs(folder: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Make ``folder`` this comparison's, so that runs of two are never mixed.
+
+    Seeds and versions may differ: a comparison with more of them goes on from the runs that are
+    there. With ``overwrite``, another comparison's runs are deleted.
+
+    Raises:
+        InputError: ``folder`` is a file, or holds another comparison's runs.
+        CorruptFileError: there are runs, and nothing intact says whose.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as refusal:
+        raise InputError(
+            f"{folder} cannot be made a folder ({refusal.strerror}); choose another"
+        ) from refusal
+    versions = environment_versions()
+    mine = {key: value for key, value in config.items() if key not in ("seeds", "versions")}
+    mine = plain_json({**mine, "packages": {name: versions[name] for name in PACKAGES}}, "config")
+    runs = [path for path in folder.iterdir() if path.is_dir() and RUN_NAME.fullmatch(path.name)]
+    if runs:
+        other = _other(folder, mine)
+        if other is None:
+            return
+        if not overwrite:
+            raise other
+        for run in runs:
+            shutil.rmtree(run)
+    atomic_write(folder / OWNER, json_bytes(mine))
+
+
+def _other(folder: Path, mine: Mapping[str, Any]) -> InputError | CorruptFileError | None:
+    """Why the runs in ``folder`` cannot be gone on from; None if they can."""
+    remedy = "choose another folder, or start afresh: delete this one, or on the command line "
+    remedy += "--overwrite it"
+    try:
+        theirs = read_json(folder / OWNER)
+    except (OSError, CorruptFileError):
+        return CorruptFileError(
+            f"{folder / OWNER} is missing or damaged, so nobody knows which comparison the runs "
+            f"beside it belong to; {remedy}"
+        )
+    if theirs == mine:
+        return None
+    return InputError(
+        f"{folder} holds runs of another comparison: {differences(theirs, mine)}; {remedy}"
+    )

@@ -1,0 +1,287 @@
+"""A whole comparison against a reference that does each prompt on its own, in the open."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import interp_compose as ic
+from interp_compose._types import Example
+from interp_compose.models.lens_model import LensModel
+from interp_compose.recipes import carma_run
+from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.recipes.carma_synonyms import synonym_source
+from interp_compose.tasks.task import Task
+from interp_compose.training import loop
+from interp_compose.training.history import read_history
+from tests.recipes.carma_runs import SETTINGS, tiny
+
+SEEDS = (1, 4)
+RATES = (0.25, 1.0)
+CONFIG = ic.TrainConfig(lr=1e-3, batch_size=8, epochs=1, warmup_steps=1)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A comparison on mini-base, what it was given, and what it wrote."""
+
+    model: LensModel
+    task: Task
+    comparison: Comparison
+    folder: Path
+    digest: str
+    seen: list[tuple[str, list[int]]]
+
+    def version(self, version: str, seed: int) -> LensModel:
+        """The model of a run, from its saved weights."""
+        if version == "original":
+            return self.model
+        twin = ic.load_model("mini-base", device="cpu")
+        path = self.folder / "runs" / f"{version}-seed{seed}" / "weights.safetensors"
+        ic.load_weights(twin, path)
+        return twin
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        return [(version, seed) for version in ("original", "ft", "carma") for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    model = ic.load_model("mini-base", device="cpu")
+    whole = ic.load_task("mini-sst", model)
+    task = replace(
+        whole, train=whole.train[:24], validation=whole.validation[:6], test=whole.test[:12]
+    )
+    folder, digest = tmp_path_factory.mktemp("comparison"), weights_digest(model)
+    seen: list[tuple[str, list[int]]] = []
+    real = loop.batch_at
+    titles: list[str] = []
+    train = carma_run.finetune_on
+
+    def batch_at(*args: Any) -> list[int]:
+        seen.append((titles[-1], real(*args)))
+        return seen[-1][1]
+
+    def finetune_on(*args: Any, **options: Any) -> Any:
+        titles.append(options["title"])
+        return train(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "batch_at", batch_at)
+        patch.setattr(carma_run, "finetune_on", finetune_on)
+        patch.setattr(os, "fsync", lambda file: None)
+        comparison = ic.compare(
+            model,
+            task,
+            seeds=list(SEEDS),
+            config=CONFIG,
+            rates=RATES,
+            layers=[0, 2],
+            folder=folder,
+            progress=False,
+        )
+        yield Ran(model, task, comparison, folder, digest, seen)
+
+
+@torch.no_grad()
+def right(model: LensModel, examples: tuple[Example, ...]) -> list[bool]:
+    """Each prompt on its own: no batch, no padding."""
+    found = []
+    for one in examples:
+        ids = torch.tensor([model.tokenizer(one.prompt)["input_ids"]])
+        (answer,) = model.tokenizer(one.answer, add_special_tokens=False)["input_ids"]
+        found.append(int(model(ids)[0, -1].argmax()) == answer)
+    return found
+
+
+def row_of(frame: pd.DataFrame, **where: Any) -> pd.Series:
+    for name, value in where.items():
+        frame = frame[frame[name] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def test_accuracy_and_consistency_are_what_single_passes_give(ran: Ran) -> None:
+    tables = ran.comparison.frames
+    source = synonym_source("auto", "mini-sst")
+    for version, seed in ran.runs:
+        model = ran.version(version, seed)
+        before = right(model, ran.task.test)
+        row = row_of(tables["accuracy"], version=version, seed=seed)
+        assert (row["n_correct"], row["n"]) == (sum(before), 12)
+        for rate in RATES:
+            replaced = ic.replace_synonyms(
+                ran.task.test, source, rate=rate, seed=seed, template=ran.task.template
+            )
+            after = right(model, replaced.examples)
+            both = sum(b and a for b, a in zip(before, after, strict=True))
+            row = row_of(tables["synonyms"], version=version, seed=seed, rate=rate)
+            counts = [row[name] for name in ("n", "n_before", "n_after", "n_both")]
+            assert counts == [12, sum(before), sum(after), both]
+
+
+def test_replaced_words_are_listed_and_shared_by_all_versions(ran: Ran) -> None:
+    table = ran.comparison.frames["replacements"]
+    source = synonym_source("auto", "mini-sst")
+    texts = []
+    for seed in SEEDS:
+        expected = ic.replace_synonyms(
+            ran.task.test, source, rate=1.0, seed=seed, template=ran.task.template
+        )
+        rows = table.query("rate == 1.0 and seed == @seed").reset_index(drop=True)
+        assert list(rows["replacement"]) == list(expected.frame["replacement"])
+        assert list(rows["position"]) == list(expected.frame["start"])
+        sentences = dict(zip(rows["example"], rows["replaced"], strict=True))
+        for index, text in sentences.items():
+            assert text == expected.examples[index].prompt
+        for row in rows.to_dict("records"):
+            end = row["position"] + len(row["original"])
+            assert row["prompt"][row["position"] : end] == row["original"]
+        texts.append(sentences)
+    assert texts[0] != texts[1]  # drawn anew for each seed
+
+
+def test_cap_is_that_of_the_saved_weights(ran: Ran) -> None:
+    for version, seed in ran.runs:
+        if version == "original" and seed != SEEDS[0]:
+            continue
+        curve = ic.cap_curve(
+            ran.version(version, seed), ran.task.test, layers=[0, 2], progress=False
+        ).frame
+        for place in curve.query("pooling in ('mean', 'max', 'sum')").to_dict("records"):
+            where = {name: place[name] for name in ("layer", "pooling")}
+            row = row_of(ran.comparison.frames["cap"], version=version, seed=seed, **where)
+            assert row["n_correct"] / row["n"] == pytest.approx(place["accuracy"])
+            assert (row["n"], row["depth"]) == (place["n"], place["depth"])
+
+
+def test_times_and_losses_are_those_of_the_history(ran: Ran) -> None:
+    for version, seed in ran.runs:
+        if version == "original":
+            continue
+        path = ran.folder / "runs" / f"{version}-seed{seed}" / "history.jsonl"
+        history = read_history(path)
+        steps, evaluations = history["steps"], history["evaluations"]
+        row = row_of(ran.comparison.frames["training"], version=version, seed=seed)
+        assert row["steps"] == len(steps) == 3
+        assert row["seconds"] == pytest.approx(sum(steps["seconds"]))
+        assert row["step_seconds"] == sorted(steps["seconds"])[1]
+        assert row["first_loss"] == steps["task_loss"].iloc[0]
+        assert row["last_loss"] == steps["task_loss"].iloc[-1]
+        assert row["validation_accuracy"] == evaluations["accuracy"].iloc[-1]
+        assert not row["converged"]
+        assert row["why"] == "3 steps are too few to come to rest"
+        assert not row["stopped_early"]
+        last = history["representations"].query("step == 3").reset_index(drop=True)
+        rows = ran.comparison.frames["representations"].query("version == @version")
+        rows = rows.query("seed == @seed").reset_index(drop=True)
+        pd.testing.assert_frame_equal(rows[list(last.columns)[1:]], last.drop(columns="step"))
+
+
+def test_overhead_is_the_ratio_of_those_times(ran: Ran) -> None:
+    training = ran.comparison.frames["training"]
+    assert list(ran.comparison.overhead["seed"]) == list(SEEDS)
+    for row in ran.comparison.overhead.to_dict("records"):
+        ft, carma = (row_of(training, version=v, seed=row["seed"]) for v in ("ft", "carma"))
+        assert row["ratio"] == pytest.approx(carma["seconds"] / ft["seconds"])
+        assert row["step_ratio"] == pytest.approx(carma["step_seconds"] / ft["step_seconds"])
+
+
+def test_both_versions_of_a_seed_start_alike_and_see_the_same_batches(ran: Ran) -> None:
+    batches = {
+        title: [batch for name, batch in ran.seen if name == title] for title in dict(ran.seen)
+    }
+    assert list(batches) == ["ft, seed 1", "carma, seed 1", "ft, seed 4", "carma, seed 4"]
+    for seed in SEEDS:
+        assert batches[f"ft, seed {seed}"] == batches[f"carma, seed {seed}"]
+        assert sorted(sum(batches[f"ft, seed {seed}"], [])) == list(range(24))
+        folders = [ran.folder / "runs" / f"{version}-seed{seed}" for version in ("ft", "carma")]
+        ft, carma = (read_history(folder / "history.jsonl") for folder in folders)
+        for table, column in (("steps", "task_loss"), ("evaluations", "loss")):
+            assert ft[table][column].iloc[0] == carma[table][column].iloc[0]
+            assert ft[table][column].iloc[-1] != carma[table][column].iloc[-1]
+    assert batches["ft, seed 1"] != batches["ft, seed 4"]
+    curves = ran.comparison.frames["history"].groupby(["version", "seed"])["task_loss"]
+    assert len({tuple(losses) for _, losses in curves}) == 4
+    terms = ran.comparison.frames["history"].set_index("version")[["mi", "stability"]]
+    assert terms.loc["ft"].isna().all(axis=None)
+    assert terms.loc["carma"].notna().all(axis=None)
+
+
+def test_the_given_model_stays_as_it_is(ran: Ran) -> None:
+    assert weights_digest(ran.model) == ran.digest
+    assert not ran.model.training
+    assert not ran.model.active_hooks
+    assert all(weight.grad is None for weight in ran.model.parameters())
+
+
+def test_it_says_what_was_run(ran: Ran) -> None:
+    config = ran.comparison.config
+    assert config["model"] == "mini-base"
+    assert config["task"] == "mini-sst"
+    assert (config["seeds"], config["rates"], config["layers"]) == ([1, 4], [0.25, 1.0], [0, 2])
+    assert config["carma"] | {"weight": 0.2, "layers": [1, 1]} == config["carma"]
+    assert "seed" not in config["train"]
+    assert (config["n_train"], config["n_validation"], config["n_test"]) == (24, 6, 12)
+    assert config["total_steps"] == 3
+    assert config["synonyms"]["name"] == "mini-sst's adjectives of the same label"
+    json.dumps(config)
+
+
+def test_it_is_kept_and_read_back(ran: Ran, tmp_path: Path) -> None:
+    ran.comparison.save(tmp_path)
+    again = ic.Comparison.load(tmp_path)
+    assert again.config == ran.comparison.config
+    for name, frame in ran.comparison.frames.items():
+        pd.testing.assert_frame_equal(again.frames[name], frame)
+
+
+def test_rates_that_replace_the_same_words_are_told_in_table_and_report() -> None:
+    """One eligible word a text: a quarter of it is one, and so is all of it."""
+    source = ic.ThesaurusSource({"house": ["cabin"], "mother": ["mum"], "bread": ["loaf"]})
+    same = tiny(rates=(0.25, 0.4), synonyms=source)
+    told = "At 25 % and 40 % the same words were replaced (6, at least one in a text)"
+    assert f"! {told}" in same.summary()
+    assert told in same.report()
+    # two in "bread in the mountains", of which one is replaced at 25 % and both at 100 %
+    source = ic.ThesaurusSource({"bread": ["loaf"], "mountains": ["hills"]})
+    other = tiny(rates=(0.25, 1.0), synonyms=source)
+    assert "the same words" not in other.summary() + other.report()
+
+
+def test_drawn_negatives_and_a_reversed_list_of_seeds_change_no_plain_run() -> None:
+    """What is CARMA's own must not reach plain fine-tuning."""
+    one = tiny(seeds=[0, 2])
+    other = tiny(seeds=[2, 0], carma=ic.CarmaConfig(weight=0.5, negatives=2))
+    plain = [c.frames["history"].query("version == 'ft'") for c in (one, other)]
+    pd.testing.assert_frame_equal(*plain)
+    carma = [c.frames["history"].query("version == 'carma'")["loss"] for c in (one, other)]
+    assert not np.allclose(*carma)
+
+
+def test_the_default_training_is_what_is_suggested_for_the_size() -> None:
+    comparison = tiny(config=None, task=None)
+    suggested = ic.TrainConfig.suggested(1000)
+    assert comparison.config["train"]["lr"] == suggested.lr != SETTINGS.lr
+    assert comparison.config["train"]["epochs"] == suggested.epochs
+
+
+def test_bars_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    tiny(versions=("original", "ft"))
+    assert capsys.readouterr() == ("", "")
+    tiny(versions=("original", "ft"), progress=True)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "comparison: 100%" in printed.err
+    assert "ft, seed 0: 100%" in printed.err

@@ -1,0 +1,267 @@
+"""Which synonyms a comparison takes, and what it says where they are missing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nltk
+import pytest
+
+from interp_compose.errors import (
+    DataFormatError,
+    InputError,
+    MissingDataError,
+    MissingPackageError,
+    OptionError,
+)
+from interp_compose.recipes import carma_synonyms
+from interp_compose.recipes.carma_synonyms import synonym_source
+from interp_compose.tasks.mini_world import reserve_words
+from interp_compose.tasks.wordnet import wordnet_reader
+from interp_compose.text import sentiment_words
+from interp_compose.text.synonym_sources import SynonymSource, ThesaurusSource
+from tests.tasks.conftest import data_dir  # noqa: F401  a fixture
+
+
+class Found:
+    """Stands for a source, and remembers what it was made of."""
+
+    def __init__(self, *made_of: Any) -> None:
+        self.made_of = made_of
+
+
+def missing(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.fixture
+def resources(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Vectors, frequencies and WordNet are there, each by a word."""
+    found: dict[str, Callable[..., Any]] = {
+        "load_vectors": lambda: "vectors",
+        "spacy_frequency": lambda nlp: f"frequencies of {nlp}",
+        "wordnet_reader": lambda data_dir: f"WordNet in {data_dir}",
+        "wordnet_frequency": lambda reader: f"counts of {reader}",
+        "read_frequency": lambda path: f"counts in {path}",
+        "VectorSource": ThesaurusOf("vectors"),
+        "WordNetSource": ThesaurusOf("wordnet"),
+    }
+    for name, stand_in in found.items():
+        monkeypatch.setattr(carma_synonyms, name, stand_in)
+    return monkeypatch
+
+
+class ThesaurusOf:
+    """A constructor whose source is named by what it was made of."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __call__(self, *made_of: Any) -> SynonymSource:
+        return ThesaurusSource({"a": ["b"]}, name=f"{self.kind}: {', '.join(map(str, made_of))}")
+
+
+# ---- auto -----------------------------------------------------------------------------------
+
+
+def test_a_shipped_task_brings_its_own(resources: pytest.MonkeyPatch) -> None:
+    for name in ("auto", "shipped"):
+        idm, sst = synonym_source(name, "mini-idm"), synonym_source(name, "mini-sst")
+        assert idm.name == "mini-idm's reserve words"
+        word, (first, *_) = next(iter(reserve_words().items()))
+        assert first in {one.word for one in idm.candidates(word, None)}
+        assert sst.name == "mini-sst's adjectives of the same label"
+        for one in sst.candidates("witty", None):
+            assert "witty" in {back.word for back in sst.candidates(one.word, None)}
+        assert not sst.candidates("nosuchword", None)
+
+
+def test_elsewhere_vectors_come_first(resources: pytest.MonkeyPatch) -> None:
+    assert synonym_source("auto", "idm").name == "vectors: vectors, frequencies of vectors"
+    given = synonym_source("auto", "sst", frequency="words.tsv")
+    assert given.name == "vectors: vectors, counts in words.tsv"
+
+
+@pytest.mark.parametrize("lacking", ["load_vectors", "spacy_frequency", "VectorSource"])
+@pytest.mark.parametrize("error", [MissingDataError("not there"), MissingPackageError("no spacy")])
+def test_and_wordnet_where_they_are_not(
+    resources: pytest.MonkeyPatch, lacking: str, error: Exception
+) -> None:
+    resources.setattr(carma_synonyms, lacking, missing(error))
+    found = synonym_source("auto", "idm", data_dir="here")
+    assert found.name == "wordnet: WordNet in here, counts of WordNet in here"
+    given = synonym_source("auto", "idm", frequency="words.tsv")
+    assert given.name == "wordnet: WordNet in None, counts in words.tsv"
+    with pytest.raises(type(error), match=str(error)):
+        synonym_source("vectors", "idm")
+
+
+def test_a_source_by_name_is_taken_even_for_a_shipped_task(resources: pytest.MonkeyPatch) -> None:
+    assert synonym_source("wordnet", "mini-idm").name.startswith("wordnet: ")
+    assert synonym_source("vectors", "mini-sst").name.startswith("vectors: ")
+
+
+def test_nothing_is_there(resources: pytest.MonkeyPatch) -> None:
+    resources.setattr(carma_synonyms, "load_vectors", missing(MissingDataError("no vectors")))
+    resources.setattr(carma_synonyms, "wordnet_reader", missing(MissingDataError("no WordNet")))
+    with pytest.raises(MissingDataError, match="no WordNet"):
+        synonym_source("auto", "idm")
+
+
+# ---- refused ----------------------------------------------------------------------------------
+
+
+def test_unknown_names() -> None:
+    for name in ("spacy", "", "Shipped", "words.csv"):
+        with pytest.raises(OptionError, match="are unknown; choose one of auto, shipped, wordnet"):
+            synonym_source(name, "mini-idm")
+    with pytest.raises(OptionError, match="no synonyms are shipped for the task 'idm'"):
+        synonym_source("shipped", "idm")
+
+
+def test_frequencies_are_not_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"sea": ["ocean"]}', encoding="utf-8")
+    for name in ("auto", "shipped", str(path)):
+        with pytest.raises(OptionError, match=r"taken as they are, .*words\.tsv"):
+            synonym_source(name, "mini-idm", frequency="words.tsv")
+
+
+def test_ones_own_thesaurus(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"Sea": ["ocean", "lake"], "über": ["sehr"]}), encoding="utf-8")
+    found = synonym_source(str(path), "mini-idm")
+    assert found.settings == {"name": "mine.json", "words": 2, "check_sentiment": False}
+    assert [one.word for one in found.candidates("sea", None)] == ["lake", "ocean"]
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (b"{", DataFormatError, "is no JSON"),
+        (b"\xff\xfe", DataFormatError, "is no JSON"),
+        (b"", DataFormatError, "is no JSON"),
+        (b"[]", DataFormatError, "holds a list; expected word → synonyms"),
+        (b"3", DataFormatError, "holds a int"),
+        (b"{}", InputError, "bad.json' is empty"),
+        (b'{"sea": "ocean"}', InputError, "gives 'sea' the synonyms 'ocean'"),
+        (b'{"sea": []}', InputError, r"gives 'sea' the synonyms \[\]"),
+        (b'{"sea": ["ocean", 3]}', InputError, "gives 'sea' the synonyms"),
+        (b'{"sea": null}', InputError, "gives 'sea' the synonyms None"),
+    ],
+)
+def test_files_that_are_no_thesaurus(
+    content: bytes, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(error, match=message):
+        synonym_source(str(path), "mini-idm")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path):
+        named = str(path) if path.suffix else str(path / "folder.json")
+        with pytest.raises(MissingDataError, match="there is no thesaurus"):
+            synonym_source(named, "mini-idm")
+
+
+# ---- the resources themselves -----------------------------------------------------------------
+
+
+def test_no_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(nltk.data.path)
+    with pytest.raises(MissingDataError, match=rf"WordNet is not in {tmp_path}.* -d {tmp_path}"):
+        synonym_source("wordnet", "idm", data_dir=tmp_path)
+    assert nltk.data.path == before
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(MissingDataError, match="WordNet is not in NLTK_DATA"):
+        synonym_source("wordnet", "idm")
+
+
+def test_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    import spacy
+
+    monkeypatch.setattr(spacy, "load", missing(OSError("not there")))
+    with pytest.raises(MissingDataError, match="python -m spacy download en_core_web_md"):
+        synonym_source("vectors", "idm")
+
+
+@pytest.mark.data
+def test_no_textblob(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    sentiment_words.textblob.cache_clear()
+    real = importlib.import_module
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "textblob":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setattr(nltk.data, "path", list(nltk.data.path))
+    with pytest.raises(MissingPackageError, match=r"pip install 'interp-compose\[synonyms\]'"):
+        synonym_source("wordnet", "idm", data_dir=data_dir / "nltk_data")
+
+
+# ---- WordNet's reader -------------------------------------------------------------------------
+
+READ = """
+import sys, warnings
+warnings.simplefilter("error")
+import nltk
+from interp_compose.tasks.wordnet import wordnet_reader, wordnet_senses
+folder = sys.argv[1] or None
+before = list(nltk.data.path)
+for _ in range(2):  # a second reader adds nothing to the path
+    reader = wordnet_reader(folder)
+names = [lemma for synset in reader.synsets("ocean") for lemma in synset.lemma_names()]
+assert "sea" in names or "ocean" in names, names
+assert reader.synsets("house")[0].definition().startswith("a dwelling")
+added = [path for path in nltk.data.path if path not in before]
+assert nltk.data.path == added + before, nltk.data.path
+assert len(wordnet_senses(folder)) > 100_000
+from nltk.corpus import wordnet  # NLTK's own way is still open
+assert wordnet.synsets("house")[0].name() == "house.n.01"
+print(len(added))
+"""
+"""In a process of its own: NLTK's path is the whole process'."""
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_wordnet_is_found_and_the_path_stays_usable(by: str, data_dir: Path) -> None:  # noqa: F811
+    folder = str(data_dir / "nltk_data")
+    given, environment = (folder, {}) if by == "argument" else ("", {"NLTK_DATA": folder})
+    ran = subprocess.run(
+        [sys.executable, "-c", READ, given],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "HOME": "/nonexistent", **environment},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == ("1" if by == "argument" else "0")
+    assert ran.stderr == ""
+
+
+@pytest.mark.data
+def test_wordnet_serves_as_a_source(
+    data_dir: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", list(nltk.data.path))
+    found = synonym_source("wordnet", "mini-idm", data_dir=data_dir / "nltk_data")
+    assert found.name == "wordnet"
+    assert found.settings["frequency"]["name"] == "WordNet's tagged texts"
+    assert "sofa" in {one.word for one in found.candidates("couch", None)} | {"sofa"}
+    assert found.candidates("house", None) is not None
+    assert wordnet_reader(data_dir / "nltk_data").get_version() == found.settings["version"]

@@ -1,0 +1,325 @@
+"""``interp-compose carma`` from outside: files, numbers, messages, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+import interp_compose as ic
+from interp_compose import cli
+from interp_compose.recipes import carma
+from interp_compose.recipes.carma import CarmaStudy
+from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
+
+SMALL = [
+    *("--model", "mini-base", "--task", "mini-sst", "--device", "cpu", "--seeds", "2"),
+    *("--limit", "12", "--max-steps", "2", "--epochs", "1", "--batch-size", "8"),
+    *("--layers", "0", "1.0", "--rates", "0.25"),
+]
+FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return ["carma", *SMALL, "--out", str(out), *more]
+
+
+def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with nothing_runs(), pytest.raises(SystemExit) as stopped:
+        cli.main(command)
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@dataclass(frozen=True)
+class Ran:
+    out: Path
+    printed: str
+    bars: str
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """One run of the command, as a user sees it."""
+    import contextlib
+    import io
+
+    out = tmp_path_factory.mktemp("carma") / "out"
+    printed, bars = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(bars):
+        cli.main(command(out))
+    return Ran(out, printed.getvalue(), bars.getvalue())
+
+
+def test_what_is_written(ran: Ran) -> None:
+    names = {path.name for path in ran.out.iterdir()}
+    tables = ("accuracy", "cap", "synonyms", "training", "representations", "replacements")
+    tables += ("history", "summary", "differences", "overhead", "values")
+    wanted = {f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")}
+    wanted |= {f"{name}.{kind}" for name in FIGURES for kind in ("html", "png")}
+    assert names == wanted | {"report.html", "runs", "result.json", "manifest.json"}
+    for name in FIGURES:
+        with Image.open(ran.out / f"{name}.png") as picture:
+            assert min(picture.size) > 400
+    for version in ("ft", "carma"):
+        for seed in (0, 1):
+            run = ran.out / "runs" / f"{version}-seed{seed}"
+            assert (run / "weights.safetensors").exists()
+            steps = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+            assert sum(row["table"] == "steps" for row in steps) == 2
+    assert not list(ran.out.rglob("checkpoints"))
+    assert not list(ran.out.rglob("*.tmp"))
+
+
+def test_saved_weights_give_the_accuracy_in_the_table(ran: Ran) -> None:
+    model = ic.load_model("mini-base", device="cpu")
+    examples = ic.load_task("mini-sst", model).test[:12]
+    table = pd.read_csv(ran.out / "accuracy.csv").set_index(["version", "seed"])
+    for version, seed in table.index:
+        if version != "original":
+            folder = ran.out / "runs" / f"{version}-seed{seed}"
+            ic.load_weights(model, folder / "weights.safetensors")
+        elif seed:
+            continue
+        right = 0
+        for one in examples:
+            with torch.no_grad():
+                logits = model(torch.tensor([model.tokenizer(one.prompt)["input_ids"]]))
+            (answer,) = model.tokenizer(one.answer, add_special_tokens=False)["input_ids"]
+            right += int(logits[0, -1].argmax()) == answer
+        assert list(table.loc[(version, seed)]) == [right, 12]
+
+
+def test_what_is_printed(ran: Ran) -> None:
+    lines = ran.printed.splitlines()
+    assert lines[0] == "model mini-base · task mini-sst · 2 seeds"
+    assert sum(line.startswith("CAP at layer") for line in lines) == 2
+    assert (
+        "! 2 of 2 ft runs had visibly not converged: 2 steps are too few to come to rest." in lines
+    )
+    assert lines[-1].startswith(f"written to {ran.out}/: report.html, runs/ (weights and history")
+    for name in FIGURES:
+        assert f"{name}.html, {name}.png" in lines[-1]
+    table = [line for line in lines if re.match(r"(accuracy|CAP|ConsistSyn|CV)", line)]
+    assert max(map(len, table)) < 120
+
+
+def test_bars_say_what_is_going_on(ran: Ran) -> None:
+    for text in ("comparison: ", "5/5", "ft, seed 0: ", "carma, seed 1: ", "MI=", "stab="):
+        assert text in ran.bars
+
+
+def test_the_report_opens_with_what_was_found(ran: Ran) -> None:
+    page = (ran.out / "report.html").read_text(encoding="utf-8")
+    assert "CARMA beside plain fine-tuning: mini-base on mini-sst" in page
+    assert "2 of 2 carma runs had visibly not converged" in page
+    assert "What came out" in page
+
+
+def test_options_reach_the_study(ran: Ran) -> None:
+    config = ic.Comparison.load(ran.out).config
+    assert (config["seeds"], config["rates"], config["layers"]) == ([0, 1], [0.25], [0, 3])
+    assert (config["n_train"], config["n_validation"], config["n_test"]) == (12, 12, 12)
+    assert config["total_steps"] == 2
+    assert config["train"]["batch_size"] == 8
+    settings = CarmaStudy(weight=0.3, mi_weight=0.0, carma_layers=(1, 2), stability_layers=(2, 3))
+    expected = ic.CarmaConfig(
+        weight=0.3, mi_weight=0.0, layers=(1, 2), stability_layers=(2, 3), negatives="all"
+    )
+    assert carma._carma(settings) == expected
+    assert carma._carma(CarmaStudy()) == ic.CarmaConfig()
+    model = ic.load_model("mini-base", device="cpu")
+    given = CarmaStudy(lr=0.5, patience=3, schedule="linear", precision="bfloat16")
+    trained = carma._training(given, model)
+    assert (trained.lr, trained.patience, trained.schedule) == (0.5, 3, "linear")
+    assert (trained.precision, trained.epochs) == ("bfloat16", 8)
+
+
+def test_the_papers_settings_and_what_is_said_over_them() -> None:
+    study = CarmaStudy(model="meta-llama/Llama-3.2-3B", task="idm", paper=True)
+    found = carma._carma(study)
+    assert (found.weight, found.layers, found.stability_layers) == (0.5, (1, 12), (1, 8))
+    study = CarmaStudy(model="gpt2", task="sst", paper=True, weight=0.1)
+    assert (carma._carma(study).weight, carma._carma(study).layers) == (0.1, (1, 4))
+
+
+# ---- again, in a folder that is not empty -----------------------------------------------------
+
+
+@pytest.fixture
+def out(ran: Ran, tmp_path: Path) -> Path:
+    import shutil
+
+    shutil.copytree(ran.out, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_again_reads_what_is_there(out: Path, ran: Ran, capsys: pytest.CaptureFixture[str]) -> None:
+    (out / "report.html").unlink()
+    import shutil
+
+    shutil.rmtree(out / "runs")  # the result alone is enough
+    with nothing_runs():
+        cli.main(command(out))
+    assert capsys.readouterr().out == ran.printed.replace(str(ran.out), str(out))
+    assert (out / "report.html").exists()
+
+
+def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
+    (out / "manifest.json").unlink()  # as when it was interrupted while writing the result
+    with nothing_runs():
+        cli.main(command(out, "-q"))
+    assert_same(ic.Comparison.load(out), ic.Comparison.load(ran.out))
+
+
+def test_another_comparison_is_refused_and_replaced_on_demand(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = [*command(out, "-q"), "--weight", "0.4", "--seeds", "1"]
+    before = files_of(out)
+    assert "holds the result of another run (seeds is [0, 1] there, [0] here)" in refused(
+        other, capsys
+    )
+    (out / "manifest.json").unlink()
+    assert "holds runs of another comparison: carma.weight was 0.2, is now 0.4" in refused(
+        other, capsys
+    )
+    after = files_of(out)
+    assert after == {name: data for name, data in before.items() if name != "manifest.json"}
+    with counted() as trained:
+        cli.main([*other, "--overwrite"])
+    assert trained == ["ft, seed 0", "carma, seed 0"]
+    assert {path.name for path in (out / "runs").iterdir() if path.is_dir()} == {
+        "original",
+        "ft-seed0",
+        "carma-seed0",
+    }
+    found = ic.Comparison.load(out)
+    assert (found.config["carma"]["weight"], found.config["seeds"]) == (0.4, [0])
+
+
+def test_more_seeds_go_on_from_those_that_are_there(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = [*command(out, "-q"), "--seeds", "1", "2"]
+    assert "holds the result of another run" in refused(more, capsys)
+    with counted() as trained:
+        cli.main([*more, "--overwrite"])
+    assert trained == ["ft, seed 2", "carma, seed 2"]
+    assert ic.Comparison.load(out).config["seeds"] == [1, 2]
+
+
+def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
+    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with dies_at_step(4), pytest.raises(SystemExit) as stopped:
+        cli.main(command(tmp_path, "-q"))
+    assert stopped.value.code == 130
+    assert "the same command again" in capsys.readouterr().err
+    assert not (tmp_path / "manifest.json").exists()
+    with counted() as trained:
+        cli.main(command(tmp_path, "-q"))
+    assert capsys.readouterr() == ("", "")
+    assert trained == ["carma, seed 0", "ft, seed 1", "carma, seed 1"]
+    assert_same(ic.Comparison.load(tmp_path), ic.Comparison.load(ran.out))
+
+
+# ---- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "1", "1"], "OptionError: seeds=[1, 1] name 1 more than once"),
+        (["--seeds", "0"], "OptionError: seeds=0: expected 1 or more"),
+        (["--seeds"], "OptionError: seeds=(): expected how many"),
+        (["--seeds", "3", "-1"], "OptionError: seed=-1: expected an integer, 0 or more"),
+        (["--weight", "1.5"], "OptionError: weight=1.5: expected a number between 0 and 1"),
+        (["--weight", "0"], "OptionError: λ (weight) is 0"),
+        (["--mi-weight", "-1"], "OptionError: mi_weight=-1.0"),
+        (["--stability-weight", "2"], "OptionError: stability_weight=2.0"),
+        (["--mi-weight", "0", "--stability-weight", "0"], "InterventionError: mi_weight and"),
+        (["--carma-layers", "2", "1"], "LayerError: layers=(2, 1): expected 1 ≤ first ≤ last"),
+        (["--carma-layers", "1", "4"], "LayerError: layers end at 4, outside the model"),
+        (["--stability-layers", "0", "1"], "LayerError: stability_layers=(0, 1)"),
+        (["--layers", "4"], "LayerError: layer 4 is outside the model"),
+        (["--layers", "first"], "LayerError: layer 'first' is neither"),
+        (["--rates", "0.25", "0.25"], "OptionError: rates=(0.25, 0.25): expected shares"),
+        (["--rates", "1.5"], "OptionError: rates hold 1.5"),
+        (["--rates"], "OptionError: rates=(): expected shares"),
+        (["--temperature", "0"], "OptionError: temperature"),
+        (["--negatives", "0"], "OptionError: negatives=0"),
+        (["--lr", "0"], "OptionError: lr=0.0"),
+        (["--accumulate", "99"], "OptionError: accumulate=99"),
+        (["--limit", "0"], "OptionError: limit=0: expected at least 1 example"),
+        (["--paper"], "OptionError: paper 000 has no model 'mini-base'"),
+        (["--paper", "--model", "gpt2"], "OptionError: paper 000 has no task 'mini-sst'"),
+        (["--task", "bird"], "OptionError: task 'bird' holds pairs"),
+        (["--task", "nosuch"], "OptionError: task 'nosuch' is unknown"),
+        (["--task", "sst", "--data-dir", "nosuch"], "MissingDataError"),
+        (["--data-dir", "."], "OptionError: task 'mini-sst' reads no data_dir"),
+        (["--synonyms", "nosuch"], "OptionError: synonyms 'nosuch' are unknown"),
+        (["--synonyms", "nosuch.json"], "MissingDataError: there is no thesaurus nosuch.json"),
+        (["--frequency", "words.tsv"], "OptionError: the synonyms of the task 'mini-sst' are"),
+        (["--model", "no/such-model"], "no model 'no/such-model'"),
+        (["--device", "cuda:77"], "DeviceError"),
+    ],
+)
+def test_bad_input_exits_with_2_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    out = tmp_path / "out"
+    assert message in refused(command(out, *options), capsys)
+    assert not out.exists()
+
+
+def test_a_file_of_ones_own_has_nothing_to_train_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    row = {"prompt": 'a young cat is called a "', "answer": "animal"}
+    rows.write_text(json.dumps(row), encoding="utf-8")
+    out = tmp_path / "out"
+    error = refused(command(out, "--task", str(rows)), capsys)
+    assert "InputError: the task's training split is empty; a file of your own is all test" in error
+    assert not out.exists()
+
+
+def test_several_processes_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    error = refused(command(tmp_path / "out"), capsys)
+    assert "InputError: a comparison runs in one process" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "notes.txt"
+    out.write_text("mine", encoding="utf-8")
+    assert "notes.txt is a file" in refused(command(out, "--overwrite"), capsys)
+    assert out.read_text(encoding="utf-8") == "mine"
+
+
+def test_help_names_the_papers_symbols(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["carma", "--help"])
+    assert stopped.value.code == 0
+    printed = capsys.readouterr().out
+    for text in ("--seeds", "--paper", "--synonyms", "λ", "γ", "η", "τ", "--overwrite"):
+        assert text in printed

@@ -1,0 +1,83 @@
+"""``kill -9`` at twenty random moments and at every stage of a save; two processes against one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.forked import CASES, KILLS, MOMENTS
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+ROWS = 24 + 6 * (1 + 3)  # steps; evaluations at 0, 5, 10, 15, 20 and 24, of three layers
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("forked")
+    subprocess.run(
+        [sys.executable, "-m", "tests.training.forked", str(folder)],
+        check=True,
+        timeout=300,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    return found
+
+
+def check(run: dict[str, Any]) -> None:
+    assert run["same weights"]
+    assert run["same history"]
+    assert run["rows doubled"] == 0
+    assert run["rows"] == ROWS
+    assert run["checkpoints"] == ["step_00000022", "step_00000024"]
+    assert run["left over"] == []
+
+
+def test_undisturbed(outcome: dict[str, Any]) -> None:
+    check(outcome["undisturbed"])
+
+
+def test_killed_at_twenty_random_moments(outcome: dict[str, Any]) -> None:
+    runs = outcome["random"]
+    assert sum(len(run["killed after"]) for run in runs) == KILLS
+    moments = {steps for run in runs for steps in run["killed after"]}
+    assert len(moments) >= 4  # at several stages, not always before the first step
+    for run in runs:
+        check(run)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_during_a_save(moment: str, outcome: dict[str, Any]) -> None:
+    run = outcome["saving"][moment]
+    assert run["killed"]
+    renamed = moment in ("just renamed", "before older ones go")
+    before = ["step_00000014", "step_00000016"]
+    assert run["at hand"] == ([*before, "step_00000018"] if renamed else before)
+    check(run)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_agree_with_two_parts_on_one(case: str, outcome: dict[str, Any]) -> None:
+    run = outcome["two"][case]
+    assert run["apart"] < 1e-6
+    assert run["loss apart"] < 1e-6
+    assert run["between"] == run["loss between"] == 0
+
+
+def test_only_the_main_process_writes(outcome: dict[str, Any]) -> None:
+    main, other = outcome["two"]["files"]
+    assert len(main) == 3 * len(CASES)  # a history and two checkpoints each
+    assert other == []
+
+
+def test_a_nan_in_one_process_stops_both(outcome: dict[str, Any]) -> None:
+    one, other = outcome["two"]["broken"]
+    assert one == other
+    assert one.startswith("step 1: the task's loss is nan")
