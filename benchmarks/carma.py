@@ -26,8 +26,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
-from interp_compose.training.loop import Job
-from interp_compose.training.loop import _optimise as optimiser_step
+from interp_compose.training.loop import Job, optimiser_step
 from interp_compose.training.processes import Processes
 from interp_compose.training.state import TrainingState
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,7 @@ from PIL import Image
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.recipes import carma
+from interp_compose.recipes import carma, run_folder
 from interp_compose.recipes.carma import CarmaStudy
 from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
 
@@ -56,9 +59,6 @@ class Ran:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """One run of the command, as a user sees it."""
-    import contextlib
-    import io
-
     out = tmp_path_factory.mktemp("carma") / "out"
     printed, bars = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(bars):
@@ -120,7 +120,7 @@ def test_what_is_printed(ran: Ran) -> None:
 
 
 def test_bars_say_what_is_going_on(ran: Ran) -> None:
-    for text in ("comparison: ", "5/5", "ft, seed 0: ", "carma, seed 1: ", "MI=", "stab="):
+    for text in ("2/5 ft, seed 0: ", "5/5 carma, seed 1: ", "CAP mini-base: ", "MI=", "stab="):
         assert text in ran.bars
 
 
@@ -162,17 +162,22 @@ def test_the_papers_settings_and_what_is_said_over_them() -> None:
 
 
 @pytest.fixture
-def out(ran: Ran, tmp_path: Path) -> Path:
-    import shutil
+def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a figure looks like is tested with figures; here its name is enough."""
+    for name in ("save_html", "save_png"):
+        monkeypatch.setattr(run_folder, name, lambda figure, path: path.touch())
+    monkeypatch.setattr(ic.Comparison, "report", lambda self: "a page")
 
+
+@pytest.fixture
+def out(ran: Ran, tmp_path: Path) -> Path:
     shutil.copytree(ran.out, tmp_path / "out")
     return tmp_path / "out"
 
 
+@pytest.mark.usefixtures("small_figures")
 def test_again_reads_what_is_there(out: Path, ran: Ran, capsys: pytest.CaptureFixture[str]) -> None:
     (out / "report.html").unlink()
-    import shutil
-
     shutil.rmtree(out / "runs")  # the result alone is enough
     with nothing_runs():
         cli.main(command(out))
@@ -180,6 +185,7 @@ def test_again_reads_what_is_there(out: Path, ran: Ran, capsys: pytest.CaptureFi
     assert (out / "report.html").exists()
 
 
+@pytest.mark.usefixtures("small_figures")
 def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
     (out / "manifest.json").unlink()  # as when it was interrupted while writing the result
     with nothing_runs():
@@ -187,6 +193,7 @@ def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
     assert_same(ic.Comparison.load(out), ic.Comparison.load(ran.out))
 
 
+@pytest.mark.usefixtures("small_figures")
 def test_another_comparison_is_refused_and_replaced_on_demand(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +220,7 @@ def test_another_comparison_is_refused_and_replaced_on_demand(
     assert (found.config["carma"]["weight"], found.config["seeds"]) == (0.4, [0])
 
 
+@pytest.mark.usefixtures("small_figures")
 def test_more_seeds_go_on_from_those_that_are_there(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,19 +232,23 @@ def test_more_seeds_go_on_from_those_that_are_there(
     assert ic.Comparison.load(out).config["seeds"] == [1, 2]
 
 
+@pytest.mark.usefixtures("small_figures")
 def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
     ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    once = [*command(tmp_path, "-q"), "--seeds", "1"]
     with dies_at_step(4), pytest.raises(SystemExit) as stopped:
-        cli.main(command(tmp_path, "-q"))
+        cli.main(once)
     assert stopped.value.code == 130
     assert "the same command again" in capsys.readouterr().err
     assert not (tmp_path / "manifest.json").exists()
     with counted() as trained:
-        cli.main(command(tmp_path, "-q"))
+        cli.main(once)
     assert capsys.readouterr() == ("", "")
-    assert trained == ["carma, seed 0", "ft, seed 1", "carma, seed 1"]
-    assert_same(ic.Comparison.load(tmp_path), ic.Comparison.load(ran.out))
+    assert trained == ["carma, seed 0"]
+    found = ic.Comparison.load(tmp_path).frames["history"].drop(columns="version")
+    whole = ic.Comparison.load(ran.out).frames["history"].query("seed == 0")
+    pd.testing.assert_frame_equal(found, whole.drop(columns="version").reset_index(drop=True))
 
 
 # ---- bad input ----------------------------------------------------------------------------------
@@ -267,8 +279,8 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
         (["--lr", "0"], "OptionError: lr=0.0"),
         (["--accumulate", "99"], "OptionError: accumulate=99"),
         (["--limit", "0"], "OptionError: limit=0: expected at least 1 example"),
-        (["--paper"], "OptionError: paper 000 has no model 'mini-base'"),
-        (["--paper", "--model", "gpt2"], "OptionError: paper 000 has no task 'mini-sst'"),
+        (["--paper"], "OptionError: paper 000 has no task 'mini-sst'; expected idm or sst"),
+        (["--paper", "--task", "sst"], "OptionError: paper 000 has no model 'mini-base'"),
         (["--task", "bird"], "OptionError: task 'bird' holds pairs"),
         (["--task", "nosuch"], "OptionError: task 'nosuch' is unknown"),
         (["--task", "sst", "--data-dir", "nosuch"], "MissingDataError"),
@@ -292,7 +304,7 @@ def test_a_file_of_ones_own_has_nothing_to_train_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = tmp_path / "rows.jsonl"
-    row = {"prompt": 'a young cat is called a "', "answer": "animal"}
+    row = {"prompt": 'a young cat is called a "', "answer": "hard"}
     rows.write_text(json.dumps(row), encoding="utf-8")
     out = tmp_path / "out"
     error = refused(command(out, "--task", str(rows)), capsys)

@@ -139,10 +139,15 @@ def run(config: CarmaStudy) -> Comparison:
 
 def _carma(config: CarmaStudy) -> CarmaConfig:
     """CARMA's settings: the paper's or the defaults, and over them what was asked for."""
+    from interp_compose.errors import OptionError
     from interp_compose.training.carma import CarmaConfig
 
     base = CarmaConfig()
     if config.paper:
+        if config.task not in ("idm", "sst"):
+            raise OptionError(
+                f"paper 000 has no task {config.task!r}; expected idm or sst, or leave --paper out"
+            )
         base = CarmaConfig.from_paper(config.model, config.task)  # type: ignore[arg-type]
     asked = {
         "weight": config.weight,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from interp_compose._files import plain_json
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
@@ -116,10 +115,11 @@ def carry_out(
     trained = [version for version in plan.versions if version != "original"]
     wanted += [(version, [seed]) for seed in plan.seeds for version in trained]
     done: list[VersionRun] = []
-    for version, seeds in tqdm(wanted, desc="comparison", unit="run", disable=not progress):
+    for number, (version, seeds) in enumerate(wanted, start=1):
         name = version if version == "original" else f"{version}-seed{seeds[0]}"
         place = None if folder is None else Path(folder) / RUNS / name
-        done.append(run_version(plan, version, seeds, place, progress=progress))
+        label = f"{number}/{len(wanted)}"  # a bar around the runs' own bars would garble them
+        done.append(run_version(plan, version, seeds, place, label=label, progress=progress))
     tables = {
         table: pd.concat(
             [run.frames[table] for run in done if table in run.frames], ignore_index=True

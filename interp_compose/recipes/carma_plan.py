@@ -67,13 +67,13 @@ def plan_comparison(
     seeds: int | Sequence[int],
     carma: CarmaConfig | None,
     config: TrainConfig | None,
-    synonyms: Callable[[], SynonymSource],
+    synonyms: SynonymSource | Callable[[], SynonymSource],
     rates: Sequence[float],
     layers: Sequence[int | float] | None,
 ) -> ComparePlan:
     """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise.
 
-    ``synonyms`` is asked for its source last, when nothing else is left to be refused.
+    ``synonyms`` may be a function, which is called last, when nothing else is left to be refused.
     """
     _check_alone()
     check_is_model(model)
@@ -98,7 +98,7 @@ def plan_comparison(
     train = encode_examples(model, task.train, unit=carma.unit, which="train")
     validation = encode_examples(model, task.validation, unit=carma.unit, which="validation")
     check_training(model, train, validation, config, carma if "carma" in versions else None)
-    source = synonyms()
+    source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
     replaced, rows = _replaced(model, task, source, chosen, rates)
     settings = {
         "study": "carma",

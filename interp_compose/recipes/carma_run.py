@@ -37,12 +37,19 @@ class VersionRun(Result):
 
 
 def run_version(
-    plan: ComparePlan, version: str, seeds: Sequence[int], folder: Path | None, *, progress: bool
+    plan: ComparePlan,
+    version: str,
+    seeds: Sequence[int],
+    folder: Path | None,
+    *,
+    label: str = "",
+    progress: bool,
 ) -> VersionRun:
     """Train (unless it is the original) and measure; from ``folder`` where that is done already.
 
     ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; the manifest of
-    the tables is written last, and checkpoints are deleted after it.
+    the tables is written last, and checkpoints are deleted after it. ``label``, like "2/5", stands
+    before the bar's title.
 
     Raises:
         NonFiniteError: a training or a measurement broke; names version and seed.
@@ -51,11 +58,12 @@ def run_version(
     config = {**shared, "version": version, "seeds": list(seeds)}
     run = None if folder is None else _finished(folder, config)
     if run is None:
+        name = version if version == "original" else f"{version}, seed {seeds[0]}"
+        title = f"{label} {name}".strip()
         try:
-            run = _computed(plan, version, seeds, config, folder, progress=progress)
+            run = _computed(plan, version, seeds, config, folder, title=title, progress=progress)
         except NonFiniteError as broken:
-            which = version if version == "original" else f"{version}, seed {seeds[0]}"
-            raise NonFiniteError(f"{which}: {broken}") from broken
+            raise NonFiniteError(f"{name}: {broken}") from broken
     if folder is not None:
         CheckpointFolder(folder / CHECKPOINTS, {}).clear()
     return run
@@ -77,6 +85,7 @@ def _computed(
     config: Mapping[str, Any],
     folder: Path | None,
     *,
+    title: str,
     progress: bool,
 ) -> VersionRun:
     model, training = plan.model, None
@@ -90,7 +99,7 @@ def _computed(
             config=run_config(plan, seeds[0]),
             folder=folder,
             progress=progress,
-            title=f"{version}, seed {seeds[0]}",
+            title=title,
         )
         model = training.model
     tables = _measured(plan, model, version, seeds, progress=progress)

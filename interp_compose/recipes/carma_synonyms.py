@@ -108,4 +108,11 @@ def _from_file(path: Path) -> SynonymSource:
         raise DataFormatError(f"{path} is no JSON ({error})") from error
     if not isinstance(mapping, dict):
         raise DataFormatError(f"{path} holds a {type(mapping).__name__}; expected word → synonyms")
+    for word, synonyms in mapping.items():
+        listed = isinstance(synonyms, list) and synonyms
+        if not listed or not all(isinstance(one, str) and one for one in synonyms):
+            raise DataFormatError(
+                f"{path} gives {word!r} the synonyms {synonyms!r}; expected a list with at least "
+                "one word, such as ['mama']"
+            )
     return ThesaurusSource(mapping, name=path.name)

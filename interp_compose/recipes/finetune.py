@@ -33,7 +33,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample, collate, in_order
-from interp_compose.training.history import Recorder, TrainingHistory
+from interp_compose.training.history import Recorder, Tracker, TrainingHistory
 from interp_compose.training.loop import Job, run_training
 from interp_compose.training.processes import Processes
 
@@ -55,6 +55,7 @@ def finetune(
     carma: CarmaConfig | None = None,
     config: TrainConfig | None = None,
     folder: str | Path | None = None,
+    track: Tracker | None = None,
     progress: bool = True,
 ) -> Finetuned:
     """Train a copy of ``model`` on the task's training split; the model itself stays as it is.
@@ -71,6 +72,8 @@ def finetune(
         folder: where ``history.jsonl`` and the checkpoints go. A run that was killed, called again
             with the same arguments, goes on from the last checkpoint, and on a CPU ends in
             bit-identical weights.
+        track: called with each row of the history (``step``, ``loss``, ``validation/accuracy``,
+            …) as it comes; ``wandb.log`` and ``trackio.log`` will do.
         progress: show a bar with loss, accuracy and CARMA's terms.
 
     Returns:
@@ -98,6 +101,7 @@ def finetune(
         carma=carma,
         config=config,
         folder=folder,
+        track=track,
         progress=progress,
     )
 
@@ -113,6 +117,7 @@ def finetune_on(
     folder: str | Path | None,
     progress: bool,
     title: str | None = None,
+    track: Tracker | None = None,
 ) -> Finetuned:
     """:func:`finetune` on examples that are encoded already."""
     if config is None:
@@ -148,6 +153,7 @@ def finetune_on(
         if processes.is_main:
             recorder.path = where / HISTORY
             checkpoints.sweep()
+    recorder.track = track if processes.is_main else None
     kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
     job = Job(twin, train, validation, config, carma, title or f"{kind} {model.name}")
     with finite_scores(twin) if config.precision == "bfloat16" else nullcontext():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "stable_rank",
     ),
 }
+Tracker = Callable[[dict[str, float | int]], object]
+"""Such as ``wandb.log`` or ``trackio.log``."""
+
 WHOLE = {"step", "epoch", "n", "layer"}
 
 
@@ -62,9 +65,11 @@ class TrainingHistory(Result):
 
 @dataclass
 class Recorder:
-    """Rows as they come, kept in memory and appended to a JSONL file where one is named."""
+    """Rows as they come, kept in memory, appended to a JSONL file where one is named, and told to
+    a tracker where there is one."""
 
     path: Path | None = None
+    track: Tracker | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, kind: str, values: Mapping[str, float | int | None]) -> None:
@@ -74,6 +79,8 @@ class Recorder:
         if self.path is not None:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
+        if self.track is not None:
+            self.track(_flat(kind, values))
 
     def restart(self, rows: list[dict[str, Any]]) -> None:
         """Begin with these rows: the file is written anew, without what came after them."""
@@ -91,6 +98,21 @@ class Recorder:
             kind: _frame([row for row in self.rows if row["table"] == kind], columns)
             for kind, columns in COLUMNS.items()
         }
+
+
+def _flat(kind: str, values: Mapping[str, float | int | None]) -> dict[str, float | int]:
+    """A row as trackers take it: names and numbers, no gaps.
+
+    Steps keep their names; the others become ``validation/loss``, ``layer 2/stable_rank``.
+    """
+    prefix = {"steps": "", "evaluations": "validation/"}.get(kind)
+    if prefix is None:
+        prefix = f"layer {values['layer']}/"
+    return {
+        name if name == "step" else prefix + name: value
+        for name, value in values.items()
+        if value is not None and name != "layer"
+    }
 
 
 def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:

@@ -81,7 +81,7 @@ def run_training(
     with bar, _private_randomness(model.device):
         while state.step < total and not state.stopped:
             try:
-                row = _optimise(job, state, total, processes)
+                row = optimiser_step(job, state, total, processes)
             except NonFiniteError:
                 if checkpoints is not None and processes.is_main and state.is_finite:
                     checkpoints.save(state.step, *state.kept(recorder.rows))
@@ -100,7 +100,7 @@ def run_training(
     model.train(False)
 
 
-def _optimise(
+def optimiser_step(
     job: Job, state: TrainingState, total: int, processes: Processes
 ) -> dict[str, float | int | None]:
     """One optimiser step; the row that the history keeps of it."""

@@ -66,7 +66,7 @@ def counted() -> Iterator[list[str]]:
     real, trained = carma_run.finetune_on, []
 
     def count(*args: Any, **options: Any) -> Any:
-        trained.append(options["title"])
+        trained.append(options["title"].partition(" ")[2])  # after "2/3 "
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +90,7 @@ def nothing_runs() -> Iterator[None]:
 @contextmanager
 def dies_at_step(number: int) -> Iterator[None]:
     """The optimiser step ``number``, counted over all runs from 1, is interrupted."""
-    real, steps = loop._optimise, [0]
+    real, steps = loop.optimiser_step, [0]
 
     def step(*args: Any, **options: Any) -> Any:
         steps[0] += 1
@@ -99,7 +99,7 @@ def dies_at_step(number: int) -> Iterator[None]:
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_optimise", step)
+        patch.setattr(loop, "optimiser_step", step)
         yield
 
 

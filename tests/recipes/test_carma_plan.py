@@ -249,10 +249,11 @@ def test_models_that_cannot_be_compared(
 
 def test_open_interventions(tmp_path: Path) -> None:
     model = tiny_model()
-    groups = torch.tensor([[0, 0, 1]])
-    with ic.pool_at(model, 1, groups):
-        refused(InterventionError, "inside a pool_at block", tmp_path, model=model)
+    inside = pytest.raises(InterventionError, match="inside a pool_at block")
+    with nothing_runs(), inside, ic.pool_at(model, 1, torch.tensor([[0, 0, 1]])):
+        tiny(folder=tmp_path, model=model)
     with model.hooks([("blocks.1.hook_resid_pre", lambda value, hook: None)]):
+        model(torch.tensor([[3, 5]]))  # hooks that never fire are refused when they are closed
         refused(InterventionError, "open interventions", tmp_path, model=model)
 
 
@@ -328,5 +329,21 @@ def test_a_plan_says_what_it_will_train_on() -> None:
     assert (list(plan.cap.layers), list(plan.cap.protocols)) == ([0, 2], ["mean", "max", "sum"])
     assert [(one.seed, one.rate) for one in plan.replaced] == [(5, 0.25), (5, 1), (2, 0.25), (2, 1)]
     assert [len(plan.train), len(plan.validation)] == [8, 5]
+    assert plan.config["train"]["max_steps"] == plan.config["total_steps"] == 3
     assert plan.carma.layers == plan.carma.stability_layers == (1, 1)
     assert {len(one.items) for one in plan.replaced} == {8}
+
+
+def test_the_default_training_is_what_is_suggested_for_the_size() -> None:
+    plan = carma_plan.plan_comparison(
+        tiny_model(),
+        tiny_task(),
+        seeds=1,
+        carma=None,
+        config=None,
+        synonyms=lambda: ThesaurusSource(SYNONYMS),
+        rates=[0.25],
+        layers=None,
+    )
+    assert plan.training == TrainConfig.suggested(1000)
+    assert plan.config["layers"] == [0, 1, 2]

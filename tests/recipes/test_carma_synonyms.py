@@ -29,13 +29,6 @@ from interp_compose.text.synonym_sources import SynonymSource, ThesaurusSource
 from tests.tasks.conftest import data_dir  # noqa: F401  a fixture
 
 
-class Found:
-    """Stands for a source, and remembers what it was made of."""
-
-    def __init__(self, *made_of: Any) -> None:
-        self.made_of = made_of
-
-
 def missing(error: Exception) -> Callable[..., Any]:
     def fail(*args: Any, **options: Any) -> Any:
         raise error
@@ -49,7 +42,7 @@ def resources(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     found: dict[str, Callable[..., Any]] = {
         "load_vectors": lambda: "vectors",
         "spacy_frequency": lambda nlp: f"frequencies of {nlp}",
-        "wordnet_reader": lambda data_dir: f"WordNet in {data_dir}",
+        "wordnet_reader": lambda folder: f"WordNet in {folder}",
         "wordnet_frequency": lambda reader: f"counts of {reader}",
         "read_frequency": lambda path: f"counts in {path}",
         "VectorSource": ThesaurusOf("vectors"),
@@ -99,8 +92,9 @@ def test_and_wordnet_where_they_are_not(
     resources.setattr(carma_synonyms, lacking, missing(error))
     found = synonym_source("auto", "idm", data_dir="here")
     assert found.name == "wordnet: WordNet in here, counts of WordNet in here"
-    given = synonym_source("auto", "idm", frequency="words.tsv")
-    assert given.name == "wordnet: WordNet in None, counts in words.tsv"
+    if lacking != "spacy_frequency":  # given ones stand in for spaCy's
+        given = synonym_source("auto", "idm", frequency="words.tsv")
+        assert given.name == "wordnet: WordNet in None, counts in words.tsv"
     with pytest.raises(type(error), match=str(error)):
         synonym_source("vectors", "idm")
 
@@ -153,10 +147,10 @@ def test_ones_own_thesaurus(tmp_path: Path) -> None:
         (b"[]", DataFormatError, "holds a list; expected word → synonyms"),
         (b"3", DataFormatError, "holds a int"),
         (b"{}", InputError, "bad.json' is empty"),
-        (b'{"sea": "ocean"}', InputError, "gives 'sea' the synonyms 'ocean'"),
-        (b'{"sea": []}', InputError, r"gives 'sea' the synonyms \[\]"),
-        (b'{"sea": ["ocean", 3]}', InputError, "gives 'sea' the synonyms"),
-        (b'{"sea": null}', InputError, "gives 'sea' the synonyms None"),
+        (b'{"sea": "ocean"}', DataFormatError, "gives 'sea' the synonyms 'ocean'"),
+        (b'{"sea": []}', DataFormatError, r"gives 'sea' the synonyms \[\]"),
+        (b'{"sea": ["ocean", 3]}', DataFormatError, "gives 'sea' the synonyms"),
+        (b'{"sea": null}', DataFormatError, "gives 'sea' the synonyms None"),
     ],
 )
 def test_files_that_are_no_thesaurus(
@@ -218,7 +212,7 @@ READ = """
 import sys, warnings
 warnings.simplefilter("error")
 import nltk
-from interp_compose.tasks.wordnet import wordnet_reader, wordnet_senses
+from interp_compose.tasks.wordnet import wordnet_reader
 folder = sys.argv[1] or None
 before = list(nltk.data.path)
 for _ in range(2):  # a second reader adds nothing to the path
@@ -228,7 +222,6 @@ assert "sea" in names or "ocean" in names, names
 assert reader.synsets("house")[0].definition().startswith("a dwelling")
 added = [path for path in nltk.data.path if path not in before]
 assert nltk.data.path == added + before, nltk.data.path
-assert len(wordnet_senses(folder)) > 100_000
 from nltk.corpus import wordnet  # NLTK's own way is still open
 assert wordnet.synsets("house")[0].name() == "house.n.01"
 print(len(added))
@@ -262,6 +255,5 @@ def test_wordnet_serves_as_a_source(
     found = synonym_source("wordnet", "mini-idm", data_dir=data_dir / "nltk_data")
     assert found.name == "wordnet"
     assert found.settings["frequency"]["name"] == "WordNet's tagged texts"
-    assert "sofa" in {one.word for one in found.candidates("couch", None)} | {"sofa"}
-    assert found.candidates("house", None) is not None
+    assert "auto" in {one.word for one in found.candidates("car", None)}
     assert wordnet_reader(data_dir / "nltk_data").get_version() == found.settings["version"]

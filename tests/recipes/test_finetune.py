@@ -249,3 +249,16 @@ def test_a_few_prompts_of_a_shipped_task_are_learnt_and_the_result_is_kept(tmp_p
     again = TrainingHistory.load(history.save(tmp_path / "result"))
     assert again.frame.equals(history.frame)
     assert again.representations.notna().all(axis=None)
+
+
+def test_a_tracker_is_told_every_row_as_it_comes(model: LensModel, examples: list[Example]) -> None:
+    told: list[dict[str, Any]] = []
+    task = task_of(examples, examples[:3])
+    _, history = finetune(model, task, config=QUICK, track=told.append, progress=False)
+    steps = [row for row in told if "lr" in row]
+    assert [row["loss"] for row in steps] == history.frame["loss"].tolist()
+    assert not [row for row in steps if "mi" in row]  # plain fine-tuning has no such number
+    scores = [row for row in told if "validation/accuracy" in row]
+    assert [row["step"] for row in scores] == history.evaluations["step"].tolist()
+    assert all(value is not None for row in told for value in row.values())
+    assert "layer 1/stable_rank" in set().union(*told)

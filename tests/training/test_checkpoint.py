@@ -86,7 +86,7 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     config = replace(OFTEN, patience=9)
     first, history = train(tiny(), config, carma=CARMA, folder=tmp_path)
     text = (tmp_path / "history.jsonl").read_text()
-    monkeypatch.setattr(loop, "_optimise", lambda *args: pytest.fail("it trained again"))
+    monkeypatch.setattr(loop, "optimiser_step", lambda *args: pytest.fail("it trained again"))
     monkeypatch.setattr(loop, "_evaluate", lambda *args: pytest.fail("it evaluated again"))
     again, same = train(tiny(), config, carma=CARMA, folder=tmp_path)
     assert same_weights(first, again)

@@ -52,7 +52,7 @@ def test_patience_and_the_best_weights_survive_a_resume(
 ) -> None:
     config = replace(CONFIG, checkpoint_every=1)
     whole, history = train(tiny(), config)
-    optimise, steps = loop._optimise, [0]
+    optimise, steps = loop.optimiser_step, [0]
 
     def stop(*args: object) -> object:
         steps[0] += 1
@@ -61,7 +61,7 @@ def test_patience_and_the_best_weights_survive_a_resume(
         return optimise(*args)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_optimise", stop)
+        patch.setattr(loop, "optimiser_step", stop)
         with pytest.raises(KeyboardInterrupt):
             train(tiny(), config, folder=tmp_path)
     resumed, again = train(tiny(), config, folder=tmp_path)
