@@ -41,7 +41,7 @@ def cap_figure(
     cap = summary[summary["metric"] == "cap"]
     panels = []
     for pooling in poolings:
-        lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01)
+        lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01, percent=True)
         title = f"{pooling} pooling" if len(poolings) > 1 else ""
         panels.append(Panel(side_by_side(lines, True) if _single(lines) else lines, levels, title))
     how = "averaged over protocols" if list(poolings) == ["average"] else "by protocol"
@@ -68,7 +68,7 @@ def consistency_figure(
         notice: what the reader must know, at the end of the subtitle.
     """
     rows = summary[summary["metric"] == "consist_syn"]
-    lines = _lines(rows, "rate", scale=1.0, bars=True)
+    lines = _lines(rows, "rate", scale=1.0, bars=True, percent=True)
     if not lines:
         raise InputError(
             "ConsistSyn is undefined (NaN) for every version: no prompt was right before its words "
@@ -144,8 +144,14 @@ def training_figure(
     )
 
 
-def _lines(rows: pd.DataFrame, x: str, *, scale: float, bars: bool = False) -> list[Line]:
-    """A line per version that has numbers; where one has no interval, its ends are the mean."""
+def _lines(
+    rows: pd.DataFrame, x: str, *, scale: float, bars: bool = False, percent: bool = False
+) -> list[Line]:
+    """A line per version that has numbers; where one has no interval, its ends are the mean.
+
+    Student's interval of a few percentages may leave 0 … 100; it is drawn as far as it is possible.
+    """
+    within = (0.0, 100.0) if percent else (None, None)
     lines = []
     for version, style in STYLES.items():
         mine = rows[(rows["version"] == version) & rows["mean"].notna()].sort_values(x)
@@ -157,8 +163,8 @@ def _lines(rows: pd.DataFrame, x: str, *, scale: float, bars: bool = False) -> l
             style=style,
             x=mine[x].astype(float).tolist(),
             y=(scale * mean).tolist(),
-            low=(scale * mine["ci_low"].fillna(mean)).tolist(),
-            high=(scale * mine["ci_high"].fillna(mean)).tolist(),
+            low=(scale * mine["ci_low"].fillna(mean).clip(*within)).tolist(),
+            high=(scale * mine["ci_high"].fillna(mean).clip(*within)).tolist(),
             n=mine["n_seeds"].tolist(),
             interval="bars" if bars else "band",
         )

@@ -121,3 +121,16 @@ def test_other_charts_keep_their_layers_and_depths() -> None:
         figure = draw(Chart("t", "s", "x", "y", is_share, [Panel([line], [])]))
         assert figure.layout.xaxis.unifiedhovertitle.text == name
         assert figure.layout.xaxis.tickvals is None
+
+
+def test_an_interval_of_percentages_is_drawn_as_far_as_it_is_possible() -> None:
+    wide = summary().assign(ci_low=-40.0, ci_high=180.0)
+    for figure, most in ((cap_figure(wide, ["mean"], config=CONFIG), 1.0),
+                         (consistency_figure(wide, config=CONFIG), 100.0)):  # fmt: skip
+        assert isinstance(figure.chart, Chart)
+        for line in figure.chart.panels[0].lines:
+            assert set(line.low) == {0.0}
+            assert set(line.high) == {most}
+    cosines = representations_figure(wide, config=CONFIG).chart
+    assert isinstance(cosines, Chart)
+    assert set(cosines.panels[0].lines[0].low) == {-40.0}  # not a percentage
