@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +13,16 @@ import torch
 
 from interp_compose._types import Example
 from interp_compose.interventions.pooling import HOW, pool_groups
+from interp_compose.losses import mutual_information_loss, stability_loss
 from interp_compose.models.load import load_model
 from interp_compose.recipes.cap_measure import _measure, cap_curve
 from interp_compose.recipes.cap_prepare import as_batch, prepare
+from interp_compose.recipes.finetune import Finetuned, finetune_on
 from interp_compose.recipes.similarity_measure import similarity_curve
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.training import runs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -101,3 +105,44 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
         return sum("synchroniz" in str(warning.message) for warning in seen)
 
     assert syncs(16) <= syncs(2)
+
+
+@pytest.mark.parametrize("negatives", ["all", 5])
+def test_losses_and_their_gradients_agree(negatives: Any) -> None:
+    words = torch.tensor([[-1, 0, 0, 1, 2, 2, 2], [-1, -1, 0, 1, 1, 2, 3]])
+    resid = torch.randn(3, 2, 7, 11, generator=torch.Generator().manual_seed(0))
+    found = []
+    for device in ("cpu", "cuda"):
+        layers = resid.to(device).requires_grad_()
+        ids = words.to(device)
+        loss = mutual_information_loss(layers, ids, negatives=negatives, seed=3)
+        (loss + stability_loss(layers, ids >= 0)).backward()
+        assert layers.grad is not None
+        found.append((loss.detach().cpu(), layers.grad.cpu()))
+    for cpu, gpu in zip(*found, strict=True):
+        torch.testing.assert_close(cpu, gpu, atol=1e-5, rtol=1e-5)
+
+
+def trained(device: str, precision: Any) -> Finetuned:
+    model = load_model(runs.hugging_face(dropout=0.0).to(device))
+    config = replace(runs.BASE, precision=precision)
+    return finetune_on(
+        model,
+        runs.made_up(24),
+        runs.made_up(8, seed=1),
+        "made up",
+        carma=runs.CARMA,
+        config=config,
+        folder=None,
+        progress=False,
+    )
+
+
+def test_training_agrees_with_the_cpu() -> None:
+    cpu, gpu = trained("cpu", "float32"), trained("cuda", "float32")
+    assert gpu.model.device.type == "cuda"
+    columns = ["task_loss", "mi", "stability"]
+    apart = (cpu.history.frame[columns] - gpu.history.frame[columns]).abs()
+    assert apart.to_numpy().max() <= 1e-3
+    half = trained("cuda", "bfloat16").history.frame[columns]
+    assert (cpu.history.frame[columns] - half).abs().to_numpy().max() <= 0.2
