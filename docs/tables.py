@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+from docs import carma_results
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -116,6 +117,19 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
+def carma_outcomes(task: str) -> str:
+    """What the comparison found on a shipped task."""
+    return NOTICE + table(*carma_results.outcomes(task))
+
+
+def carma_search() -> str:
+    """The search for a better setting, whole."""
+    task = carma_results.TASKS[0]
+    searched, held_out = carma_results.search(task), carma_results.held_out(task)
+    seeds = "On the held-out seeds:"
+    return NOTICE + table(*searched) + f"\n{seeds}\n\n" + table(*held_out)
+
+
 FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
     "carma_settings.md": carma_settings,
@@ -124,6 +138,9 @@ FILES: dict[str, Callable[[], str]] = {
     "cap_help.txt": partial(help_of, "cap"),
     "similarity_help.txt": partial(help_of, "similarity"),
     "carma_help.txt": partial(help_of, "carma"),
+    "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
+    "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
+    "carma_search.md": carma_search,
 }
 
 

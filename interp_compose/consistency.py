@@ -96,6 +96,8 @@ def mean_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
     n, mean = len(numbers), float(numbers.mean())
     if n == 1:
         return float("nan"), float("nan")
+    if numbers.min() == numbers.max():  # exactly no width, not one of rounding
+        return float(numbers[0]), float(numbers[0])
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * float(numbers.std(ddof=1)) / n**0.5
     return mean - half, mean + half
 

@@ -214,3 +214,8 @@ def test_is_saturated() -> None:
 def test_bad_input_is_refused(call: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_an_interval_of_equal_values_has_no_width() -> None:
+    values = [29.239766081871345] * 5  # whose mean rounds to another number
+    assert mean_interval(values) == (values[0], values[0])

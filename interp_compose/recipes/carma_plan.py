@@ -113,6 +113,7 @@ def plan_comparison(
         "carma": asdict(carma),
         "train": {key: value for key, value in asdict(config).items() if key != "seed"},
         "total_steps": config.total_steps(len(train)),
+        "warmup": config.warmup_of(config.total_steps(len(train))),
         "synonyms": dict(source.settings),
         "n_train": len(train),
         "n_validation": len(validation),

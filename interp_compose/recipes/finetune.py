@@ -138,6 +138,7 @@ def finetune_on(
         "n_train": len(train),
         "n_validation": len(validation),
         "total_steps": config.total_steps(len(train)),
+        "warmup": config.warmup_of(config.total_steps(len(train))),
         "examples_sha256": _digest([*train, *validation]),
         "weights_sha256": weights_digest(model),
         "frozen": [name for name, weight in _named(model) if not weight.requires_grad],

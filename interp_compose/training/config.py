@@ -104,9 +104,13 @@ class TrainConfig:
         """Batches in one pass over so many examples."""
         return math.ceil(n_examples / self.batch_size)
 
+    def warmup_of(self, total: int) -> int:
+        """Steps of warm-up in a run of ``total``."""
+        return min(self.warmup_steps, total // 10)
+
     def lr_at(self, step: int, total: int) -> float:
         """Learning rate of optimiser step ``step`` (from 0) of ``total``."""
-        warmup = min(self.warmup_steps, total // 10)
+        warmup = self.warmup_of(total)
         if step < warmup:
             return self.lr * (step + 1) / warmup
         done = (step - warmup) / max(total - warmup, 1)

@@ -1,0 +1,83 @@
+"""The tables of what the comparison found, from the files in ``benchmarks/results/``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+TASKS = ("mini-idm", "mini-sst")
+CLAIMS = {
+    "accuracy": "accuracy",
+    "cap": "CAP, all layers and protocols",
+    "consist_syn": "ConsistSyn, 25 %",
+}
+
+
+def outcomes(task: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: each headline measure, by version, and CARMA minus plain fine-tuning."""
+    result = _read(f"carma_mini_base_{task.replace('-', '_')}")
+    means = {
+        (row["metric"], row["rate"], row["layer"], row["pooling"], row["version"]): row["mean"]
+        for row in result["summary"]
+    }
+    rows = []
+    for row in result["differences"]:
+        if (row["first"], row["second"], row["family"]) != ("carma", "ft", "headline"):
+            continue
+        place = (row["metric"], row["rate"], row["layer"], row["pooling"])
+        rows.append(
+            [
+                _name(row),
+                *(f"{means[(*place, version)]:.1f}" for version in ("original", "ft", "carma")),
+                f"{row['difference']:+.2f} ± {row['standard_error']:.2f}".replace("-", "−"),
+                _p(row["p"]),
+                _p(row["p_holm"]),
+                str(row["verdict"]).partition(":")[0].partition(" by ")[0].partition(",")[0],
+            ]
+        )
+    heads = ["%", "original", "FT", "CARMA", "CARMA − FT, ± SE", "p", "p (Holm)", "verdict"]
+    return heads, rows
+
+
+def search(task: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: every setting tried, and what it gained on the search seeds."""
+    result = _read(f"carma_search_{task.replace('-', '_')}")
+    rows = []
+    for setting in result["settings"]:
+        gains = {row["claim"]: row for row in result["search"] if row["setting"] == setting}
+        rows.append([setting, *(_gain(gains[claim]) for claim in CLAIMS)])
+    return ["setting", *CLAIMS.values()], rows
+
+
+def held_out(task: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: the chosen settings on seeds that nothing was chosen on."""
+    result = _read(f"carma_search_{task.replace('-', '_')}")
+    rows = [
+        [row["setting"], CLAIMS[row["claim"]], _gain(row), _p(row["p"]), _p(row["p_holm"])]
+        for row in result["held_out"]
+    ]
+    return ["setting", "measure", "CARMA − FT, ± SE", "p", "p (Holm)"], rows
+
+
+def _read(name: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return result
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    if row["metric"] == "accuracy":
+        return "accuracy"
+    if row["metric"] == "cap":
+        return f"CAP at layer {row['layer']:.0f}"
+    return f"ConsistSyn, {100 * row['rate']:g} %"
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    return f"{row['difference']:+.2f} ± {row['standard_error']:.2f}".replace("-", "−")
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
