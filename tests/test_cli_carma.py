@@ -19,6 +19,7 @@ from PIL import Image
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose.errors import OptionError
 from interp_compose.recipes import carma, run_folder
 from interp_compose.recipes.carma import CarmaStudy
 from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
@@ -199,9 +200,7 @@ def test_another_comparison_is_refused_and_replaced_on_demand(
 ) -> None:
     other = [*command(out, "-q"), "--weight", "0.4", "--seeds", "1"]
     before = files_of(out)
-    assert "holds the result of another run (seeds is [0, 1] there, [0] here)" in refused(
-        other, capsys
-    )
+    assert "holds the result of another run: seeds was [0, 1], is now [0]" in refused(other, capsys)
     (out / "manifest.json").unlink()
     assert "holds runs of another comparison: carma.weight was 0.2, is now 0.4" in refused(
         other, capsys
@@ -326,6 +325,21 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     out.write_text("mine", encoding="utf-8")
     assert "notes.txt is a file" in refused(command(out, "--overwrite"), capsys)
     assert out.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_papers_name_on_a_model_of_another_depth_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interp_compose.models.load.load_model", lambda *a, **k: Depth())
+    study = CarmaStudy(model="gpt2", task="idm", paper=True, out=tmp_path)
+    with pytest.raises(OptionError, match="'gpt2' has 4 layers here and 12 in the paper"):
+        carma.run(study)
+
+
+class Depth:
+    """A model, as far as it is looked at before it is refused."""
+
+    n_layers = 4
 
 
 def test_help_names_the_papers_symbols(capsys: pytest.CaptureFixture[str]) -> None:

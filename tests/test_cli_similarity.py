@@ -125,9 +125,7 @@ def test_running_again_ends_in_the_same_result_and_another_run_is_refused(
     with pytest.raises(SystemExit) as stopped:
         cli.main(other)
     assert stopped.value.code == 2
-    assert (
-        "holds the result of another run (layers is [0] there, [1] here)" in capsys.readouterr().err
-    )
+    assert "holds the result of another run: layers was [0], is now [1]" in capsys.readouterr().err
     assert (tmp_path / "outcomes.csv").read_bytes() == before
     cli.main([*other, "--overwrite"])
     assert set(ic.SimilarityCurve.load(tmp_path).frame["layer"]) == {1}

@@ -47,6 +47,20 @@ def load_weights(model: LensModel, path: str | Path) -> None:
         RuntimeError: names or shapes that are not this model's.
     """
     path = Path(path)
+    verify_weights(path)
+    try:
+        state = load_file(path, device=str(model.device))
+    except SafetensorError as broken:
+        raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
+    model.load_state_dict(state)
+
+
+def verify_weights(path: Path) -> None:
+    """Check weights saved by :func:`save_weights` without loading them.
+
+    Raises:
+        CorruptFileError: the file or its checksum is missing, or does not hold.
+    """
     note = _checksum_file(path)
     if not path.is_file() or not note.is_file():
         raise CorruptFileError(
@@ -54,11 +68,6 @@ def load_weights(model: LensModel, path: str | Path) -> None:
             "save them with save_weights()."
         )
     _check(path, note.read_text(encoding="utf-8").split()[0])
-    try:
-        state = load_file(path, device=str(model.device))
-    except SafetensorError as broken:
-        raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
-    model.load_state_dict(state)
 
 
 def verify_checksums(folder: Path) -> None:

@@ -133,7 +133,7 @@ def training_figure(
     return draw(
         Chart(
             title=f"{_model(config)}: the task's loss in training",
-            subtitle=_about(config, curve, "points: mean of the steps around", notice),
+            subtitle=_about(config, curve, "points: means of nearby steps", notice),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
             x_is_share=False,
@@ -183,8 +183,8 @@ def _model(config: Mapping[str, Any]) -> str:
 
 
 def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
-    """Like "task mini-idm · 5 seeds · bands: 95 % intervals over seeds"."""
+    """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
     n = int(rows["n_seeds"].max())
     task = f"task {config['task']}" if config.get("task") else ""
-    seeds = f"{n} seeds · bands: 95 % intervals over seeds" if n > 1 else "one seed, no intervals"
+    seeds = f"{n} seeds · bands: 95 % intervals" if n > 1 else "one seed, no intervals"
     return " · ".join(filter(None, (task, seeds, *more)))

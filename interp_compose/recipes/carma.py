@@ -111,6 +111,8 @@ def run(config: CarmaStudy) -> Comparison:
     carma = _carma(config)
     _check_limit(config.limit)
     model = load_model(config.model, device=config.device, revision=config.revision)
+    if config.paper:
+        _check_depth(config.model, model.n_layers)
     task = load_task(config.task, model, data_dir=config.data_dir, seed=config.seed)
     plan = plan_comparison(
         model,
@@ -135,6 +137,19 @@ def run(config: CarmaStudy) -> Comparison:
     write_result(config.out, comparison, figures, overwrite=config.overwrite)
     atomic_write(config.out / "report.html", comparison.report().encode())
     return comparison
+
+
+def _check_depth(name: str, n_layers: int) -> None:
+    """Refuse a model that has a paper's model's name and not its layers."""
+    from interp_compose.errors import OptionError
+    from interp_compose.tasks.prompts import PAPER_MODELS
+
+    expected = {label: one.n_layers for one in PAPER_MODELS for label in (one.label, one.hub_name)}
+    if n_layers != expected[name]:
+        raise OptionError(
+            f"{name!r} has {n_layers} layers here and {expected[name]} in the paper: its settings "
+            "are not for this model; leave --paper out"
+        )
 
 
 def _carma(config: CarmaStudy) -> CarmaConfig:

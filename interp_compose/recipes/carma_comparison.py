@@ -15,7 +15,7 @@ import pandas as pd
 
 from interp_compose.errors import OptionError
 from interp_compose.recipes.carma_comparison_tables import POOLINGS, checked_tables
-from interp_compose.recipes.carma_differences import differences_table, saturation
+from interp_compose.recipes.carma_differences import differences_table, saturated_rates
 from interp_compose.recipes.carma_values import AVERAGE, seed_values, summary_table, training_curve
 from interp_compose.results import Result, environment_versions
 
@@ -37,10 +37,12 @@ class Comparison(Result):
 
         Args:
             tables: by name; ``version`` is "original", "ft" or "carma", ``seed`` a number.
-                *accuracy*: version, seed, n_correct, n (the original has a row per seed as well);
-                *cap*: version, seed, layer, depth (0 … 1), pooling (mean, max or sum), n_correct,
-                n; *synonyms*: version, seed, rate (share of words replaced), n, n_before (right
-                before), n_after (right after), n_both; *training*: version, seed, steps, seconds,
+                *accuracy*: version, seed, n_correct, n, n_distinct (how many different tokens were
+                predicted; the original has a row per seed as well); *cap*: version, seed, layer,
+                depth (0 … 1), pooling (mean, max or sum), n_correct, n; *synonyms*: version, seed,
+                rate (share of words replaced), n (prompts in which a word was replaced), n_test
+                (all prompts) and, of the n, n_before (right before), n_after (right after),
+                n_both; *training*: version, seed, steps, seconds,
                 step_seconds (median), first_loss, last_loss, validation_accuracy, converged, why
                 (text, "" if converged), stopped_early; *representations*: version, seed, layer,
                 same_word_cosine, different_word_cosine, stable_rank; *replacements*: rate, seed,
@@ -118,8 +120,11 @@ class Comparison(Result):
         """ConsistSyn against the share of words replaced, a line per version."""
         from interp_compose.plots.carma import consistency_figure
 
-        notice = "; ".join(filter(None, [self._notice(), saturation(self.differences)]))
-        return consistency_figure(self.frame, config=self.config, notice=notice)
+        rates = saturated_rates(self.frame)
+        notice = [self._notice(), f"saturated at {rates}" if rates else ""]
+        return consistency_figure(
+            self.frame, config=self.config, notice=" · ".join(filter(None, notice))
+        )
 
     def plot_representations(self) -> ChartFigure:
         """Cosines of tokens of the same and of different words, by layer."""
@@ -165,14 +170,10 @@ class Comparison(Result):
         return report_page(self)
 
     def _notice(self) -> str:
-        """Like "3 of 5 ft runs not converged", for a picture; "" if all have."""
-        converged = self.frames["training"].groupby("version", sort=False)["converged"]
-        stuck = [
-            f"{len(runs) - runs.sum()} of {len(runs)} {version}"
-            for version, runs in converged
-            if not runs.all()
-        ]
-        return f"{', '.join(stuck)} runs not converged" if stuck else ""
+        """Like "4 of 10 trainings not converged", for a picture; "" if all have."""
+        converged = self.frames["training"]["converged"]
+        stuck = int((~converged).sum())
+        return f"{stuck} of {len(converged)} trainings not converged" if stuck else ""
 
     def _poolings(self) -> list[str]:
         there = set(self.frames["cap"]["pooling"])

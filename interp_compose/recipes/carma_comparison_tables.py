@@ -24,7 +24,7 @@ class Table:
     Attributes:
         columns: name -> type.
         cell: the columns that name a row; no two rows share them.
-        counts: columns that count some of those counted in the last one.
+        counts: (part, whole) columns: the first counts some of those that the second counts.
         undefined: numbers that may be NaN.
         positive: numbers above 0.
         complete: every combination of the cells' values has a row.
@@ -33,7 +33,7 @@ class Table:
 
     columns: Mapping[str, str]
     cell: tuple[str, ...]
-    counts: tuple[str, ...] = ()
+    counts: tuple[tuple[str, str], ...] = ()
     undefined: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
     complete: bool = False
@@ -45,9 +45,10 @@ _PART: Final = {"rate": "float64", "seed": "int64"}
 
 TABLES: Final[Mapping[str, Table]] = {
     "accuracy": Table(
-        columns=_RUN | {"n_correct": "int64", "n": "int64"},
+        columns=_RUN | {"n_correct": "int64", "n": "int64", "n_distinct": "int64"},
         cell=("version", "seed"),
-        counts=("n_correct", "n"),
+        counts=(("n_correct", "n"), ("n_distinct", "n")),
+        positive=("n", "n_distinct"),
         complete=True,
     ),
     "cap": Table(
@@ -55,15 +56,20 @@ TABLES: Final[Mapping[str, Table]] = {
         | {"layer": "int64", "depth": "float64", "pooling": "str"}
         | {"n_correct": "int64", "n": "int64"},
         cell=("version", "seed", "layer", "pooling"),
-        counts=("n_correct", "n"),
+        counts=(("n_correct", "n"),),
+        positive=("n",),
         complete=True,
     ),
     "synonyms": Table(
         columns=_RUN
-        | {"rate": "float64", "n": "int64"}
+        | {"rate": "float64", "n": "int64", "n_test": "int64"}
         | {"n_before": "int64", "n_after": "int64", "n_both": "int64"},
         cell=("version", "seed", "rate"),
-        counts=("n_both", "n_after", "n_before", "n"),
+        counts=(
+            *(("n_both", "n_before"), ("n_both", "n_after")),
+            *(("n_before", "n"), ("n_after", "n"), ("n", "n_test")),
+        ),
+        positive=("n",),
         complete=True,
     ),
     "training": Table(
@@ -164,14 +170,8 @@ def _check_words(name: str, column: pd.Series, known: Sequence[str]) -> None:
         )
 
 
-def _check_counts(name: str, frame: pd.DataFrame, counts: Sequence[str]) -> None:
-    if not counts:
-        return
-    first, *middle, last = counts
-    pairs = [(small, large) for small in (first, *middle) for large in (*middle, last)]
-    for small, large in pairs:
-        if small in middle and large in middle:
-            continue
+def _check_counts(name: str, frame: pd.DataFrame, counts: Sequence[tuple[str, str]]) -> None:
+    for small, large in counts:
         bad = (frame[small] < 0) | (frame[small] > frame[large])
         if bad.any():
             row = frame[bad].iloc[0]
@@ -179,8 +179,6 @@ def _check_counts(name: str, frame: pd.DataFrame, counts: Sequence[str]) -> None
                 f"{name} has {small} {row[small]} with {large} {row[large]} in row "
                 f"{bad.argmax()}; expected 0 ≤ {small} ≤ {large}"
             )
-    if (frame[last] < 1).any():
-        raise InputError(f"{name} has a row with {last} 0; expected at least one example")
 
 
 def _check_complete(name: str, frame: pd.DataFrame, cell: list[str]) -> None:

@@ -9,15 +9,19 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.consistency import SATURATED, holm, is_saturated, paired_difference
+from interp_compose.recipes.carma_numbers import decimal
 from interp_compose.recipes.carma_values import AVERAGE, PLACE, REPRESENTATIONS, records
 
 PAIRS: Final = (("carma", "ft"), ("ft", "original"), ("carma", "original"))
 LEVEL: Final = 0.05
 TOO_EASY: Final = (
-    f"saturated (all versions above {SATURATED:.0f} %): this set does not discriminate"
+    f"saturated (both versions above {SATURATED:.0f} %): this set does not discriminate"
 )
 NOTHING: Final = "no difference established"
 ONE_SEED: Final = "one seed: no statement"
+UNDEFINED: Final = "undefined"
+NEVER_RIGHT: Final = f"{UNDEFINED}: no prompt was right before"
+STUCK: Final = "runs had visibly not converged"
 
 
 def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
@@ -31,10 +35,12 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
         One row per pair of versions and measure. Columns: first, second; metric, rate, layer,
         depth, pooling; mean_first, mean_second; difference (first - second; percentage points for
         accuracies and ConsistSyn); standard_error, ci_low, ci_high (95 %) and p of a paired t test
-        over n_seeds seeds; family, within which p_holm is corrected for n_compared comparisons
-        (Holm): "headline" (accuracy, CAP averaged over protocols at each layer, ConsistSyn at
-        each rate), "protocols" (CAP per protocol), "representations", each for one pair of
-        versions; verdict; caveat ("" if there is none).
+        over n_seeds seeds (ci_low, ci_high and p NaN where all seeds differ by the same: there is
+        no spread to test against); family, within which p_holm is corrected for n_compared
+        comparisons (Holm): "headline" (accuracy, CAP averaged over protocols at each layer,
+        ConsistSyn at each rate), "protocols" (CAP per protocol), "representations", each for one
+        pair of versions; rates of ConsistSyn with the same numbers in every seed are one
+        comparison, and a p that is NaN is none; verdict; caveat ("" if there is none).
     """
     rows = []
     for first, second in PAIRS:
@@ -43,17 +49,21 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
             by_seed = group.pivot(index="seed", columns="version", values="value")
             if first not in by_seed or second not in by_seed:
                 continue
-            family = _family(about)
+            both = by_seed[[first, second]].dropna()
             rows.append(
                 {"first": first, "second": second}
                 | about
-                | _paired(by_seed[[first, second]].dropna())
-                | {"family": family, "caveat": _caveat(about, by_seed)}
+                | _paired(both)
+                | {"family": _family(about), "caveat": _caveat(about, both)}
+                | {"observation": _observation(about, both)}
             )
-    frame = pd.DataFrame(rows, columns=_COLUMNS).astype(_KINDS)
-    grouped = frame.groupby(["first", "second", "family"], sort=False)["p"]
-    frame["p_holm"] = grouped.transform(_holm)
-    frame["n_compared"] = grouped.transform("count")
+    frame = pd.DataFrame(rows, columns=[*_COLUMNS, "observation"]).astype(_KINDS)
+    frame["n_compared"] = 0
+    for _, family in frame.groupby(["first", "second", "family"], sort=False):
+        corrected = _holm(family)
+        frame.loc[family.index, "p_holm"] = family["observation"].map(corrected)
+        frame.loc[family.index, "n_compared"] = len(corrected)
+    frame = frame[_COLUMNS]
     frame["verdict"] = [verdict(row) for row in records(frame)]
     unfinished = not_converged(training)
     frame["caveat"] = [
@@ -65,14 +75,16 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
 
 def verdict(row: Mapping[str, Any]) -> str:
     """What the row of :func:`differences_table` allows to be said, before its caveat."""
+    if not row["n_seeds"]:
+        return NEVER_RIGHT if row["metric"] == "consist_syn" else UNDEFINED
     if row["n_seeds"] < 2:
         return ONE_SEED
-    if not row["p"] < LEVEL:  # NaN: no seed differs from another, nor the versions
-        return NOTHING
     higher = "higher" if row["difference"] > 0 else "lower"
     finding = f"{row['first']} {higher} by {_size(row)}"
-    if row["standard_error"] == 0:
+    if row["standard_error"] == 0 and row["difference"] != 0:
         return f"hint only, all seeds differ by the same, no spread to test against: {finding}"
+    if not row["p"] < LEVEL:  # NaN: the versions do not differ in any seed
+        return NOTHING
     if not row["p_holm"] < LEVEL:
         tests = f"{row['n_compared']} comparisons"
         return f"hint only, does not survive correction for {tests}: {finding}"
@@ -86,19 +98,25 @@ def not_converged(training: pd.DataFrame, *, reasons: bool = False) -> dict[str,
         stuck = runs[~runs["converged"]]
         if len(stuck):
             why = list(dict.fromkeys(text for text in stuck["why"] if text))[:3]
-            sentences[str(version)] = (
-                f"{len(stuck)} of {len(runs)} {version} runs had visibly not converged"
-                + (f": {'; '.join(why)}" if reasons and why else "")
+            sentences[str(version)] = f"{len(stuck)} of {len(runs)} {version} {STUCK}" + (
+                f": {'; '.join(why)}" if reasons and why else ""
             )
     return sentences
 
 
-def saturation(differences: pd.DataFrame) -> str:
-    """Like "saturated at 25 %: does not discriminate"; "" where ConsistSyn is not."""
-    rows = zip(differences["rate"], differences["caveat"], strict=True)
-    saturated = dict.fromkeys(rate for rate, caveat in rows if TOO_EASY in caveat)
-    rates = ", ".join(f"{100 * rate:g} %" for rate in saturated)
-    return f"saturated at {rates}: does not discriminate" if rates else ""
+def without_convergence(caveat: str) -> str:
+    """The caveat without the runs that have not converged, where those are told elsewhere."""
+    return "; ".join(part for part in caveat.split("; ") if STUCK not in part)
+
+
+def saturated_rates(summary: pd.DataFrame) -> str:
+    """Like "25 %, 40 %": where every version whose ConsistSyn is defined is above 95 %."""
+    rows = summary[(summary["metric"] == "consist_syn") & summary["mean"].notna()]
+    return ", ".join(
+        f"{100 * rate:g} %"
+        for rate in sorted(set(rows["rate"]))
+        if is_saturated(rows.loc[rows["rate"] == rate, "mean"].tolist())
+    )
 
 
 _COLUMNS: Final = [
@@ -119,8 +137,10 @@ def _paired(by_seed: pd.DataFrame) -> dict[str, float | int]:
     n = len(by_seed)
     if n > 1:
         found = paired_difference(first, second)
-        names = ("mean_first", "mean_second", "difference", "standard_error")
-        return {"n_seeds": n} | {k: getattr(found, k) for k in (*names, "ci_low", "ci_high", "p")}
+        names = ["mean_first", "mean_second", "difference", "standard_error"]
+        if found.standard_error:  # else neither test nor interval
+            names += ["ci_low", "ci_high", "p"]
+        return {"n_seeds": n} | {name: getattr(found, name) for name in names}
     means = {"mean_first": first.mean(), "mean_second": second.mean()} if n else {}
     difference = means["mean_first"] - means["mean_second"] if n else math.nan
     return {"n_seeds": n, **means, "difference": difference}
@@ -132,21 +152,26 @@ def _family(about: Mapping[str, Any]) -> str:
     return "protocols" if about["pooling"] not in ("", AVERAGE) else "headline"
 
 
-def _caveat(about: Mapping[str, Any], by_seed: pd.DataFrame) -> str:
-    """Of a saturated set; every version's mean counts, not only the two compared."""
-    saturated = about["metric"] == "consist_syn" and is_saturated(by_seed.mean().tolist())
+def _caveat(about: Mapping[str, Any], both: pd.DataFrame) -> str:
+    """Of a set that is saturated for the two versions compared."""
+    saturated = about["metric"] == "consist_syn" and is_saturated(both.mean().tolist())
     return TOO_EASY if saturated else ""
 
 
-def _holm(p: pd.Series) -> pd.Series:
-    """Corrected for the tests that were made; where there was none (NaN), none is counted."""
-    known = p.dropna()
-    corrected = holm(known.to_numpy(float)) if len(known) else ()
-    return pd.Series(corrected, index=known.index, dtype=float).reindex(p.index)
+def _observation(about: Mapping[str, Any], both: pd.DataFrame) -> str:
+    """The same for rates at which every seed has the same ConsistSyn: they replaced alike."""
+    return str(both.to_dict() if about["metric"] == "consist_syn" else tuple(about.values()))
+
+
+def _holm(family: pd.DataFrame) -> dict[str, float]:
+    """Corrected p by observation, for the tests that were made; where p is NaN, none was."""
+    tested = family[family["p"].notna()].drop_duplicates("observation")
+    corrected = holm(tested["p"].to_numpy(float)) if len(tested) else ()
+    return dict(zip(tested["observation"], corrected, strict=True))
 
 
 def _size(row: Mapping[str, Any]) -> str:
     """Like "2.10 points (SE 0.30, 5 seeds)"; representations have no unit."""
     digits, unit = (3, "") if row["metric"] in REPRESENTATIONS else (2, " points")
-    size, error = abs(row["difference"]), row["standard_error"]
-    return f"{size:.{digits}f}{unit} (SE {error:.{digits}f}, {row['n_seeds']} seeds)"
+    size, error = decimal(abs(row["difference"]), digits), decimal(row["standard_error"], digits)
+    return f"{size}{unit} (SE {error}, {row['n_seeds']} seeds)"

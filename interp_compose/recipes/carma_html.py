@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from interp_compose.plots.interactive import CONFIG, ChartFigure
 from interp_compose.plots.static import png_bytes
+from interp_compose.recipes.carma_numbers import decimal
 
 CSS: Final = """
 :root { color-scheme: light; --ink: #222; --muted: #666; --rule: #d8d8d8; }
@@ -63,16 +64,9 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{attribute}>{escaped(text)}</p>"
 
 
-def number(value: float | None, digits: int, *, sign: bool = False) -> str:
-    """With so many decimals; a dash where there is none."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
-
-
 def probability(p: float | None) -> str:
     """With four decimals; never 0."""
-    return "<0.0001" if p is not None and p < 0.00005 else number(p, 4)
+    return decimal(p, 4) if p is None or not p < 0.0001 else "<0.0001"
 
 
 def table(

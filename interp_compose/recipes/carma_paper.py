@@ -43,13 +43,14 @@ def paper_numbers() -> pd.DataFrame:
     return frame
 
 
-def paper_numbers_for(model_name: str, task: str) -> pd.DataFrame:
+def paper_numbers_for(model_name: str, task: str, n_layers: int | None = None) -> pd.DataFrame:
     """The rows of :func:`paper_numbers` for one model and task; none if the paper has none.
 
     Args:
         model_name: a name on the hub or the paper's label, in any case; of a folder, or of a name
             with an organisation, the last part is enough. A name says nothing about the weights.
         task: "idm", "sst" or "sc".
+        n_layers: where given, the paper's model must have as many.
     """
     frame = paper_numbers()
     wanted = _last_part(model_name)
@@ -57,6 +58,7 @@ def paper_numbers_for(model_name: str, task: str) -> pd.DataFrame:
         model.label
         for model in PAPER_MODELS
         if wanted in (model.label.lower(), _last_part(model.hub_name))
+        and n_layers in (None, model.n_layers)
     }
     rows = frame["label"].isin(labels) & (frame["task"] == TASKS.get(task))
     return frame[rows].reset_index(drop=True)

@@ -10,7 +10,9 @@ from hashlib import sha256
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Bool
 
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.models.lens_model import LensModel
@@ -39,6 +41,8 @@ class Replacement:
     seed: int
     rate: float
     items: Sequence[TrainingExample]
+    changed: Bool[np.ndarray, "example"]
+    """In which of them a word was replaced."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,9 @@ def _replaced(
             )
             which = f"test (synonyms at {rate:.0%}, seed {seed})"
             items = encode_examples(model, new.examples, unit="word", which=which)
-            found.append(Replacement(seed, float(rate), items))
+            changed = np.zeros(len(items), dtype=bool)
+            changed[new.frame["example"].unique()] = True
+            found.append(Replacement(seed, float(rate), items, changed))
             sentences = new.sentences()[["example", "prompt", "replaced"]]
             table = new.frame.merge(sentences, on="example").rename(columns={"start": "position"})
             tables.append(table.assign(rate=float(rate), seed=seed))

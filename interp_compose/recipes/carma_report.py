@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from interp_compose.recipes.carma_cautions import cautions
 from interp_compose.recipes.carma_comparison_tables import POOLINGS
-from interp_compose.recipes.carma_differences import not_converged
 from interp_compose.recipes.carma_html import escaped, figure, page, paragraph, section, table
 from interp_compose.recipes.carma_report_tables import (
     measures_table,
@@ -15,7 +16,7 @@ from interp_compose.recipes.carma_report_tables import (
     training_tables,
 )
 from interp_compose.recipes.carma_values import AVERAGE, REPRESENTATIONS
-from interp_compose.recipes.carma_words import cautions, settings, verdicts
+from interp_compose.recipes.carma_words import settings, verdicts
 
 if TYPE_CHECKING:
     from interp_compose.recipes.carma_comparison import Comparison
@@ -36,15 +37,19 @@ METHOD: Final = (
     "CAP pools the tokens of each word into one vector at the entry of a layer; the average is "
     "the mean of the protocols' accuracies, taken run by run.",
     "ConsistSyn (eq. 12) counts prompts right before and after the replacement over those right "
-    "before; as printed, newly right prompts could lift it past 100.",
+    "before, among the prompts in which a word was replaced; as printed, newly right prompts could "
+    "lift it past 100.",
     "CV (eq. 13) is the standard deviation over seeds (n − 1) over their mean, with Vangel's "
     "interval. NI (eq. 14) is the relative gain in ConsistSyn in per cent, taken seed by seed.",
     "Differences are paired by seed (same start, same batches): mean, standard error and "
-    "two-sided t test of the differences. Intervals are 95 %, Student's t over seeds.",
+    "two-sided t test of the differences. Intervals are 95 %, Student's t over seeds. It knows "
+    "nothing of the bounds 0 and 100 %, and may pass them; figures draw it as far as it is "
+    "possible.",
     "p is corrected (Holm) within a family: accuracy, CAP averaged at each layer and ConsistSyn at "
     "each rate are one; CAP per protocol another; the representations a third. A difference is "
     "established at corrected p < 0.05; one below 0.05 only before correction is a hint, and so "
-    "is one that is exactly the same in all seeds, which leaves no spread to test against.",
+    "is one that is exactly the same in all seeds, which leaves no spread to test against: it has "
+    "no p and no interval. Two rates of ConsistSyn with the same numbers count once.",
     "The original model is one model: its accuracy has no spread over seeds, and its ConsistSyn "
     "varies only with the words that are replaced.",
 )
@@ -58,14 +63,14 @@ def report_page(comparison: Comparison) -> str:
     title = f"CARMA beside plain fine-tuning: {model} on {task}"
     warn = cautions(comparison)
     figures = comparison.figures()
-    told = [f"{text}." for text in not_converged(comparison.frames["training"]).values()]
-    drawn = [figure(name, one, " ".join([CAPTIONS[name], *told])) for name, one in figures.items()]
+    drawn = [figure(name, one, CAPTIONS[name]) for name, one in figures.items()]
+    count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
+    source = config.get("synonyms")
+    source_name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
     return page(
         title,
         f"<h1>{escaped(title)}</h1>",
-        paragraph(
-            f"{seeds} seed{'s' if seeds > 1 else ''}, paired: same start, same batches.", "lead"
-        ),
+        paragraph(count, "lead"),
         *(paragraph(text, "caution") for text in warn),
         section("What came out", _verdict_list(comparison)),
         section("What was compared", table(("setting", "value"), settings(config), numbers=0)),
@@ -88,7 +93,10 @@ def report_page(comparison: Comparison) -> str:
         section("Representations", *(measures_table(comparison, name) for name in REPRESENTATIONS)),
         section("Figures", *drawn),
         section("Beside the paper's numbers", *paper_tables(comparison)),
-        section("Sentences with synonyms", sentences_table(comparison.frames["replacements"])),
+        section(
+            "Sentences with synonyms",
+            sentences_table(comparison.frames["replacements"], source_name),
+        ),
         section("How the numbers are computed", _items(METHOD)),
         section("Versions", table(("", "version"), list(comparison.versions.items()), numbers=0)),
     )

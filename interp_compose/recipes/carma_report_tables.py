@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose.recipes.carma_cautions import counted_prompts
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
-from interp_compose.recipes.carma_html import number, paragraph, probability, table
+from interp_compose.recipes.carma_differences import without_convergence
+from interp_compose.recipes.carma_html import paragraph, probability, table
+from interp_compose.recipes.carma_numbers import decimal
 from interp_compose.recipes.carma_paper import paper_numbers_for
 from interp_compose.recipes.carma_values import AVERAGE, records
 from interp_compose.recipes.carma_words import LABELS, kind_of, overhead_sentence
@@ -31,14 +34,20 @@ SHORT: Final = {
     "hint": "hint only",
     "none": "no difference established",
     "one": "one seed: no statement",
+    "undefined": "undefined",
 }
+WORDNET: Final = "; similarity: 1 / number of the sense that both words share in WordNet"
+ORIGINAL_CV: Final = (
+    "Note: the original is one model; its ConsistSyn varies with the replaced words alone, so its "
+    "coefficient of variation is not comparable and is left out."
+)
 
 
 def measures_table(comparison: Comparison, metric: str, pooling: str = "") -> str:
     """Each version's mean and interval, CARMA minus FT, p and verdict; a row per layer or rate."""
     frame, differences = comparison.frame, comparison.differences
     rows_of = frame[(frame["metric"] == metric) & (frame["pooling"] == pooling)]
-    if not rows_of["mean"].notna().any():
+    if metric != "consist_syn" and not rows_of["mean"].notna().any():
         return ""
     digits = 3 if metric.endswith("cosine") else 2
     pairs = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
@@ -55,7 +64,12 @@ def measures_table(comparison: Comparison, metric: str, pooling: str = "") -> st
     head += ["CARMA − FT", "SE", "p", "p (Holm)", "verdict"]
     how = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
     title = f"{TITLES[metric]}{how}: mean over seeds [95 % interval]"
-    notes = sorted({str(row["caveat"]) for row in by_place.values()} - {""})
+    caveats = [str(row["caveat"]) for row in by_place.values()]
+    if metric != "accuracy":  # the first table and the page's top tell who has not converged
+        caveats = [without_convergence(text) for text in caveats]
+    notes = sorted({*caveats} - {""})
+    if metric == "consist_syn":
+        notes += counted_prompts(comparison)
     shown = table(head, rows, numbers=len(versions) + 4, caption=title)
     return shown + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
 
@@ -70,18 +84,18 @@ def _place(row: Mapping[str, Any]) -> str:
 def _interval(row: Mapping[str, Any] | None, digits: int) -> str:
     if row is None:
         return "–"
-    mean = number(row["mean"], digits)
+    mean = decimal(row["mean"], digits)
     if not row["ci_low"] < row["ci_high"]:  # one seed, or one number for all
         return mean
-    return f"{mean} [{number(row['ci_low'], digits)}, {number(row['ci_high'], digits)}]"
+    return f"{mean} [{decimal(row['ci_low'], digits)}, {decimal(row['ci_high'], digits)}]"
 
 
 def _difference(row: Mapping[str, Any] | None, digits: int) -> list[str]:
     if row is None:
         return ["–"] * 4 + [""]
     return [
-        number(row["difference"], digits, sign=True),
-        number(row["standard_error"], digits),
+        decimal(row["difference"], digits, sign=True),
+        decimal(row["standard_error"], digits),
         probability(row["p"]),
         probability(row["p_holm"]),
         SHORT[kind_of(row["verdict"])],
@@ -91,18 +105,17 @@ def _difference(row: Mapping[str, Any] | None, digits: int) -> list[str]:
 def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> str:
     """Version by version and rate by rate, a mean and its interval."""
     rows = records(frame[(frame["metric"] == metric) & frame["mean"].notna()])
-    cells = [
-        [
-            LABELS[row["version"]],
-            f"{100 * row['rate']:g} %",
-            number(row["mean"], digits),
-            number(row["ci_low"], digits),
-            number(row["ci_high"], digits),
-        ]
-        for row in rows
-    ]
+    cells, note = [], ""
+    for row in rows:
+        numbers = [decimal(row[name], digits) for name in ("mean", "ci_low", "ci_high")]
+        if not row["ci_low"] < row["ci_high"]:  # one seed, or one number for all
+            numbers[1:] = ["–", "–"]
+        if metric == "consist_syn_cv" and row["version"] == "original":
+            numbers, note = ["–"] * 3, paragraph(ORIGINAL_CV, "note")
+        cells.append([LABELS[row["version"]], f"{100 * row['rate']:g} %", *numbers])
     head = ("version", "replaced", title, "low", "high")
-    return table(head, cells, numbers=4, caption=f"{title}, with its 95 % interval") if rows else ""
+    caption = f"{title}, with its 95 % interval"
+    return table(head, cells, numbers=4, caption=caption) + note if rows else ""
 
 
 def training_tables(comparison: Comparison) -> list[str]:
@@ -112,11 +125,11 @@ def training_tables(comparison: Comparison) -> list[str]:
             LABELS[row["version"]],
             str(row["seed"]),
             str(row["steps"]),
-            number(row["seconds"], 1),
-            number(1000 * row["step_seconds"], 1),
-            number(row["first_loss"], 3),
-            number(row["last_loss"], 3),
-            number(100 * row["validation_accuracy"], 1),
+            decimal(row["seconds"], 1),
+            decimal(1000 * row["step_seconds"], 1),
+            decimal(row["first_loss"], 3),
+            decimal(row["last_loss"], 3),
+            decimal(100 * row["validation_accuracy"], 1),
             ("yes" if row["converged"] else f"no: {row['why']}")
             + (", stopped early" if row["stopped_early"] else ""),
         ]
@@ -138,7 +151,9 @@ def training_tables(comparison: Comparison) -> list[str]:
 def paper_tables(comparison: Comparison) -> list[str]:
     """The paper's rows for this model and task, with ours."""
     config = comparison.config
-    paper = paper_numbers_for(str(config.get("model", "")), str(config.get("task", "")))
+    n_layers = config.get("n_layers")
+    paper = paper_numbers_for(str(config.get("model", "")), str(config.get("task", "")), n_layers)
+    matched = "name" if n_layers is None else "name and number of layers"
     if paper.empty:
         return [paragraph("Paper 000 has no numbers for this model and task.", "note")]
     names = {"consist_syn": "ConsistSyn (%)", "cv": "CV", "minutes": "training (min)"}
@@ -146,7 +161,7 @@ def paper_tables(comparison: Comparison) -> list[str]:
         [
             names.get(row["metric"], row["metric"]),
             row["printed"],
-            number(_ours(comparison, row), 4 if row["metric"] == "cv" else 2),
+            decimal(_ours(comparison, row), 4 if row["metric"] == "cv" else 2),
             LABELS[row["version"]],
             "" if pd.isna(row["rate"]) else f"{100 * row['rate']:g} %",
             str(row["table"]),
@@ -157,7 +172,7 @@ def paper_tables(comparison: Comparison) -> list[str]:
     head = ("measure", "paper, as printed", "ours", "version", "replaced", "table", "note")
     return [
         paragraph(
-            "Matched by the model's name alone. Times depend on the machine; prompts, words "
+            f"Matched by the model's {matched}. Times depend on the machine; prompts, words "
             "replaced and training steps may differ from the authors'.",
             "note",
         ),
@@ -181,15 +196,20 @@ def _ours(comparison: Comparison, row: Mapping[str, Any]) -> float | None:
     return float(mine["mean"].iloc[0]) if len(mine) else None
 
 
-def sentences_table(replacements: pd.DataFrame) -> str:
-    """Prompts spread evenly over all that were changed, with what became of their words."""
+def sentences_table(replacements: pd.DataFrame, source: str = "") -> str:
+    """Prompts spread evenly over all that were changed, with what became of their words.
+
+    Where every similarity is 1, none was measured, and none is shown. ``source``: the synonyms'.
+    """
+    measured = bool((replacements["similarity"] != 1).any())
     changed = list(replacements.groupby(["rate", "seed", "example"], sort=True))
     picked = changed[:: max(1, len(changed) // SENTENCES)][:SENTENCES]
     rows = []
     for _, words in picked:
         first = words.iloc[0]
         swaps = [
-            f"{row['original']} → {row['replacement']} ({number(row['similarity'], 2)})"
+            f"{row['original']} → {row['replacement']}"
+            + (f" ({decimal(row['similarity'], 2)})" if measured else "")
             for row in records(words)
         ]
         rows.append(
@@ -201,6 +221,8 @@ def sentences_table(replacements: pd.DataFrame) -> str:
                 str(first["seed"]),
             ]
         )
-    head = ("prompt", "with synonyms", "replaced (similarity)", "rate", "seed")
+    replaced = "replaced (similarity)" if measured else "replaced"
+    head = ("prompt", "with synonyms", replaced, "rate", "seed")
     caption = f"{len(rows)} of {len(changed)} changed prompts"
+    caption += WORDNET if measured and source.lower() == "wordnet" else ""
     return table(head, rows, numbers=0, caption=caption) if rows else ""

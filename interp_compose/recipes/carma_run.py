@@ -15,7 +15,7 @@ from jaxtyping import Bool
 from interp_compose._files import plain_json
 from interp_compose.errors import CorruptFileError, MissingDataError, NonFiniteError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import save_weights
+from interp_compose.models.weights import save_weights, verify_weights
 from interp_compose.recipes.cap_curve import CapCurve
 from interp_compose.recipes.cap_measure import measure
 from interp_compose.recipes.carma_plan import ComparePlan, run_config
@@ -70,9 +70,11 @@ def run_version(
 
 
 def _finished(folder: Path, config: Mapping[str, Any]) -> VersionRun | None:
-    """The run that ``folder`` holds, if it is this one and intact."""
+    """The run that ``folder`` holds, if it is this one and intact, its weights included."""
     try:
         done = VersionRun.load(folder)
+        if config["version"] != "original":
+            verify_weights(folder / WEIGHTS)
     except (MissingDataError, CorruptFileError):
         return None
     return done if done.config == plain_json(config, "config") else None
@@ -122,18 +124,28 @@ def _measured(
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("accuracy", "synonyms")}
     for seed in seeds:
         here = {"version": version, "seed": seed}
-        rows["accuracy"].append({**here, "n_correct": int(before.sum()), "n": len(before)})
+        rows["accuracy"].append(
+            {
+                **here,
+                "n_correct": int(before.sum()),
+                "n": len(before),
+                "n_distinct": int(curve.clean["prediction"].nunique()),
+            }
+        )
         for replaced in plan.replaced:
             if replaced.seed == seed:
-                after = correct(model, replaced.items)
+                # A prompt in which no word was replaced cannot fail, and does not count.
+                after = correct(model, replaced.items)[replaced.changed]
+                right = before[replaced.changed]
                 rows["synonyms"].append(
                     {
                         **here,
                         "rate": replaced.rate,
-                        "n": len(before),
-                        "n_before": int(before.sum()),
+                        "n_test": len(before),
+                        "n": len(right),
+                        "n_before": int(right.sum()),
                         "n_after": int(after.sum()),
-                        "n_both": int((before & after).sum()),
+                        "n_both": int((right & after).sum()),
                     }
                 )
     probed = representations(model, plan.validation or plan.train)

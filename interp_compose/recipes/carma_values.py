@@ -88,8 +88,8 @@ def summary_table(values: pd.DataFrame) -> pd.DataFrame:
     Columns: version; metric, rate, layer, depth, pooling as in :func:`seed_values`, and besides
     "consist_syn_cv" (coefficient of variation of ConsistSyn, eq. 13, with its own interval) and
     the metrics of :func:`improvements`; mean over seeds; sd (of seeds, n - 1); ci_low and ci_high,
-    its 95 % interval (Student's t; NaN for one seed); n_seeds. Seeds without a value (NaN) do not
-    count.
+    its 95 % interval (Student's t; NaN for one seed, and for a CV of 0); n_seeds. Seeds without a
+    value (NaN) do not count.
     """
     rows: list[dict[str, Any]] = []
     everything = pd.concat([values, improvements(values)], ignore_index=True)
@@ -132,9 +132,11 @@ def _over_seeds(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, flo
 
 def _variation(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float | int]:
     n = len(numbers)
-    low, high = coefficient_of_variation_interval(numbers) if n else (math.nan, math.nan)
+    cv = coefficient_of_variation(numbers) if n else math.nan
+    spread = n > 1 and numbers.min() < numbers.max()  # without one, nothing to make an interval of
+    low, high = coefficient_of_variation_interval(numbers) if spread else (math.nan, math.nan)
     return {
-        "mean": coefficient_of_variation(numbers) if n else math.nan,
+        "mean": cv,
         "sd": math.nan,
         "ci_low": low,
         "ci_high": high,

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
+from interp_compose.recipes.carma_cautions import cautions
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
-from interp_compose.recipes.carma_differences import NOTHING, ONE_SEED, not_converged, saturation
+from interp_compose.recipes.carma_differences import (
+    NOTHING,
+    ONE_SEED,
+    UNDEFINED,
+    without_convergence,
+)
+from interp_compose.recipes.carma_numbers import decimal
 from interp_compose.recipes.carma_values import AVERAGE, REPRESENTATIONS, records
 
 if TYPE_CHECKING:
@@ -47,35 +53,6 @@ def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
     if len(comparison.overhead):
         said.append(("Overhead", overhead_sentence(comparison.overhead)))
     return said
-
-
-def cautions(comparison: Comparison) -> list[str]:
-    """What a reader must know before believing a figure: runs unfinished, sets too easy."""
-    training = comparison.frames["training"]
-    found = [f"{text}." for text in not_converged(training, reasons=True).values()]
-    found += _same_replacements(comparison.frames["replacements"])
-    easy = saturation(comparison.differences)
-    if easy:
-        found.append(f"ConsistSyn is {easy} (every version above 95 %).")
-    if len(set(comparison.frames["accuracy"]["seed"])) < 2:
-        found.append("One seed: nothing is said about differences; run at least 5.")
-    return found
-
-
-def _same_replacements(replacements: pd.DataFrame) -> list[str]:
-    """Rates at which the very same words were replaced: no second observation."""
-    columns = ["seed", "example", "position", "replacement"]
-    words: dict[float, frozenset[tuple[object, ...]]] = {}
-    for rate in replacements["rate"].unique().tolist():
-        rows = replacements.loc[replacements["rate"] == rate, columns]
-        words[float(rate)] = frozenset(rows.itertuples(index=False, name=None))
-    return [
-        f"At {100 * low:g} % and {100 * high:g} % the same words were replaced "
-        f"({len(words[low])}, at least one in a text): these texts have too few words that can "
-        "be, and the two rates are one observation."
-        for low, high in pairwise(sorted(words))
-        if words[low] == words[high]
-    ]
 
 
 def overhead_sentence(overhead: pd.DataFrame) -> str:
@@ -138,8 +115,11 @@ def terminal_summary(comparison: Comparison) -> str:
     for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
         place = records(part)[0]
         mean = dict(zip(part["version"], part["mean"], strict=True))
-        digits = 3 if place["metric"] == "consist_syn_cv" else 1
-        cells = "".join(f"{_number(mean.get(name), digits):>10}" for name in versions)
+        digits = 1
+        if place["metric"] == "consist_syn_cv":
+            digits = 3
+            mean["original"] = None  # one model: it varies with the replaced words alone
+        cells = "".join(f"{decimal(mean.get(name), digits):>10}" for name in versions)
         lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
     lines += [""] + [f"! {text}" for text in cautions(comparison)]
     if len(comparison.overhead):
@@ -158,9 +138,11 @@ def measure_name(row: Mapping[str, Any]) -> str:
 
 
 def kind_of(verdict: str) -> str:
-    """ "none", "hint", "one" or, where a difference is established, "higher" or "lower"."""
+    """ "none", "hint", "one", "undefined" or, where one is established, "higher" or "lower"."""
     if verdict in (NOTHING, ONE_SEED):
         return "none" if verdict == NOTHING else "one"
+    if verdict.startswith(UNDEFINED):
+        return "undefined"
     if verdict.startswith("hint only"):
         return "hint"
     return "higher" if " higher by " in verdict else "lower"
@@ -175,12 +157,18 @@ def _sentence(row: Mapping[str, Any]) -> str:
     """Verdict, interval and caveat of one row; runs unfinished are told elsewhere."""
     said = str(row["verdict"]).replace("carma", "CARMA")
     if row["n_seeds"] > 1:
+        ends = dict.fromkeys(_signed(row[end]) for end in ("ci_low", "ci_high"))
         said += (
             f"; difference {_signed(row['difference'])} points, standard error "
-            f"{row['standard_error']:.2f}, 95 % interval {_signed(row['ci_low'])} … "
-            f"{_signed(row['ci_high'])}, {row['n_seeds']} seeds"
+            f"{decimal(row['standard_error'], 2)}, 95 % interval {' … '.join(ends)}, "
+            f"{row['n_seeds']} seeds"
         )
-    return said + (f". {row['caveat'][0].upper()}{row['caveat'][1:]}" if row["caveat"] else "")
+    return said + _caveat(row["caveat"])
+
+
+def _caveat(caveat: str) -> str:
+    own = without_convergence(caveat)
+    return f". {own[0].upper()}{own[1:]}" if own else ""
 
 
 def _variation(summary: pd.DataFrame, rate: float) -> str:
@@ -190,7 +178,8 @@ def _variation(summary: pd.DataFrame, rate: float) -> str:
     if not np.isfinite([ft["ci_low"], ft["ci_high"], carma["ci_low"], carma["ci_high"]]).all():
         return "undefined, or without an interval: no statement"
     values = ", ".join(
-        f"{name} {row['mean']:.4f} [{row['ci_low']:.4f}, {row['ci_high']:.4f}]"
+        f"{name} {decimal(row['mean'], 4)} "
+        f"[{decimal(row['ci_low'], 4)}, {decimal(row['ci_high'], 4)}]"
         for name, row in (("CARMA", carma), ("FT", ft))
     )
     if carma["ci_high"] < ft["ci_low"] or ft["ci_high"] < carma["ci_low"]:
@@ -219,8 +208,7 @@ def _by_layer(rows: pd.DataFrame) -> str:
             low, high = part["difference"].min(), part["difference"].max()
             span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
             said.append(at + ("" if kind == "one" else f" (difference {span}{points})"))
-    caveat = rows["caveat"].iloc[0]
-    return "; ".join(said) + (f". {caveat[0].upper()}{caveat[1:]}" if caveat else "")
+    return "; ".join(said) + _caveat(rows["caveat"].iloc[0])
 
 
 def _layers(layers: list[int]) -> str:
@@ -239,16 +227,13 @@ def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
     """The end of a line: difference, standard error, verdict, where there is one."""
     for row in records(rows[rows["metric"] == place["metric"]]):
         if measure_name(row) == measure_name(place):
-            error = f"({_number(row['standard_error'], 2)})"
+            difference = decimal(row["difference"], 2, sign=True)
+            error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
             said = str(row["verdict"]).replace("carma", "CARMA")
             said = "hint only" if kind_of(said) == "hint" else said  # the report says why
-            return f"{row['difference']:>+12.2f} {error:<7}  {said}"
+            return f"{difference:>12} {error:<7}  {said}"
     return ""
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None or value != value else f"{value:.{digits}f}"
+    return decimal(value, 2, sign=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,19 +92,32 @@ def finetune(
     """
     _check_kinds(carma, config)
     unit = "word" if carma is None else carma.unit
-    train = encode_examples(model, _split(task, "train"), unit=unit, which="train")
-    validation = encode_examples(model, _split(task, "validation"), unit=unit, which="validation")
-    return finetune_on(
-        model,
-        train,
-        validation,
-        task.name,
-        carma=carma,
-        config=config,
-        folder=folder,
-        track=track,
-        progress=progress,
-    )
+    with _pythons_randomness_kept():
+        train = encode_examples(model, _split(task, "train"), unit=unit, which="train")
+        validation = encode_examples(
+            model, _split(task, "validation"), unit=unit, which="validation"
+        )
+        return finetune_on(
+            model,
+            train,
+            validation,
+            task.name,
+            carma=carma,
+            config=config,
+            folder=folder,
+            track=track,
+            progress=progress,
+        )
+
+
+@contextmanager
+def _pythons_randomness_kept() -> Iterator[None]:
+    """Libraries that are loaded on the way draw from Python's generator."""
+    seen = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(seen)
 
 
 def finetune_on(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interp_compose._files import plain_json
+from interp_compose._files import differences, plain_json
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
@@ -47,14 +47,13 @@ def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> No
     except MissingDataError:
         return
     except CorruptFileError as damaged:
-        raise InputError(f"{damaged} Replace it with --overwrite.") from damaged
+        raise InputError(f"{damaged}. Or replace it with --overwrite.") from damaged
     here = plain_json(config, "config")
-    differing = [name for name in here if earlier.get(name) != here[name]]
+    differing = differences({name: earlier[name] for name in here if name in earlier}, here)
     if differing:
-        name = differing[0]
         raise InputError(
-            f"{out} holds the result of another run ({name} is {_short(earlier.get(name))} there, "
-            f"{_short(here[name])} here). Choose another --out, or replace it with --overwrite."
+            f"{out} holds the result of another run: {differing}. Choose another --out, or replace "
+            "it with --overwrite."
         )
 
 
@@ -81,8 +80,3 @@ def write_result(
     for name, figure in figures.items():
         save_html(figure, out / f"{name}.html")
         save_png(figure, out / f"{name}.png")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:12]}…"

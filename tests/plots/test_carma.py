@@ -59,9 +59,25 @@ def test_cap_is_drawn_as_shares_over_depth() -> None:
     assert line.low == pytest.approx([0.01, 0.11, 0.21, 0.31])
     assert [level.y for level in chart(figure).panels[0].levels] == pytest.approx([0.5, 0.51, 0.52])
     assert chart(figure).subtitle == (
-        "task mini-idm · 5 seeds · bands: 95 % intervals over seeds · dotted: nothing pooled "
-        "· 1 of 5 ft runs"
+        "task mini-idm · 5 seeds · bands: 95 % intervals · dotted: nothing pooled · 1 of 5 ft runs"
     )
+
+
+def test_the_longest_subtitles_are_not_cut() -> None:
+    notice = "20 of 20 trainings not converged"
+    curve = pd.DataFrame({"version": "ft", "step": [5.0, 90.0], "mean": [5.0, 1.0], "n_seeds": 10})
+    curve = curve.assign(ci_low=curve["mean"], ci_high=curve["mean"])
+    for figure in (
+        cap_figure(summary(10), ["average"], config=CONFIG, notice=notice),
+        consistency_figure(
+            summary(10), config=CONFIG, notice=f"{notice} · saturated at 25 %, 40 %"
+        ),
+        representations_figure(summary(10), config=CONFIG, notice=notice),
+        training_figure(curve, config=CONFIG, notice=notice),
+    ):
+        assert len(chart(figure).subtitle) < 120
+        assert chart(figure).subheading == chart(figure).subtitle
+        assert notice in chart(figure).subtitle
 
 
 def test_each_protocol_has_a_panel() -> None:

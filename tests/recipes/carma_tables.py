@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.recipes.carma_report_tables import measures_table
 
 N, N_LAYERS, STEPS = 1000, 3, 40
 RATES, POOLINGS = (0.25, 0.4), ("mean", "max", "sum")
@@ -48,7 +52,7 @@ def make_tables(
             more = WOBBLE[seed % 5] if version == "carma" else 0
             better = gain if version == "carma" else dict.fromkeys(gain, 0)
             right = 200 if version == "original" else 600 + own + better["accuracy"] + more
-            add("accuracy", **run, n_correct=right, n=N)
+            add("accuracy", **run, n_correct=right, n=N, n_distinct=40)
             for layer in range(N_LAYERS):
                 for i, pooling in enumerate(POOLINGS):
                     count = 100 * (layer + 1) + 10 * i + own + better["cap"] + more
@@ -56,8 +60,8 @@ def make_tables(
                     add("cap", **run, **where, n_correct=count, n=N)
             for rate in RATES:
                 both = round(500 * kept) + own + better["synonyms"] + more
-                counts = {"n": N, "n_before": 500, "n_after": both + 7, "n_both": both}
-                add("synonyms", **run, rate=rate, **counts)
+                counts = {"n_before": 500, "n_after": both + 7, "n_both": both}
+                add("synonyms", **run, rate=rate, n=N, n_test=N, **counts)
             for layer in range(N_LAYERS):
                 cosine = (0.9 if version == "carma" else 0.6) + (own + more) / 1000
                 cosines = {"same_word_cosine": cosine, "different_word_cosine": 1 - cosine}
@@ -87,3 +91,23 @@ def make_tables(
     return {"training": training, "history": training} | {
         name: pd.DataFrame(table) for name, table in rows.items()
     }
+
+
+def compare(**changes: Any) -> Comparison:
+    return Comparison.from_runs(make_tables(**changes), CONFIG)
+
+
+def pick(frame: pd.DataFrame, **cells: Any) -> dict[str, Any]:
+    for column, value in cells.items():
+        frame = frame[frame[column] == value]
+    assert len(frame) == 1
+    return frame.to_dict("records")[0]
+
+
+def cells(comparison: Comparison, metric: str) -> str:
+    """A table's text, its tags left out."""
+    return " ".join(re.sub("<[^>]*>", " ", measures_table(comparison, metric)).split())
+
+
+def against_ft(comparison: Comparison, metric: str, **cells: Any) -> dict[str, Any]:
+    return pick(comparison.differences, first="carma", second="ft", metric=metric, **cells)

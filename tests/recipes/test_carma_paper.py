@@ -114,3 +114,11 @@ def test_a_model_is_found_by_any_of_its_names(name: str) -> None:
 )
 def test_what_the_paper_did_not_measure_is_empty(name: str, task: str) -> None:
     assert paper_numbers_for(name, task).empty
+
+
+def test_a_folder_of_the_same_name_with_other_layers_is_another_model() -> None:
+    for model in PAPER_MODELS:
+        named = paper_numbers_for(model.hub_name, "idm")
+        assert len(named)
+        assert len(paper_numbers_for(model.hub_name, "idm", model.n_layers)) == len(named)
+        assert paper_numbers_for(model.hub_name, "idm", model.n_layers - 1).empty

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from interp_compose.recipes.carma_comparison import Comparison
-from interp_compose.recipes.carma_html import figure, number, probability, table
-from interp_compose.recipes.carma_report_tables import paper_tables
+from interp_compose.recipes.carma_html import figure, probability, table
+from interp_compose.recipes.carma_numbers import decimal
+from interp_compose.recipes.carma_report_tables import paper_tables, sentences_table
 from interp_compose.recipes.carma_words import settings, shown
 from tests.recipes.carma_tables import CONFIG, make_tables
 
@@ -83,7 +84,7 @@ def test_plotly_is_inside_once(page: str) -> None:
     ]
     pictures = [a for tag, a in Page(page).tags if tag == "img"]
     assert len(pictures) == 5
-    assert all("95 % intervals over seeds" in (a["alt"] or "") for a in pictures)
+    assert all("95 % intervals" in (a["alt"] or "") for a in pictures)
 
 
 def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
@@ -107,6 +108,10 @@ def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
     assert places == sorted(places)
     assert "60.00 [59.74, 60.26]" in text  # FT's accuracy: 60 ± 2.776 · 0.2121 / √5
     assert "shore → coast (0.75)" in text
+    assert "5 seeds, paired: same start, same batches." in text
+    assert "knows nothing of the bounds 0 and 100 %" in text
+    assert "coefficient of variation is not comparable" in text
+    assert "Original 25 % – – –" in text
     assert "20 of 35 changed prompts" in text
     assert "torch" in text
     assert "Paper 000 has no numbers for this model and task." in text
@@ -132,20 +137,42 @@ def test_the_same_figure_gives_the_same_part() -> None:
 
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
-    config = CONFIG | {"model": "/models/Llama-3.2-3B", "task": "idm"}
+    config = CONFIG | {"model": "/models/Llama-3.2-3B", "task": "idm", "n_layers": 28}
     comparison = Comparison.from_runs(make_tables(), config)
     text = Page("\n".join(paper_tables(comparison))).text
+    assert "Matched by the model's name and number of layers." in text
     # measure, as printed, ours, version, rate, table
     assert "ConsistSyn (%) 62.86 80.00 CARMA 25 % 4" in text
     assert "overhead 2.2 1.12 CARMA 6 the minutes printed beside it give 2.68" in text
     assert "training (min) 7.55 1.00 FT 6" in text
     untrained = Comparison.from_runs(make_tables(versions=("original",)), config)
     assert "training (min) 7.55 – FT 6" in Page("\n".join(paper_tables(untrained))).text
+    other = Comparison.from_runs(make_tables(), config | {"n_layers": 3})
+    assert "Paper 000 has no numbers" in Page("\n".join(paper_tables(other))).text
+
+
+def test_who_has_not_converged_is_told_at_the_top_and_in_the_first_table(page: str) -> None:
+    parts = Page(page).text.split("1 of 5 ft runs had visibly not converged")
+    assert len(parts) == 3
+    assert "Accuracy (%): mean over seeds" in parts[1]
+    assert "Constituent-aware pooling, averaged" in parts[2]
+
+
+def test_similarities_are_shown_where_they_were_measured() -> None:
+    replacements = make_tables()["replacements"]
+    given = sentences_table(replacements.assign(similarity=1.0), "mini-idm's reserve words")
+    assert "shore → coast<" in given
+    assert "imilarity" not in given
+    senses = sentences_table(replacements, "wordnet")
+    assert "shore → coast (0.75)" in senses
+    assert "similarity: 1 / number of the sense that both words share" in senses
+    assert "number of the sense" not in sentences_table(replacements, "vectors")
 
 
 def test_one_seed_has_a_page_too() -> None:
     text = Page(report(seeds=(3,))).text
-    assert "1 seed, paired" in text
+    assert "1 seed." in text
+    assert "paired: same start" not in text
     assert "one seed: no statement" in text
     assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
@@ -162,13 +189,22 @@ def test_settings_are_written_as_people_write_them() -> None:
         ("carma: λ, weight of both terms", "0.2"),
         ("train: max steps", "–"),
     ]
+    assert settings({"warmup": 24, "train": {"warmup_steps": 500}}) == [
+        ("warmup", "24"),
+        ("train: warmup steps", "500"),
+    ]
     assert shown([0, 2.0, True, {"a": 1}]) == "0, 2, yes, a 1"
 
 
 def test_numbers_line_up() -> None:
-    assert number(-1.5, 2) == "−1.50"
-    assert number(1.5, 1, sign=True) == "+1.5"
-    assert (number(None, 2), number(float("nan"), 2)) == ("–", "–")
+    assert decimal(-1.5, 2) == "−1.50"
+    assert decimal(1.5, 1, sign=True) == "+1.5"
+    assert (decimal(None, 2), decimal(float("nan"), 2)) == ("–", "–")
+    assert (decimal(-0.0, 2), decimal(-1e-15, 2, sign=True)) == ("0.00", "+0.00")
+    assert (decimal(-0.00042, 2), decimal(0.0049, 3), decimal(0.0051, 3)) == (
+        "−0.00042", "0.0049", "0.005",
+    )  # fmt: skip
+    assert (decimal(-0.03, 1), decimal(0.05, 1), decimal(0.0012, 4)) == ("−0.030", "0.1", "0.0012")
     assert (probability(1e-9), probability(0.0312345)) == ("<0.0001", "0.0312")
     made = table(("a", "b", "c"), [("x", "1.0", "<b>")], numbers=1)
     assert '<td class="name">x</td><td class="number">1.0</td><td>&lt;b&gt;</td>' in made

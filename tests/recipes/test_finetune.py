@@ -262,3 +262,20 @@ def test_a_tracker_is_told_every_row_as_it_comes(model: LensModel, examples: lis
     assert [row["step"] for row in scores] == history.evaluations["step"].tolist()
     assert all(value is not None for row in told for value in row.values())
     assert "layer 1/stable_rank" in set().union(*told)
+
+
+def test_pythons_random_state_is_kept_even_by_the_first_call() -> None:
+    code = """
+import random
+random.seed(7)
+before = random.getstate()
+from dataclasses import replace
+import interp_compose as ic
+model = ic.load_model("mini-base")
+task = ic.load_task("mini-idm", model)
+few = replace(task, train=task.train[:4], validation=())
+state = random.getstate()
+ic.finetune(model, few, config=ic.TrainConfig(max_steps=1), progress=False)
+assert random.getstate() == state
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=300)

@@ -227,7 +227,7 @@ def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_
 
     with pytest.MonkeyPatch.context() as patch:
         calls = counted(study, patch, meanwhile)
-        with pytest.raises(InputError, match=r"holds the result of another run \(layers is \[1\]"):
+        with pytest.raises(InputError, match=r"result of another run: layers was \[1\], is now"):
             study.into(out)
     assert calls[0] > 1
     assert Result.load(out).config["layers"] == [1]
