@@ -42,6 +42,9 @@ bench: venv
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity
+	$(BIN)/python -m benchmarks.losses
+	$(BIN)/python -m benchmarks.carma
+	$(BIN)/python -m benchmarks.carma_study
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -42,6 +42,15 @@ def outcomes(task: str) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
+def controls(task: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: CARMA minus plain fine-tuning under CAP and its two controls."""
+    result = _read(f"carma_controls_{task.replace('-', '_')}")
+    rows: dict[int, list[str]] = {}
+    for row in result["differences"]:
+        rows.setdefault(row["layer"], [str(row["layer"])]).append(_gain(row))
+    return ["layer", "mean", "last", "shuffled"], list(rows.values())
+
+
 def search(task: str) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: every setting tried, and what it gained on the search seeds."""
     result = _read(f"carma_search_{task.replace('-', '_')}")

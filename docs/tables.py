@@ -122,6 +122,11 @@ def carma_outcomes(task: str) -> str:
     return NOTICE + table(*carma_results.outcomes(task))
 
 
+def carma_controls() -> str:
+    """CARMA's gain under CAP beside its gain under the controls."""
+    return NOTICE + table(*carma_results.controls(carma_results.TASKS[0]))
+
+
 def carma_search() -> str:
     """The search for a better setting, whole."""
     task = carma_results.TASKS[0]
@@ -140,6 +145,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_help.txt": partial(help_of, "carma"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
+    "carma_controls.md": carma_controls,
     "carma_search.md": carma_search,
 }
 
