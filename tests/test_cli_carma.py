@@ -19,9 +19,11 @@ from PIL import Image
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose._types import Example
 from interp_compose.errors import OptionError
 from interp_compose.recipes import carma, run_folder
 from interp_compose.recipes.carma import CarmaStudy
+from interp_compose.tasks.task import Task
 from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
 
 SMALL = [
@@ -325,6 +327,19 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     out.write_text("mine", encoding="utf-8")
     assert "notes.txt is a file" in refused(command(out, "--overwrite"), capsys)
     assert out.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_limit_draws_at_random_whatever_order_the_data_has() -> None:
+    examples = tuple(Example(f"{i} is", " even" if i % 2 == 0 else " odd") for i in range(90))
+    sorted_by_label = tuple(sorted(examples, key=lambda one: one.answer))
+    task = Task("mine", "{}", sorted_by_label, sorted_by_label[:5], sorted_by_label, {})
+    found = carma._limited(task, 30, 42)
+    assert len({one.prompt for one in found.train}) == 30
+    assert {one.answer for one in found.train} == {" even", " odd"}
+    assert found.validation == task.validation  # fewer than the limit: all, in their order
+    assert carma._limited(task, 30, 42) == found
+    assert carma._limited(task, 30, 43) != found
+    assert carma._limited(task, None, 42) is task
 
 
 def test_a_papers_name_on_a_model_of_another_depth_is_refused(

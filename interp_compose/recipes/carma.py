@@ -6,8 +6,10 @@ One dataclass for the command line; the work is done in :mod:`.carma_plan`, :mod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -75,13 +77,13 @@ class CarmaStudy:
     layers: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="LAYER [LAYER ...]")] = None
     """Where CAP pools: layers (0 3 11) or depths (0.0 0.5 1.0); all by default."""
     limit: int | None = None
-    """Train, validate and test on the first so many examples each."""
+    """Train, validate and test on so many examples each, drawn at random by --seed."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1."""
     revision: str | None = None
     """Of a model on the hub."""
     seed: int = 42
-    """For splitting the data."""
+    """For splitting the data, and for --limit."""
     overwrite: bool = False
     """Replace another comparison's result in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -116,7 +118,7 @@ def run(config: CarmaStudy) -> Comparison:
     task = load_task(config.task, model, data_dir=config.data_dir, seed=config.seed)
     plan = plan_comparison(
         model,
-        _limited(task, config.limit),
+        _limited(task, config.limit, config.seed),
         seeds=config.seeds[0] if len(config.seeds) == 1 else config.seeds,
         carma=carma,
         config=_training(config, model),
@@ -197,12 +199,15 @@ def _check_limit(limit: int | None) -> None:
         raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
 
 
-def _limited(task: Any, limit: int | None) -> Any:
+def _limited(task: Any, limit: int | None, seed: int) -> Any:
+    """The task with so many examples a split, drawn at random: SST's files are sorted by label."""
     if limit is None:
         return task
+
+    def drawn(examples: Sequence[Any]) -> tuple[Any, ...]:
+        chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
+        return tuple(examples[i] for i in sorted(chosen))
+
     return replace(
-        task,
-        train=task.train[:limit],
-        validation=task.validation[:limit],
-        test=task.test[:limit],
+        task, train=drawn(task.train), validation=drawn(task.validation), test=drawn(task.test)
     )
