@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 import tracemalloc
 from typing import Any
 
@@ -16,6 +13,7 @@ from interp_compose.agreement import METRICS, agreement, bootstrap_counts
 from interp_compose.errors import InputError, OptionError
 from interp_compose.metrics import bootstrap_interval
 from tests.slow_agreement import ALL, SLOW, judged, slow_agreement, slow_interval
+from tests.untyped import outcomes_of
 
 
 @pytest.mark.parametrize("metric", ALL)
@@ -225,13 +223,10 @@ def test_an_unknown_metric_is_refused() -> None:
 
 
 SCRIPT = """
-import json, sys
 import numpy as np
 from interp_compose.agreement import agreement
-from interp_compose.errors import InterpComposeError
 x, y = np.random.default_rng(0).random((5, 2)), np.arange(5.0)
-out = {}
-for name, call in {
+calls = {
     "one column": lambda: agreement(x[:, 0], y, "pearson"),
     "other pairs": lambda: agreement(x[:4], y, "pearson"),
     "a wide target": lambda: agreement(x, x, "pearson"),
@@ -241,24 +236,13 @@ for name, call in {
     "half a sample": lambda: agreement(x, y, "pearson", samples=2.5),
     "a list of metrics": lambda: agreement(x, y, ["pearson"]),
     "whole numbers": lambda: agreement(x.tolist(), list(range(5)), "pearson"),
-}.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
+}
 """
 
 
 def test_untyped_input_is_refused() -> None:
     """In a process of its own, because here beartype would be there first."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
-    got = json.loads(done.stdout)
+    got = outcomes_of(SCRIPT)
     expected = {
         "one column": "InputError: cosines has the shape [5]; expected [5, cells], one row per",
         "other pairs": "InputError: cosines has the shape [4, 2]; expected [5, cells], one row",

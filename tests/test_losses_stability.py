@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from interp_compose.errors import LayerError, OptionError
 from interp_compose.losses import mutual_information_loss, stability_loss
 from tests.slow_losses import POS, WIDTH, batch, slow_stability
+from tests.untyped import outcomes_of
 
 NAN = math.nan
 
@@ -125,13 +123,12 @@ def test_too_few_layers_are_refused() -> None:
 
 
 UNTYPED = """
-import json, sys, torch
-from interp_compose.errors import InterpComposeError
+import torch
 from interp_compose.losses import mutual_information_loss as mi, stability_loss as stability
 from interp_compose.probes.rank import stable_rank
 from interp_compose.probes.word_cosines import word_cosines
 x, ids, out = torch.randn(2, 3, 5, 7), torch.zeros(3, 5, dtype=torch.long), {}
-for name, call in {
+calls = {
     "other batch": lambda: mi(x, ids[:2]),
     "other length": lambda: stability(x, ids[:, 1:]),
     "one layer as it is": lambda: mi(x[0], ids),
@@ -142,15 +139,7 @@ for name, call in {
     "half a negative": lambda: mi(x, ids, negatives=2.5),
     "cosines": lambda: word_cosines(x, ids[:2]),
     "a vector": lambda: stable_rank(x[0, 0, 0]),
-}.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
+}
 """
 REFUSED = {
     "other batch": "InputError: resid has the shape (2, 3, 5, 7) for a batch of (2, 5) tokens",
@@ -168,10 +157,7 @@ REFUSED = {
 
 def test_untyped_misuse_is_refused_by_name() -> None:
     """In a process of its own: here beartype would be there first."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
-    )
-    outcomes: dict[str, str] = json.loads(done.stdout)
+    outcomes = outcomes_of(UNTYPED)
     assert set(outcomes) == set(REFUSED)
     for name, start in REFUSED.items():
         assert outcomes[name].startswith(start), outcomes[name]

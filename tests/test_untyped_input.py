@@ -5,20 +5,15 @@ In a process of its own, because in the tests beartype would be there first.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
+from tests.untyped import outcomes_of
+
 SCRIPT = """
-import json, sys
 import interp_compose as ic
-import interp_compose.errors
 model = ic.load_model("mini-base", device="cpu")
 row = ic.load_task("mini-idm", model).test[0]
-out = {}
-for name, call in {
+calls = {
     "examples a name": lambda: ic.cap_curve(model, "mini-idm"),
     "examples a task": lambda: ic.cap_curve(model, ic.load_task("mini-idm", model)),
     "examples a dict": lambda: ic.cap_curve(model, {"prompt": "x", "answer": "y"}),
@@ -36,15 +31,7 @@ for name, call in {
     "pooling a generator": lambda: ic.cap_curve(model, [row], pooling=(p for p in ["mean"])),
     "an unknown task": lambda: ic.load_task("no-such", model),
     "an unknown dtype": lambda: ic.load_model("mini-base", dtype=8),
-}.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except ic.errors.InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
+}
 """
 
 EXPECTED = {
@@ -70,11 +57,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return outcomes_of(SCRIPT)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

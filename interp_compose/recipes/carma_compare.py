@@ -10,9 +10,11 @@ import pandas as pd
 from interp_compose._files import plain_json
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import verify_weights
 from interp_compose.recipes.carma_comparison import Comparison
-from interp_compose.recipes.carma_plan import VERSIONS, ComparePlan, plan_comparison
-from interp_compose.recipes.carma_run import VersionRun, run_version
+from interp_compose.recipes.carma_comparison_tables import VERSIONS
+from interp_compose.recipes.carma_plan import ComparePlan, plan_comparison
+from interp_compose.recipes.carma_run import WEIGHTS, VersionRun, run_version
 from interp_compose.recipes.carma_runs_folder import claim_runs
 from interp_compose.recipes.carma_synonyms import synonym_source
 from interp_compose.tasks.task import Task
@@ -130,9 +132,14 @@ def carry_out(
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
-    """The comparison that ``folder`` holds, if it is this plan's and intact."""
+    """The comparison that ``folder`` holds, if it is this plan's and intact.
+
+    So must be the weights of its runs, as far as they are still there.
+    """
     try:
         found = Comparison.load(folder)
+        for weights in sorted((folder / RUNS).glob(f"*/{WEIGHTS}")):
+            verify_weights(weights)
     except (MissingDataError, CorruptFileError, InputError):
         return None
     return found if found.config == plain_json(plan.config, "config") else None

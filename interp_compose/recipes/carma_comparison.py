@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from interp_compose.errors import OptionError
-from interp_compose.recipes.carma_comparison_tables import POOLINGS, checked_tables
+from interp_compose.recipes.cap_outcomes import POOLINGS
+from interp_compose.recipes.carma_comparison_tables import checked_tables
 from interp_compose.recipes.carma_differences import differences_table, saturated_rates
 from interp_compose.recipes.carma_values import AVERAGE, seed_values, summary_table, training_curve
 from interp_compose.results import Result, environment_versions

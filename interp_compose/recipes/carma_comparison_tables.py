@@ -10,11 +10,11 @@ from typing import Final
 import pandas as pd
 
 from interp_compose.errors import InputError
+from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.tables import typed
 
 VERSIONS: Final = ("original", "ft", "carma")
 TRAINED: Final = ("ft", "carma")
-POOLINGS: Final = ("mean", "max", "sum")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from jaxtyping import Bool
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes.budget import weights_digest
+from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.cap_plan import CapPlan, plan_cap
+from interp_compose.recipes.carma_comparison_tables import VERSIONS
 from interp_compose.recipes.finetune import check_training, encode_examples
 from interp_compose.recipes.options import check_numbers, resolve_layers
 from interp_compose.recipes.ready import check_is_model, check_model
@@ -28,9 +30,6 @@ from interp_compose.text.synonyms import replace_synonyms
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
-
-POOLINGS = ("mean", "max", "sum")
-VERSIONS = ("original", "ft", "carma")
 
 
 @dataclass(frozen=True)

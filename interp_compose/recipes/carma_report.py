@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.carma_cautions import cautions
-from interp_compose.recipes.carma_comparison_tables import POOLINGS
 from interp_compose.recipes.carma_html import escaped, figure, page, paragraph, section, table
 from interp_compose.recipes.carma_report_tables import (
     measures_table,

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Bool
 
 from interp_compose._files import plain_json
 from interp_compose.errors import CorruptFileError, MissingDataError, NonFiniteError
@@ -23,9 +21,8 @@ from interp_compose.recipes.finetune import CHECKPOINTS, Finetuned, finetune_on
 from interp_compose.results import Result, environment_versions
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.convergence import convergence
-from interp_compose.training.data import TrainingExample, collate
 from interp_compose.training.history import TrainingHistory
-from interp_compose.training.measure import EVALUATION_BATCH, representations
+from interp_compose.training.measure import answered, representations
 
 WEIGHTS = "weights.safetensors"
 HISTORY_ROWS = 200
@@ -135,7 +132,7 @@ def _measured(
         for replaced in plan.replaced:
             if replaced.seed == seed:
                 # A prompt in which no word was replaced cannot fail, and does not count.
-                after = correct(model, replaced.items)[replaced.changed]
+                after = answered(model, replaced.items)[0].cpu().numpy()[replaced.changed]
                 right = before[replaced.changed]
                 rows["synonyms"].append(
                     {
@@ -208,16 +205,3 @@ def _thinned(steps: pd.DataFrame, version: str, seed: int) -> pd.DataFrame:
     table = means.assign(version=version, seed=seed, step=groups["step"].last())
     columns = ["version", "seed", "step", "loss", "task_loss", "mi", "stability"]
     return table[columns].reset_index(drop=True)
-
-
-@torch.no_grad()
-def correct(model: LensModel, items: Sequence[TrainingExample]) -> Bool[np.ndarray, "example"]:
-    """Whether each prompt's next token is its answer, over the whole vocabulary."""
-    right = np.zeros(len(items), dtype=bool)
-    order = sorted(range(len(items)), key=lambda i: len(items[i].ids))
-    for at in range(0, len(order), EVALUATION_BATCH):
-        chosen = order[at : at + EVALUATION_BATCH]
-        batch = collate([items[i] for i in chosen], model.device)
-        logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
-        right[chosen] = (logits[:, -1].argmax(dim=1) == batch.answers).cpu().numpy()
-    return right

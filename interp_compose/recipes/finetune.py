@@ -26,7 +26,7 @@ from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.masked_scores import finite_scores
 from interp_compose.recipes.budget import weights_digest
-from interp_compose.recipes.ready import check_ids, check_is_model, check_prompts
+from interp_compose.recipes.ready import check_ids, check_is_model, check_prompts, check_tokenizer
 from interp_compose.results import environment_versions
 from interp_compose.tasks.task import Task
 from interp_compose.text.words import answer_ids, tokenize_prompts
@@ -187,10 +187,7 @@ def encode_examples(
         InputError: see :func:`tokenize_prompts`, :func:`answer_ids` and :func:`check_prompts`.
     """
     check_is_model(model)
-    if model.tokenizer is None:
-        raise InputError(
-            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
-        )
+    check_tokenizer(model)
     if not examples:
         return []
     prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
@@ -285,8 +282,8 @@ def check_training(
 
 
 def _has_anchor(items: Sequence[TrainingExample]) -> bool:
-    parts = in_order(items, 256)
-    return any(int(count_anchors(collate(part, torch.device("cpu")).word_ids)) for part in parts)
+    parts = ([items[i] for i in places] for places in in_order(items, 256))
+    return any(int(count_anchors(collate(part).word_ids)) for part in parts)
 
 
 def _digest(items: Sequence[TrainingExample]) -> str:

@@ -35,6 +35,11 @@ def check_model(model: HookedModel) -> None:
             f"{model.name!r} is in training mode, and dropout would make the numbers random; "
             "call model.eval() first."
         )
+    check_tokenizer(model)
+
+
+def check_tokenizer(model: HookedModel) -> None:
+    """Refuse a model without a tokenizer."""
     if model.tokenizer is None:
         raise InputError(
             f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."

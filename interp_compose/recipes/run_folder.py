@@ -73,7 +73,7 @@ def write_result(
         InputError: another run's result has appeared in ``out`` in the meantime.
     """
     check_folder(out, result.config, overwrite=overwrite)
-    for name in FIGURES:
+    for name in (*FIGURES, "report"):
         (out / f"{name}.html").unlink(missing_ok=True)
         (out / f"{name}.png").unlink(missing_ok=True)
     result.save(out, overwrite=True)

@@ -9,12 +9,11 @@ belongs to a validation or test split.
 from __future__ import annotations
 
 import random
-from functools import cache
 from itertools import chain, permutations
 
 from interp_compose.tasks.mini_idm import splits
 from interp_compose.tasks.mini_sst import ADJECTIVES, NOUNS, sentences
-from interp_compose.tasks.mini_world import thesaurus
+from interp_compose.tasks.mini_world import reserve_words, thesaurus
 from interp_compose.tasks.sst import parse_tree, sentiment
 
 CALLED = '{text} is called a "{answer}'
@@ -78,15 +77,8 @@ def words_and_grammar() -> tuple[list[str], list[str]]:
 
 def _with_reserve(text: str, rng: random.Random) -> str:
     """The text with each word that has reserve words replaced by one, half of the time."""
-    reserve = _reserve_of()
+    reserve = reserve_words()
     return " ".join(
         rng.choice(reserve[word]) if word in reserve and rng.random() < 0.5 else word
         for word in text.split()
     )
-
-
-@cache
-def _reserve_of() -> dict[str, tuple[str, ...]]:
-    """Seen word → the reserve words that may stand for it; words without any are left out."""
-    concepts = thesaurus().values()
-    return {word: one.reserve for one in concepts for word in one.seen if one.reserve}

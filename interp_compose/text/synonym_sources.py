@@ -7,13 +7,15 @@ C.2). What passes their filters is ranked as in the authors' released code, by
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from interp_compose.errors import InputError
-from interp_compose.text.sentiment_words import polarity, same_sentiment
+from interp_compose.text.sentiment_words import polarity, same_sentiment, textblob
+from interp_compose.text.word_frequency import WordFrequency
 
 MIN_LENGTH = 3
 """Characters of the shortest word replaced, as in the released code (the paper's text says 2)."""
@@ -45,6 +47,35 @@ class SynonymSource(Protocol):
         ``pos`` is a universal part of speech (``NOUN``) if a tagger gave one.
         """
         ...
+
+
+class RankedSource(ABC):
+    """A source that finds similar words, filters rare ones, and ranks what is left.
+
+    It remembers what it has looked up; ``frequency`` of ``None`` lets every word pass. Raises
+    ``MissingPackageError`` without TextBlob.
+    """
+
+    def __init__(self, frequency: WordFrequency | None) -> None:
+        textblob()
+        self._frequency = frequency
+        self._known: dict[tuple[str, str | None], tuple[Candidate, ...]] = {}
+
+    def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
+        """The word's candidates, best score first; none for a word that the source cannot read."""
+        key = (word, pos)
+        if key not in self._known:
+            self._known[key] = ranked(word, self._similarities(word, pos))
+        return self._known[key]
+
+    @abstractmethod
+    def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
+        """Words that may stand for ``word`` before sentiment is looked at, with similarities."""
+
+    def _admissible(self, word: str) -> bool:
+        """A content word in lower case that is not rare."""
+        common = self._frequency is None or self._frequency.common(word)
+        return word.islower() and is_content_word(word) and common
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp_compose.errors import CapabilityError, InputError, MissingDataError
-from interp_compose.text.sentiment_words import textblob
-from interp_compose.text.synonym_sources import Candidate, is_content_word, ranked
+from interp_compose.text.synonym_sources import RankedSource
 from interp_compose.text.word_frequency import WordFrequency
 
 MIN_COSINE = 0.6
@@ -36,7 +35,7 @@ _BLOCK: Final = 128
 """Words per matrix product."""
 
 
-class VectorSource:
+class VectorSource(RankedSource):
     """Candidates from the vocabulary of ``nlp``, whose vectors are closer than 0.6 to the word's.
 
     The vocabulary holds the content words in lower case that have a vector and that
@@ -54,9 +53,8 @@ class VectorSource:
     name: Final = "vectors"
 
     def __init__(self, nlp: Any, frequency: WordFrequency | None) -> None:
+        super().__init__(frequency)
         self._nlp = nlp
-        self._frequency = frequency
-        textblob()
         self._check_tagging()
         vectors = nlp.vocab.vectors
         if not vectors.n_keys:
@@ -79,7 +77,6 @@ class VectorSource:
         for word, row in self._row_of.items():
             self._words_at[row].append(word)
         self._near: dict[int, list[tuple[int, float]]] = {}
-        self._known: dict[tuple[str, str | None], tuple[Candidate, ...]] = {}
         self._read: dict[str, tuple[str, str]] = {}
 
     @property
@@ -93,13 +90,6 @@ class VectorSource:
             "frequency": self._frequency.settings if self._frequency else None,
             "check_sentiment": True,
         }
-
-    def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
-        """The word's candidates, best score first; none for a word without a vector."""
-        key = (word, pos)
-        if key not in self._known:
-            self._known[key] = ranked(word, self._similarities(word, pos))
-        return self._known[key]
 
     def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
         if not self._nlp.vocab.has_vector(word):
@@ -144,13 +134,6 @@ class VectorSource:
         unread = [word for word in words if word not in self._read]
         for word, doc in zip(unread, self._nlp.pipe(unread), strict=True):
             self._read[word] = doc[0].pos_, doc[0].lemma_.lower()
-
-    def _admissible(self, word: str) -> bool:
-        return (
-            word.islower()
-            and is_content_word(word)
-            and (self._frequency is None or self._frequency.common(word))
-        )
 
     def _check_tagging(self) -> None:
         token = self._nlp("house")[0]

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from interp_compose.errors import DataFormatError, MissingDataError
-from interp_compose.text.sentiment_words import textblob
-from interp_compose.text.synonym_sources import Candidate, is_content_word, ranked
+from interp_compose.text.synonym_sources import RankedSource
 from interp_compose.text.word_frequency import RARE, WordFrequency, counted_frequency
 
 _TAGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -36,7 +35,7 @@ def wordnet_frequency(reader: Any, threshold: float = RARE) -> WordFrequency:
     return counted_frequency(counts, "WordNet's tagged texts", threshold)
 
 
-class WordNetSource:
+class WordNetSource(RankedSource):
     """Candidates that share a synset with the word, in one part of speech.
 
     The part of speech is the tagger's, or that in which WordNet's texts use the word most often.
@@ -54,11 +53,9 @@ class WordNetSource:
     name: Final = "wordnet"
 
     def __init__(self, reader: Any, frequency: WordFrequency | None) -> None:
+        super().__init__(frequency)
         self._reader = reader
-        self._frequency = frequency
-        textblob()
         self._counts = _sense_counts(reader)
-        self._known: dict[tuple[str, str | None], tuple[Candidate, ...]] = {}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -70,13 +67,6 @@ class WordNetSource:
             "frequency": self._frequency.settings if self._frequency else None,
             "check_sentiment": True,
         }
-
-    def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
-        """The word's candidates, best score first; none for an inflected or unknown word."""
-        key = (word, pos)
-        if key not in self._known:
-            self._known[key] = ranked(word, self._similarities(word, pos))
-        return self._known[key]
 
     def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -104,13 +94,6 @@ class WordNetSource:
             senses.setdefault(part, []).append(synset.lemma_names())
             used[part] += self._counts.get(own[0].key().lower(), 0)
         return senses[max(senses, key=lambda part: used[part])] if senses else []
-
-    def _admissible(self, name: str) -> bool:
-        return (
-            name.islower()
-            and is_content_word(name)
-            and (self._frequency is None or self._frequency.common(name))
-        )
 
 
 def _sense_counts(reader: Any) -> dict[str, int]:

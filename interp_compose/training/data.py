@@ -36,17 +36,24 @@ class Batch:
     word_ids: Int[Tensor, "batch pos"]
     answers: Int[Tensor, "batch"]
 
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        return Batch(
+            self.tokens.to(device),
+            self.mask.to(device),
+            self.word_ids.to(device),
+            self.answers.to(device),
+        )
 
-def collate(items: Sequence[TrainingExample], device: torch.device) -> Batch:
-    """Pad on the left and move to ``device``."""
+
+def collate(items: Sequence[TrainingExample]) -> Batch:
+    """Examples in one batch, padded on the left; on the CPU, where they can be counted."""
     tokens, mask, _ = pad_left([item.ids for item in items], [item.words < 0 for item in items])
     words = np.full(tokens.shape, -1, dtype=np.int64)
     for row, item in enumerate(items):
         words[row, -len(item.words) :] = item.words
     answers = torch.tensor([item.answer for item in items])
-    return Batch(
-        tokens.to(device), mask.to(device), torch.from_numpy(words).to(device), answers.to(device)
-    )
+    return Batch(tokens, mask, torch.from_numpy(words), answers)
 
 
 def batch_at(step: int, n_examples: int, batch_size: int, seed: int) -> list[int]:
@@ -69,8 +76,8 @@ def into_parts(indices: Sequence[int], n_parts: int) -> list[list[int]]:
     return [list(indices[low:high]) for low, high in pairwise(bounds)]
 
 
-def in_order(items: Sequence[TrainingExample], size: int) -> Iterator[Sequence[TrainingExample]]:
-    """Examples of like length together, for evaluation."""
-    ordered = sorted(items, key=lambda item: len(item.ids))
+def in_order(items: Sequence[TrainingExample], size: int) -> Iterator[list[int]]:
+    """Places of the examples, those of like length together, for evaluation."""
+    ordered = sorted(range(len(items)), key=lambda i: len(items[i].ids))
     for at in range(0, len(ordered), size):
         yield ordered[at : at + size]

@@ -110,19 +110,17 @@ def optimiser_step(
     indices = batch_at(step, len(job.train), config.batch_size, config.seed)
     parts = into_parts(indices, config.accumulate * processes.count)
     batches = {
-        number: collate([job.train[i] for i in part], model.device)
-        for number, part in enumerate(parts)
-        if part
+        number: collate([job.train[i] for i in part]) for number, part in enumerate(parts) if part
     }
-    whole = _Shares(list(batches.values()), words=job.carma is not None)
+    shares = _shares(list(batches.values()), words=job.carma is not None)
     model.train(True)
     state.optimizer.zero_grad(set_to_none=True)
     sums = torch.zeros(5, device=model.device, dtype=model.dtype)
-    for number, batch in batches.items():
+    for (number, batch), share in zip(batches.items(), shares, strict=True):
         if number % processes.count != processes.index:
             continue
         with _seeded(config.seed, step, number) as seed:
-            loss, terms = _part(job, batch, whole.of(batch), seed)
+            loss, terms = _part(job, batch.to(model.device), share, seed)
         loss.backward()
         sums += torch.stack([loss.detach(), *terms])
     processes.sum_gradients_(state.parameters, sums)
@@ -183,29 +181,24 @@ def _part(
     return loss, [task.detach(), mi.detach(), stability.detach(), right]
 
 
-class _Shares:
+def _shares(batches: Sequence[Batch], *, words: bool) -> list[tuple[float, float, float]]:
     """What share of the whole batch each part holds: of examples, anchors and tokens.
 
     So weighted, the parts' means add up to those of the whole batch, for the task's loss and MI.
     Eq. 6 is a ratio of expectations; it is taken within a part.
     """
-
-    def __init__(self, batches: Sequence[Batch], *, words: bool) -> None:
-        self._words = words
-        self._totals = [sum(counts) for counts in zip(*map(self._counts, batches), strict=True)]
-
-    def of(self, batch: Batch) -> tuple[float, float, float]:
-        examples, anchors, tokens = (
-            count / total if total else 0.0
-            for count, total in zip(self._counts(batch), self._totals, strict=True)
+    if len(batches) == 1:
+        return [(1.0, 1.0, 1.0)]
+    counts = [
+        (
+            len(batch.answers),
+            int(count_anchors(batch.word_ids)) if words else 0,
+            int((batch.word_ids >= 0).sum()),
         )
-        return examples, anchors, tokens
-
-    def _counts(self, batch: Batch) -> tuple[int, int, int]:
-        if not self._words:
-            return len(batch.answers), 0, 0
-        anchors = int(count_anchors(batch.word_ids))
-        return len(batch.answers), anchors, int((batch.word_ids >= 0).sum())
+        for batch in batches
+    ]
+    examples, anchors, tokens = (max(sum(column), 1) for column in zip(*counts, strict=True))
+    return [(n / examples, own / anchors, seen / tokens) for n, own, seen in counts]
 
 
 def _evaluate(job: Job, state: TrainingState, recorder: Recorder, processes: Processes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -29,16 +29,28 @@ def evaluate(
     Several processes share the examples out.
     """
     mine = list(items)[processes.index :: processes.count]
-    sums = torch.zeros(2, dtype=torch.float64, device=model.device)
-    for part in in_order(mine, EVALUATION_BATCH):
-        batch = collate(part, model.device)
+    right, loss = answered(model, mine)
+    sums = torch.stack([right.double().sum(), loss.double().sum()])
+    processes.sum_([sums])
+    accuracy, mean_loss = (sums / len(items)).tolist()
+    return {"accuracy": accuracy, "loss": mean_loss, "n": len(items)}
+
+
+@torch.no_grad()
+def answered(
+    model: HookedModel, items: Sequence[TrainingExample]
+) -> tuple[Bool[Tensor, "example"], Float[Tensor, "example"]]:
+    """Of each example, in the order given: whether the next token is its answer, over the whole
+    vocabulary, and the answer's loss in nats."""
+    right = torch.zeros(len(items), dtype=torch.bool, device=model.device)
+    loss = torch.zeros(len(items), dtype=model.dtype, device=model.device)
+    for places in in_order(items, EVALUATION_BATCH):
+        batch = collate([items[i] for i in places]).to(model.device)
         logits, _ = model.capture(batch.tokens, [], attention_mask=batch.mask, read="last")
         last = logits[:, -1]
-        sums[0] += (last.argmax(dim=1) == batch.answers).sum()
-        sums[1] += cross_entropy(last, batch.answers, reduction="sum").double()
-    processes.sum_([sums])
-    right, loss = (sums / len(items)).tolist()
-    return {"accuracy": right, "loss": loss, "n": len(items)}
+        right[places] = last.argmax(dim=1) == batch.answers
+        loss[places] = cross_entropy(last, batch.answers, reduction="none")
+    return right, loss
 
 
 @torch.no_grad()
@@ -53,8 +65,9 @@ def representations(
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
     sums: list[CosineSums] = []
     tokens: list[Float[Tensor, "layer token d_model"]] = []
-    for part in in_order(list(items)[:PROBED], EVALUATION_BATCH):
-        batch = collate(part, model.device)
+    probed = list(items)[:PROBED]
+    for places in in_order(probed, EVALUATION_BATCH):
+        batch = collate([probed[i] for i in places]).to(model.device)
         _, kept = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
         resid = torch.stack([kept[name] for name in names])
         sums.append(word_cosine_sums(resid, batch.word_ids))

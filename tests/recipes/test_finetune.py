@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +31,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import TrainingHistory
 from tests import architectures
+from tests.untyped import outcomes_of
 
 QUICK = TrainConfig(lr=1e-3, max_steps=2, batch_size=8, warmup_steps=0)
 
@@ -147,7 +147,7 @@ def test_open_interventions_are_refused(model: LensModel, examples: list[Example
 
 
 SCRIPT = """
-import json, sys
+import json
 import numpy as np
 import interp_compose as ic
 from interp_compose.recipes.finetune import finetune
@@ -155,8 +155,7 @@ from interp_compose.training.config import TrainConfig
 model = ic.load_model("mini-base", device="cpu")
 task = ic.load_task("mini-idm", model)
 short = TrainConfig(max_steps=1)
-out = {}
-for name, call in {
+calls = {
     "a model's name": lambda: finetune("mini-base", task),
     "a task's name": lambda: finetune(model, "mini-idm"),
     "a list of examples": lambda: finetune(model, list(task.train)),
@@ -170,15 +169,7 @@ for name, call in {
     "a precision": lambda: TrainConfig(precision="float16"),
     "a flag": lambda: TrainConfig(activation_checkpointing="yes"),
     "numpy's numbers": lambda: json.dumps(vars(TrainConfig(seed=np.int64(3), lr=np.float32(0.5)))),
-}.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except ic.errors.InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
+}
 """
 EXPECTED = {
     "a model's name": "OptionError: the model is a str; pass what load_model",
@@ -199,10 +190,7 @@ EXPECTED = {
 
 def test_untyped_input_is_refused_by_name() -> None:
     """In a process of its own, where no type checker stands in front."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
-    outcomes = json.loads(done.stdout)
+    outcomes = outcomes_of(SCRIPT)
     for name, expected in EXPECTED.items():
         assert outcomes[name].startswith(expected), name
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests import architectures
 from tests.recipes import similarity_reference as slow
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
 from tests.test_cli_similarity import tsv
+from tests.untyped import outcomes_of
 
 FRAME = pd.DataFrame({"pair": [0, 1], "cosine": [0.5, 0.25]})
 
@@ -272,10 +271,8 @@ def test_resume_is_a_folder_and_no_file(model: LensModel, tmp_path: Path) -> Non
 
 
 SCRIPT = """
-import json, sys
 import torch
 import interp_compose as ic
-import interp_compose.errors
 model = ic.load_model("mini-base", device="cpu")
 row = {"prompt": 'a young cat is called a "', "answer": "a"}
 pairs = [{"text1": f"a b{n}", "text2": f"c{n} d", "score": n / 9} for n in range(4)]
@@ -294,16 +291,6 @@ calls = {
 for name, study in studies.items():
     for option in ({"controls": "no"}, {"controls": 1}, {"layers": {0: 1}}, {"resume": 3}):
         calls[f"{name} {option}"] = lambda study=study, option=option: study(**option)
-out = {}
-for name, call in calls.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except ic.errors.InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
 """
 """In a process of its own, because in the tests beartype would be there first."""
 
@@ -326,12 +313,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
-    ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    found: dict[str, str] = json.loads(ran.stdout)
-    return found
+    return outcomes_of(SCRIPT)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ from interp_compose.errors import LayerError, OptionError
 from interp_compose.losses import mutual_information_loss, stability_loss
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.training.carma import CarmaConfig, carma_terms, default_layers, total_loss
+from tests.untyped import outcomes_of
 
 # Appendix B.3, sentence by sentence: ending layers of IDM, of SC; λ of IDM, of SC.
 IDM_ENDS = {"GPT2-S": 3, "GPT2-L": 8, "Gemma-2B": 10, "Llama-1B": 7, "Qwen-0.5B": 5, "Qwen-3B": 10}
@@ -183,11 +181,8 @@ def test_layers_outside_the_model_are_refused() -> None:
 
 
 UNTYPED = """
-import json, sys
-from interp_compose.errors import InterpComposeError
 from interp_compose.training.carma import CarmaConfig
-out = {}
-for name, call in {
+calls = {
     "weight a text": lambda: CarmaConfig(weight="0.2"),
     "weight a switch": lambda: CarmaConfig(weight=True),
     "an unknown unit": lambda: CarmaConfig(unit="token"),
@@ -196,15 +191,7 @@ for name, call in {
     "half a layer": lambda: CarmaConfig(stability_layers=(1, 2.5)),
     "the paper's name of SC": lambda: CarmaConfig.from_paper("gpt2", task="sc"),
     "a list for a model": lambda: CarmaConfig.from_paper(["gpt2"], task="idm"),
-}.items():
-    try:
-        call()
-        out[name] = "accepted"
-    except InterpComposeError as error:
-        out[name] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        out[name] = f"raw {type(error).__name__}: {error}"
-json.dump(out, sys.stdout)
+}
 """
 REFUSED = {
     "weight a text": "OptionError: weight='0.2': expected a number",
@@ -220,10 +207,7 @@ REFUSED = {
 
 def test_untyped_misuse_is_refused_by_name() -> None:
     """In a process of its own: here beartype would be there first."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
-    )
-    outcomes: dict[str, str] = json.loads(done.stdout)
+    outcomes = outcomes_of(UNTYPED)
     assert set(outcomes) == set(REFUSED)
     for name, start in REFUSED.items():
         assert outcomes[name].startswith(start), outcomes[name]
