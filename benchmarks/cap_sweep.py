@@ -40,7 +40,8 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.recipes.cap_measure import _measure
-from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch, into_batches, prepare
+from interp_compose.recipes.cap_prepare import Batch, as_batch, into_batches
+from interp_compose.recipes.prepared import Prepared, prepare
 
 PROTOCOLS = ("mean", "max", "sum")
 D_MODEL, D_MLP, D_VOCAB = 768, 3072, 50257
@@ -206,9 +207,7 @@ def show(title: str, row: dict[str, Any]) -> None:
 
 def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
     examples = [Example(text, "a") for text in texts]
-    return prepare(
-        model, examples, unit="word", labels=None, height=None, parser=None, mode="collapse"
-    )
+    return prepare(model, examples, unit="word", labels=None, height=None, parser=None)
 
 
 def middle(items: Sequence[Prepared], n: int) -> list[Prepared]:

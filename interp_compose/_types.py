@@ -45,6 +45,22 @@ ForwardFn = Callable[[Tensor, Tensor, Read], Tensor]
 CallWrapper = Callable[[ForwardFn, Tensor, Tensor, Read], Tensor]
 """``(inner, tokens, attention_mask, read) -> …``, ``inner`` being the unwrapped call."""
 
+Prepare = Callable[[Tensor, Tensor], AbstractContextManager[Any]]
+"""``(tokens, attention_mask) -> a with block`` around one call of the model."""
+
+
+@runtime_checkable
+class AttentionEdit(Protocol):
+    """What becomes of one layer's attention scores and pattern, ``[batch head query key]``."""
+
+    def scores(self, scores: Tensor) -> Tensor:
+        """What enters the softmax, from what would have; masked pairs are lower than all others."""
+        ...
+
+    def pattern(self, pattern: Tensor) -> Tensor:
+        """What weighs the values, from what the softmax gave."""
+        ...
+
 
 @dataclass(frozen=True)
 class Example:
@@ -89,6 +105,9 @@ class HookedModel(Protocol):
     def wrappers(self) -> Sequence[CallWrapper]: ...
 
     @property
+    def preparations(self) -> Sequence[Prepare]: ...
+
+    @property
     def device(self) -> torch.device: ...
 
     @property
@@ -104,6 +123,16 @@ class HookedModel(Protocol):
         attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch _ d_vocab"]:
         """Logits at every position (of the pooled sequence, under a collapse)."""
+        ...
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        read: Read = "logits",
+    ) -> Float[Tensor, "batch _ width"]:
+        """What ``read`` asks for; of logits, those at every position or at the last."""
         ...
 
     def encode(
@@ -137,6 +166,17 @@ class HookedModel(Protocol):
 
     def around(self, wrapper: CallWrapper) -> AbstractContextManager[Any]:
         """Every call of the model goes through ``wrapper`` for the length of a ``with`` block."""
+        ...
+
+    def preparing(self, prepare: Prepare) -> AbstractContextManager[Any]:
+        """Every call of the model runs inside ``prepare(tokens, attention_mask)``."""
+        ...
+
+    @property
+    def d_mlp(self) -> int: ...
+
+    def editing_attention(self, edits: Mapping[int, AttentionEdit]) -> AbstractContextManager[Any]:
+        """Edits of these layers' attention, for the length of a ``with`` block."""
         ...
 
     def require(self, *capabilities: str) -> None:

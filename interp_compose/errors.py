@@ -7,6 +7,8 @@
     │   ├── PromptError                    empty, or longer than the context
     │   ├── AnswerError                    not exactly one token after its prompt
     │   ├── LayerError                     outside 0 … n_layers-1
+    │   ├── HeadError                      outside 0 … n_heads-1, or no such neuron
+    │   ├── PositionError                  beyond the sequence, or in its padding
     │   ├── OptionError                    not one of the words an option knows
     │   ├── SpanError                      spans overlap, are empty or leave the text
     │   ├── AlignmentError                 tokens and text cannot be matched with certainty
@@ -45,6 +47,14 @@ class AnswerError(InputError):
 
 class LayerError(InputError):
     """A layer lies outside the model."""
+
+
+class HeadError(InputError):
+    """A head or a neuron lies outside its layer."""
+
+
+class PositionError(InputError):
+    """A position lies beyond the sequence or in its padding."""
 
 
 class OptionError(InputError):

@@ -16,8 +16,9 @@ from interp_compose.interventions.pooling import HOW, pool_groups
 from interp_compose.losses import mutual_information_loss, stability_loss
 from interp_compose.models.load import load_model
 from interp_compose.recipes.cap_measure import _measure, cap_curve
-from interp_compose.recipes.cap_prepare import as_batch, prepare
+from interp_compose.recipes.cap_prepare import as_batch
 from interp_compose.recipes.finetune import Finetuned, finetune_on
+from interp_compose.recipes.prepared import prepare
 from interp_compose.recipes.similarity_measure import similarity_curve
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
@@ -92,7 +93,6 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
             labels=None,
             height=None,
             parser=None,
-            mode="collapse",
         )
         batch = as_batch(items, model.device, seed=0)
         torch.cuda.set_sync_debug_mode("warn")

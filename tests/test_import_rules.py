@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "tasks": BASE | {"results", "text"},
     "shipped": BASE | {"tasks", "results"},
     "models": BASE | {"shipped"},
-    "interventions": BASE,
+    "interventions": BASE | {"text"},
     "plots": BASE | {"results", "metrics"},
     "recipes": BASE
     | {
@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "agreement",
         "consistency",
         "losses",
+        "probes",
         "training",
         "text",
         "tasks",
@@ -48,7 +49,7 @@ MAY_IMPORT = {
     },
     "cli": BASE | {"recipes", "results"},
 }
-STUDIES = ("cap", "similarity", "carma")
+STUDIES = ("cap", "similarity", "carma", "probe")
 BUILDS_ON = {"carma": {"cap"}}  # a comparison measures its models by CAP curves
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

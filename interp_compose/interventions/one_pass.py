@@ -122,7 +122,7 @@ def sweep(
         stock[depth * fresh : (depth + 1) * fresh] = pooled
         if depth + 1 == len(layers):
             break
-        for part in _chunks((depth + 1) * fresh, pooled.shape[1], max_tokens):
+        for part in chunks((depth + 1) * fresh, pooled.shape[1], max_tokens):
             streams = _streams(stock, mask, positions, row, part, fresh)
             stock[part] = model.run_blocks(
                 streams.resid,
@@ -133,7 +133,7 @@ def sweep(
             )
     assert stock is not None, "layers must not be empty"
     results: list[Tensor] = []
-    for part in _chunks(stock.shape[0], stock.shape[1], max_tokens):
+    for part in chunks(stock.shape[0], stock.shape[1], max_tokens):
         streams = _streams(stock, mask, positions, row, part, fresh)
         results.append(
             finish(streams.resid, layers[-1], streams.mask, streams.positions, streams.row)
@@ -152,7 +152,7 @@ def _pool(
     return spread_groups(pooled, slots.of_token, clean)
 
 
-def _chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
+def chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
     """Near-equal parts of at most ``max_tokens`` tokens (but never less than one stream)."""
     n_parts = -(-n_streams * length // max(max_tokens, length))
     bounds = [round(part * n_streams / n_parts) for part in range(n_parts + 1)]

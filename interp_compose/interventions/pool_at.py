@@ -15,6 +15,7 @@ from torch import Tensor
 from interp_compose._positions import positions_from_mask
 from interp_compose._types import ForwardFn, HookedModel, Read
 from interp_compose.errors import InterventionError, LayerError, OptionError
+from interp_compose.interventions.layout import collapsed
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
 from interp_compose.interventions.slots import Slots
@@ -111,13 +112,14 @@ def pool_at(
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
         pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
         positions = positions_from_mask(mask)
-        return model.resume(
-            pooled,
-            layer,
-            attention_mask=slots.mask,
-            position_ids=slots.positions(positions, renumber=renumber),
-            read=read,
-        )
+        with collapsed(model, slots):
+            return model.resume(
+                pooled,
+                layer,
+                attention_mask=slots.mask,
+                position_ids=slots.positions(positions, renumber=renumber),
+                read=read,
+            )
 
     def note(
         inner: ForwardFn,

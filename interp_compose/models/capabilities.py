@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
@@ -36,6 +36,9 @@ MEANING = {
     "edit_resid": "an edit of blocks.0.hook_resid_pre changes the output",
     "edit_pattern": "an edit of attn.hook_pattern changes the output",
     "edit_scores": "an edit of attn.hook_attn_scores changes the output",
+    "drop_parts": "a block whose attention and MLP are silenced hands on what entered it",
+    "mask_attention": "a token that attention is cut from in every layer leaves no trace in the "
+    "other tokens, and leaves one with a layer open",
 }
 INSTEAD = {
     "forward": "nothing that relies on these calls; use model.lens directly",
@@ -47,6 +50,8 @@ INSTEAD = {
     "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",
     "edit_pattern": "edit the residual or the attention output (attn.hook_out) instead",
     "edit_scores": "edit attn.hook_pattern where that holds, or the attention output",
+    "drop_parts": "mask_residual(part='block'), or ablate heads and neurons",
+    "mask_attention": "load the model with eager attention, or ablate heads at attn.hook_z",
 }
 
 
@@ -244,6 +249,42 @@ class _Bench:
     def edit_scores(self) -> Probe:
         return self._edit(self._each_block("attn.hook_attn_scores"), _random_like)
 
+    def drop_parts(self) -> Probe:
+        last = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
+        out = [name for part in ("attn", "mlp") for name in self._each_block(f"hook_{part}_out")]
+        with self.model.hooks([(name, _nothing) for name in out]):
+            _, found = self.model.capture(
+                self.tokens, [last], attention_mask=self.mask, read=self.read
+            )
+        error = _distance(found[last], self.resid[self.names[0]], self.mask)
+        return Probe(error == 0.0, f"what leaves the last block differs by {error:.1e}")
+
+    def mask_attention(self) -> Probe:
+        first = torch.zeros(7, dtype=torch.bool, device=self.tokens.device)
+        first[2] = True  # the first token of the padded row, the third of the other
+
+        def hide(layers: range) -> Tensor:
+            """Read with the token cut from all, itself included, and another one in its place."""
+            other = self.tokens.clone()
+            other[:, 2] = (other[:, 2] + 1) % self.model.d_vocab
+            if self.model.pad_id is not None:
+                other = other.masked_fill(other == self.model.pad_id, 0 if self.model.pad_id else 1)
+            outs = []
+            for tokens in (self.tokens, other):
+                with self.model.editing_attention({layer: _Hidden(first) for layer in layers}):
+                    outs.append(
+                        self.model.forward(tokens, attention_mask=self.mask, read=self.read)
+                    )
+            return (outs[0] - outs[1])[:, 3:].float().abs().max()
+
+        shut = float(hide(range(self.model.n_layers)))
+        if shut != 0.0:
+            return Probe(False, f"the token still moves the others by {shut:.1e}")
+        if self.model.n_layers > 1:
+            ajar = float(hide(range(1, self.model.n_layers)))
+            return Probe(ajar > 0.0, f"through an open layer it moves the others by {ajar:.1e}")
+        return Probe(True, "the token moves the others by exactly 0")
+
     def _each_block(self, hook: str) -> list[str]:
         return [f"blocks.{k}.{hook}" for k in range(self.model.n_layers)]
 
@@ -258,6 +299,21 @@ class _Bench:
         return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
 
+class _Hidden:
+    """Keys that no query attends to; a query without any other attends to nothing."""
+
+    def __init__(self, keys: Bool[Tensor, "pos"]) -> None:
+        self.keys = keys
+
+    def scores(self, scores: Tensor) -> Tensor:
+        lowest = torch.finfo(scores.dtype).min
+        self.emptied = ~((scores > lowest / 2) & ~self.keys).any(-1, keepdim=True)
+        return scores.masked_fill(self.keys, lowest)
+
+    def pattern(self, pattern: Tensor) -> Tensor:
+        return pattern.masked_fill(self.emptied, 0.0)
+
+
 def _distance(
     a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Int[Tensor, "batch pos"]
 ) -> float:
@@ -268,6 +324,10 @@ def _distance(
 def _spread_distance(a: Float[Tensor, "*axes d"], b: Float[Tensor, "*axes d"]) -> float:
     """Largest difference as a share of the standard deviation of ``b``."""
     return float((a.float() - b.float()).abs().max() / b.float().std().clamp(min=1e-12))
+
+
+def _nothing(activation: Tensor, hook: Any) -> Tensor:
+    return torch.zeros_like(activation)
 
 
 def _random_like(activation: Tensor, hook: Any) -> Tensor:

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from interp_compose._types import HookFn, Read
+from interp_compose._types import AttentionEdit, HookFn, Read
 from interp_compose.errors import LayerError
+from interp_compose.models.attention import edited_attention
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.hook_log import (
     check_read,
@@ -22,11 +23,11 @@ from interp_compose.models.hook_log import (
 )
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.sentence_folder import StatedEmbedding
-from interp_compose.models.weight_names import stacked_weight
+from interp_compose.models.weighted import Weighted
 from interp_compose.models.wrappable import Wrappable
 
 
-class LensModel(Wrappable):
+class LensModel(Weighted, Wrappable):
     """A model behind one small surface, whichever TransformerLens class carries it.
 
     ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
@@ -62,6 +63,7 @@ class LensModel(Wrappable):
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
         self._proving = False
+        self._d_mlp: int | None = None
 
     def __repr__(self) -> str:
         return (
@@ -158,7 +160,7 @@ class LensModel(Wrappable):
         """
         check_read(read)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
-        return self._wrapped(len(self._wrappers))(tokens, mask, read)
+        return self._called(tokens, mask, read)
 
     def capture(
         self,
@@ -226,6 +228,23 @@ class LensModel(Wrappable):
         if not self._proving:
             for capability in log.relied_on:
                 self.require(capability)  # some wrappers discard these edits without a word
+
+    @contextmanager
+    def editing_attention(self, edits: Mapping[int, AttentionEdit]) -> Iterator[LensModel]:
+        """Edits of the scores that enter each layer's softmax and of the pattern that leaves it.
+
+        They act on every architecture, also where TransformerLens discards edits of
+        ``attn.hook_pattern``; hooks there see the edited pattern. Nesting composes.
+
+        Raises:
+            LayerError: a layer outside the model.
+            InterventionError: at once, an attention that does not run exactly one softmax; on
+                leaving, an attention that was never run.
+        """
+        for layer in edits:
+            self._check_layer(layer)
+        with edited_attention({k: self.lens.blocks[k].attn for k in edits}, edits):
+            yield self
 
     def activation_checkpointing(self) -> AbstractContextManager[None]:
         """Calls inside the ``with`` block keep less for the backward pass, and compute it again."""
@@ -315,62 +334,25 @@ class LensModel(Wrappable):
     def _bare(self) -> Iterator[None]:
         """Without hooks, wrappers and dropout of the user's: what is proven is the model."""
         wrappers, self._wrappers = self._wrappers, []
+        preparations, self._preparations = self._preparations, []
         self._proving = True
         try:
             with in_evaluation_mode(self.lens), without_hooks(set(self.lens.hook_dict.values())):
                 yield
         finally:
             self._proving = False
-            self._wrappers = wrappers
-
-    # ---- weights -------------------------------------------------------------------------
-
-    def weight(self, name: str) -> Tensor:
-        """A weight by the field's name, per-layer ones stacked (``W_Q`` is
-        ``[layer head d_model d_head]``).
-
-        Raises:
-            OptionError: a name outside :data:`.weight_names.WEIGHT_NAMES`.
-            CapabilityError: this architecture has no such weight, or layers of several shapes.
-        """
-        return stacked_weight(self.lens, name, self.architecture)
-
-    def state_dict(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer, by TransformerLens' names."""
-        state: Mapping[str, Tensor] = self.lens.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes over every weight; a missing or an unknown name is an error."""
-        self.lens.load_state_dict(state)
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Trainable parameters, each once."""
-        return iter(self.lens.parameters())
-
-    def train(self, mode: bool = True) -> LensModel:
-        """Dropout on (or off); returns the model."""
-        self.lens.train(mode)
-        return self
-
-    def eval(self) -> LensModel:
-        """Dropout off; returns the model."""
-        return self.train(False)
+            self._wrappers, self._preparations = wrappers, preparations
 
     @property
-    def training(self) -> bool:
-        """Whether any part of the model is in training mode."""
-        return any(module.training for module in self.lens.modules())
-
-    @property
-    def device(self) -> torch.device:
-        """Where token ids are expected."""
-        return next(self.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the first parameter."""
-        return next(self.parameters()).dtype
+    def d_mlp(self) -> int:
+        """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``."""
+        if self._d_mlp is None:
+            name = "blocks.0.mlp.hook_post"
+            token = torch.zeros((1, 1), dtype=torch.long, device=self.device)
+            with self._bare():
+                _, found = self.capture(token, [name], read="hidden")
+            self._d_mlp = int(found[name].shape[-1])
+        return self._d_mlp
 
     # ---- details -------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._types import CallWrapper, ForwardFn, Read
+from interp_compose._types import CallWrapper, ForwardFn, Prepare, Read
 
 T = TypeVar("T", bound="Wrappable")
 
@@ -21,6 +21,7 @@ class Wrappable(ABC):
     def __init__(self, lens: Any) -> None:
         self.lens = lens
         self._wrappers: list[CallWrapper] = []
+        self._preparations: list[Prepare] = []
         self._built_in = frozenset(self._hooked_points())
 
     @abstractmethod
@@ -44,6 +45,28 @@ class Wrappable(ABC):
             yield self
         finally:
             self._wrappers.remove(wrapper)
+
+    @contextmanager
+    def preparing(self: T, prepare: Prepare) -> Iterator[T]:
+        """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
+        block, whatever wrappers make of the call; for edits that depend on the call's tokens."""
+        self._preparations.append(prepare)
+        try:
+            yield self
+        finally:
+            self._preparations.remove(prepare)
+
+    @property
+    def preparations(self) -> Sequence[Prepare]:
+        """Those of the :meth:`preparing` blocks that are open."""
+        return tuple(self._preparations)
+
+    def _called(self, tokens: Tensor, mask: Tensor, read: Read) -> Tensor:
+        """One call: prepared, wrapped, run."""
+        with ExitStack() as open_blocks:
+            for prepare in self._preparations:
+                open_blocks.enter_context(prepare(tokens, mask))
+            return self._wrapped(len(self._wrappers))(tokens, mask, read)
 
     @property
     def wrappers(self) -> Sequence[CallWrapper]:

@@ -18,7 +18,9 @@ from interp_compose.recipes.batches import batch_by_batch
 from interp_compose.recipes.budget import chunk_tokens
 from interp_compose.recipes.cap_curve import POOLINGS, CapCurve
 from interp_compose.recipes.cap_plan import CapPlan, plan_cap
-from interp_compose.recipes.cap_prepare import Batch, Prepared, as_batch
+from interp_compose.recipes.cap_prepare import Batch, as_batch
+from interp_compose.recipes.outcomes import outcome_of
+from interp_compose.recipes.prepared import Prepared
 
 CLEAN = -1  # the layer number under which a batch's clean outcomes are stored
 
@@ -152,7 +154,7 @@ def _measure(
     affected = any(item.affected for item in batch.items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
     logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
-    clean = _outcome(logits[:, -1], batch.answers)
+    clean = outcome_of(logits[:, -1], batch.answers)
     if not affected:
         return _rows(batch, clean.cpu(), ["clean"], [CLEAN])
 
@@ -164,7 +166,7 @@ def _measure(
         row: Int[Tensor, "stream"],
     ) -> Float[Tensor, "stream 4"]:
         final = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
-        return _outcome(final[:, -1], batch.answers[row])
+        return outcome_of(final[:, -1], batch.answers[row])
 
     pooled = sweep(
         model,
@@ -184,23 +186,6 @@ def _measure(
         ],
         ignore_index=True,
     )
-
-
-def _outcome(
-    logits: Float[Tensor, "stream d_vocab"], answers: Int[Tensor, "stream"]
-) -> Float[Tensor, "stream 4"]:
-    """Prediction, the answer's log-probability (nats) and rank, and whether all was finite.
-
-    Rank 1 is the prediction: 1 + the number of tokens with a larger logit, or with the same one
-    and a smaller id (in half precision ties are common, and argmax takes the smallest id).
-    """
-    logits = logits.float()
-    target = logits.gather(1, answers[:, None])
-    logprob = target[:, 0] - logits.logsumexp(dim=1)
-    before = torch.arange(logits.shape[1], device=logits.device) < answers[:, None]
-    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
-    finite = logits.isfinite().all(dim=1)
-    return torch.stack([logits.argmax(dim=1).float(), logprob, rank.float(), finite.float()], dim=1)
 
 
 def _rows(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +10,12 @@ from interp_compose._types import Example, HookedModel
 from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pool_at import needs
+from interp_compose.interventions.where import resolve_layers
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
-from interp_compose.recipes.cap_prepare import Prepared, into_batches, prepare
-from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.cap_prepare import into_batches
+from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
+from interp_compose.recipes.prepared import Prepared, examples_digest, prepare
 from interp_compose.recipes.ready import check_is_model
 
 
@@ -67,7 +67,13 @@ def plan_cap(
         )
     starts = resolve_layers(layers, model.n_layers)
     items = prepare(
-        model, examples, unit=unit, labels=labels, height=height, parser=parser, mode=mode
+        model,
+        examples,
+        unit=unit,
+        labels=labels,
+        height=height,
+        parser=parser,
+        collapse="Use mode='broadcast', or shorter prompts." if mode == "collapse" else None,
     )
     model.require("resume", *needs(mode, renumber))
     if not any(item.affected for item in items):
@@ -99,7 +105,7 @@ def plan_cap(
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.device.type,
         "n_examples": len(items),
-        "examples_sha256": _examples_digest(items),
+        "examples_sha256": examples_digest(items),
         "active_hooks": list(model.active_hooks),
         "weights_sha256": weights_digest(model),
     }
@@ -112,13 +118,3 @@ def _check_mode(mode: str, renumber: bool) -> None:
         raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     if renumber and mode != "collapse":
         raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
-
-
-def _examples_digest(items: Sequence[Prepared]) -> str:
-    """Of everything the run reads: texts, token ids, units, answers."""
-    digest = hashlib.sha256()
-    for item in items:
-        row = [item.example.prompt, item.example.answer, item.answer_id]
-        row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
-        digest.update(json.dumps(row).encode())
-    return digest.hexdigest()

@@ -15,13 +15,14 @@ import pandas as pd
 from jaxtyping import Bool
 
 from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.interventions.where import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes.budget import weights_digest
 from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.cap_plan import CapPlan, plan_cap
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
 from interp_compose.recipes.finetune import check_training, encode_examples
-from interp_compose.recipes.options import check_numbers, resolve_layers
+from interp_compose.recipes.options import check_numbers
 from interp_compose.recipes.ready import check_is_model, check_model
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonym_slots import Surroundings, content_words, words_of

@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from interp_compose.errors import LayerError, OptionError
-
-
-def resolve_layers(layers: Any, n_layers: int) -> list[int]:
-    """Start layers in ascending order, each once; a float is a depth, 0.0 … 1.0, halves up.
-
-    Raises:
-        LayerError: outside the model, a depth outside 0 … 1, or none at all.
-    """
-    if layers is None:
-        return list(range(n_layers))
-    found: set[int] = set()
-    if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable):
-        raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
-    for layer in layers:
-        expected = (
-            f"expected 0 … {n_layers - 1} (0 pools the embeddings), or a depth between 0.0 and 1.0."
-        )
-        if isinstance(layer, bool) or not isinstance(layer, Real):
-            raise LayerError(f"layer {layer!r} is a {type(layer).__name__}: {expected}")
-        if isinstance(layer, Integral):
-            whole = int(layer)
-            if not 0 <= whole < n_layers:
-                raise LayerError(f"layer {whole} is outside the model: {expected}")
-            found.add(whole)
-        else:
-            depth = float(layer)
-            if not 0.0 <= depth <= 1.0:
-                raise LayerError(f"depth {depth} is outside 0.0 … 1.0: {expected}")
-            found.add(int(depth * (n_layers - 1) + 0.5))
-    if not found:
-        raise LayerError("no layers: expected at least one, or None for all.")
-    return sorted(found)
 
 
 def layer_from_text(text: str) -> int | float:

@@ -24,11 +24,12 @@ def check_is_model(model: object) -> None:
 
 
 def check_model(model: HookedModel) -> None:
-    """Refuse a model in training mode, one without a tokenizer, and one inside ``pool_at``."""
-    if model.wrappers:
+    """Refuse a model in training mode, one without a tokenizer, and one inside an intervention
+    that names positions."""
+    if model.wrappers or model.preparations:
         raise InterventionError(
-            f"{model.name!r} is inside a pool_at block, whose groups belong to other tokens; end "
-            "the block first."
+            f"{model.name!r} is inside a block of pool_at, mask_attention or another intervention "
+            "whose positions belong to other tokens; end the block first."
         )
     if model.training:
         raise TrainingModeError(

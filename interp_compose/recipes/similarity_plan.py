@@ -12,9 +12,10 @@ import pandas as pd
 
 from interp_compose._types import HookedModel
 from interp_compose.errors import InputError, InterventionError
+from interp_compose.interventions.where import resolve_layers
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.embedding import Reading, check_first, reading_of
-from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling, resolve_layers
+from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
 from interp_compose.recipes.ready import check_is_model
 from interp_compose.recipes.similarity_prepare import (
     PreparedPair,

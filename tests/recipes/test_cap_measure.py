@@ -28,11 +28,12 @@ from interp_compose.errors import (
 )
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.slots import shuffled_groups
+from interp_compose.interventions.where import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.recipes import cap_measure
 from interp_compose.recipes.cap_measure import cap_curve
-from interp_compose.recipes.options import resolve_layers
+from interp_compose.recipes.outcomes import outcome_of
 from interp_compose.text.words import tokenize_prompts
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
@@ -151,7 +152,7 @@ def test_a_tokenizer_of_another_model_is_refused(examples: list[Example]) -> Non
 def test_rank_one_is_the_prediction_even_in_a_tie() -> None:
     logits = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
     for answer, rank in ((1, 1), (2, 2), (3, 3), (0, 4)):
-        outcome = cap_measure._outcome(logits, torch.tensor([answer]))
+        outcome = outcome_of(logits, torch.tensor([answer]))
         assert outcome[0, 0] == 1
         assert outcome[0, 2] == rank
 

@@ -249,7 +249,7 @@ def test_models_that_cannot_be_compared(
 
 def test_open_interventions(tmp_path: Path) -> None:
     model = tiny_model()
-    inside = pytest.raises(InterventionError, match="inside a pool_at block")
+    inside = pytest.raises(InterventionError, match="inside a block of pool_at")
     with nothing_runs(), inside, ic.pool_at(model, 1, torch.tensor([[0, 0, 1]])):
         tiny(folder=tmp_path, model=model)
     with model.hooks([("blocks.1.hook_resid_pre", lambda value, hook: None)]):

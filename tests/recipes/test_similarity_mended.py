@@ -243,7 +243,7 @@ def test_a_study_inside_pool_at_is_refused(
     tokens = torch.tensor([[5, 17, 3]])
     with pool_at(model, 1, torch.tensor([[0, 0, 1]]), "mean", mode=mode):
         model(tokens)
-        with pytest.raises(InterventionError, match="is inside a pool_at block, .* end the block"):
+        with pytest.raises(InterventionError, match="inside a block of pool_at, .* end the block"):
             calls[study]()
     assert model.wrappers == ()
     calls[study]()

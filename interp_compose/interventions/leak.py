@@ -1,0 +1,133 @@
+"""How much of a token's information an attention mask lets through, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from interp_compose._types import HookedModel, Read
+from interp_compose.errors import OptionError
+from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.where import Heads, Layers, Positions, resolve_positions
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What replacing the masked tokens by others changes elsewhere, all draws taken together.
+
+    Attributes:
+        largest: the largest difference in a logit (of an encoder: in a hidden state), at any
+            position that is neither masked nor padding. 0 means that nothing gets through.
+        unmasked: the same without the mask, for scale.
+        changed: share of these positions whose most likely token changed (NaN for encoders).
+        unmasked_changed: the same without the mask.
+        draws: how often the tokens were replaced.
+    """
+
+    largest: float
+    unmasked: float
+    changed: float
+    unmasked_changed: float
+    draws: int
+
+
+@torch.no_grad()
+def attention_leak(
+    model: HookedModel,
+    tokens: Int[Tensor, "batch pos"],
+    *,
+    keys: Positions,
+    attention_mask: Int[Tensor, "batch pos"] | None = None,
+    queries: Positions = None,
+    layers: Layers = None,
+    heads: Heads = None,
+    mode: str = "exclude",
+    draws: int = 8,
+    seed: int = 0,
+) -> Leak:
+    """Mask ``keys`` as :func:`.masking.mask_attention` would, replace them, and see what moves.
+
+    Every token named is replaced by one drawn at random from the vocabulary, ``draws`` times, and
+    all positions outside ``keys`` are compared with what they were. With ``mode="exclude"`` and
+    every query, layer and head closed the answer is exactly 0; with ``"zero"`` (paper 004) it is
+    not, because a score stays in the softmax's denominator.
+
+    Raises:
+        OptionError: ``keys`` None or none at all, or less than one draw.
+        Everything that :func:`.masking.mask_attention` raises.
+    """
+    if draws < 1 or keys is None:
+        raise OptionError(
+            f"keys={keys!r}, draws={draws}: expected the keys whose tokens are to be replaced, and "
+            "1 draw or more."
+        )
+    mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
+    hidden = resolve_positions(model, keys, tokens, mask, "keys")
+    if not bool(hidden.any()):
+        raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
+    asks = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
+    how: dict[str, Any] = {"queries": asks, "layers": layers, "heads": heads, "mode": mode}
+    read: Read = "hidden" if model.bidirectional else "logits"
+    seen = mask.bool() & ~hidden
+    generator = torch.Generator().manual_seed(seed)
+    shut, ajar = [], []
+    clean = (
+        _read(model, tokens, mask, hidden, how, read),
+        model.forward(tokens, attention_mask=mask, read=read),
+    )
+    for _ in range(draws):
+        other = _replaced(model, tokens, hidden, generator)
+        shut.append(_moved(clean[0], _read(model, other, mask, hidden, how, read), seen))
+        ajar.append(_moved(clean[1], model.forward(other, attention_mask=mask, read=read), seen))
+    changed, unmasked_changed = (
+        float("nan") if model.bidirectional else sum(moved[1] for moved in all_moved) / draws
+        for all_moved in (shut, ajar)
+    )
+    return Leak(
+        largest=max(moved[0] for moved in shut),
+        unmasked=max(moved[0] for moved in ajar),
+        changed=changed,
+        unmasked_changed=unmasked_changed,
+        draws=draws,
+    )
+
+
+def _read(
+    model: HookedModel,
+    tokens: Tensor,
+    mask: Tensor,
+    hidden: Tensor,
+    how: Mapping[str, Any],
+    read: Read,
+) -> Tensor:
+    with mask_attention(model, keys=hidden, **how):
+        return model.forward(tokens, attention_mask=mask, read=read)
+
+
+def _replaced(
+    model: HookedModel, tokens: Tensor, hidden: Bool[Tensor, "batch pos"], draw: torch.Generator
+) -> Tensor:
+    """Other tokens in the hidden places, never the same ones and never a model's padding."""
+    shift = torch.randint(1, model.d_vocab, tuple(tokens.shape), generator=draw).to(tokens.device)
+    other = (tokens + shift) % model.d_vocab
+    if model.pad_id is not None:
+        other = torch.where(other == model.pad_id, (other + 1) % model.d_vocab, other)
+    return torch.where(hidden, other, tokens)
+
+
+def _moved(
+    before: Float[Tensor, "batch pos width"],
+    after: Float[Tensor, "batch pos width"],
+    seen: Bool[Tensor, "batch pos"],
+) -> tuple[float, float]:
+    """The largest difference, and the share of positions with another argmax."""
+    one, two = before[seen].float(), after[seen].float()
+    if not len(one):
+        return 0.0, 0.0
+    changed = (one.argmax(dim=-1) != two.argmax(dim=-1)).float().mean()
+    return float((one - two).abs().max()), float(changed)

@@ -1,0 +1,101 @@
+"""What a block or a sublayer adds to the residual, dropped at chosen positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp_compose._types import HookedModel, HookFn
+from interp_compose.errors import InterventionError, OptionError
+from interp_compose.interventions.edited import Edited
+from interp_compose.interventions.places import Places
+from interp_compose.interventions.where import Layers, Positions, resolve_layers
+
+PARTS = ("block", "attn", "mlp")
+
+
+@contextmanager
+def mask_residual(
+    model: HookedModel,
+    *,
+    positions: Positions = None,
+    layers: Layers = None,
+    part: str = "block",
+) -> Iterator[Edited]:
+    """At ``positions``, blocks add nothing to the residual, in every call of ``model``.
+
+    The tokens chosen pass the layers unchanged (``part="block"``: what leaves a block is what
+    entered it, bit for bit), or without what the attention or the MLP adds. Other tokens still read
+    from them; :func:`.masking.mask_attention` is for that.
+
+    Args:
+        model: from :func:`load_model`.
+        positions, layers: see :func:`.masking.mask_attention`; None for all.
+        part: ``"block"``, ``"attn"`` or ``"mlp"``.
+
+    Yields:
+        A record of what was done.
+
+    Raises:
+        OptionError, LayerError: on entering.
+        PositionError, AlignmentError, InputError: at a call, positions that it does not have.
+        CapabilityError: the part is not a summand of the residual here. Blocks of BERT and RoBERTa
+            normalise the sum: only ``part="block"`` can be dropped there.
+        InterventionError: on leaving, the model was never called, or no number changed.
+    """
+    if part not in PARTS:
+        raise OptionError(f"unknown part {part!r}: expected one of {', '.join(PARTS)}")
+    places = Places(model, positions, "positions")
+    chosen = resolve_layers(layers, model.n_layers)
+    record = Edited(f"mask_residual(part={part!r})")
+    normalised = model.bidirectional and part == "block"
+    model.require(*(() if normalised else ("drop_parts",)))
+
+    def silence(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+        here = places.flags_like(out)[:, :, None]
+        return record.replaced(out, torch.zeros_like(out), here)
+
+    hooks: list[tuple[str, HookFn]] = []
+    for layer in chosen:
+        if normalised:
+            hooks += _passing(layer, places, record)
+            continue
+        names = {"block": ("attn", "mlp")}.get(part, (part,))
+        hooks += [(f"blocks.{layer}.hook_{name}_out", silence) for name in names]
+
+    @contextmanager
+    def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
+        record.calls += 1
+        with places.of_call(tokens, mask) as found:
+            record.chosen |= bool(found.any())
+            yield
+
+    with model.preparing(prepare), model.hooks(hooks):
+        yield record
+    record.check()
+
+
+def _passing(layer: int, places: Places, record: Edited) -> list[tuple[str, HookFn]]:
+    """What enters the block leaves it; for blocks that end in a norm."""
+    entered: list[Tensor] = []
+
+    def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
+        entered[:] = [resid]
+
+    def hand_on(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+        if not entered or entered[0].shape != resid.shape:
+            raise InterventionError(
+                f"block {layer} was entered past its hook_resid_pre (a collapse at this layer), so "
+                "that what entered it is not known; leave this layer out."
+            )
+        return record.replaced(resid, entered.pop(), places.flags_like(resid)[:, :, None])
+
+    return [
+        (f"blocks.{layer}.hook_resid_pre", keep),
+        (f"blocks.{layer}.hook_resid_post", hand_on),
+    ]

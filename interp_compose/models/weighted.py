@@ -1,0 +1,67 @@
+"""A model's weights, mode and place, as every torch module has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from interp_compose.models.weight_names import stacked_weight
+
+T = TypeVar("T", bound="Weighted")
+
+
+class Weighted:
+    """What :class:`LensModel` passes on to the object that carries the weights."""
+
+    lens: Any
+    architecture: str
+
+    def weight(self, name: str) -> Tensor:
+        """A weight by the field's name, per-layer ones stacked (``W_Q`` is
+        ``[layer head d_model d_head]``).
+
+        Raises:
+            OptionError: a name outside :data:`.weight_names.WEIGHT_NAMES`.
+            CapabilityError: this architecture has no such weight, or layers of several shapes.
+        """
+        return stacked_weight(self.lens, name, self.architecture)
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer, by TransformerLens' names."""
+        state: Mapping[str, Tensor] = self.lens.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over every weight; a missing or an unknown name is an error."""
+        self.lens.load_state_dict(state)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Trainable parameters, each once."""
+        return iter(self.lens.parameters())
+
+    def train(self: T, mode: bool = True) -> T:
+        """Dropout on (or off); returns the model."""
+        self.lens.train(mode)
+        return self
+
+    def eval(self: T) -> T:
+        """Dropout off; returns the model."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """Whether any part of the model is in training mode."""
+        return any(module.training for module in self.lens.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids are expected."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the first parameter."""
+        return next(self.parameters()).dtype

@@ -1,0 +1,98 @@
+"""Examples, checked, tokenized and aligned; everything is refused here or never."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interp_compose._types import Example, HookedModel
+from interp_compose.errors import InputError
+from interp_compose.recipes.ready import check_ids, check_model, check_prompts
+from interp_compose.tasks.user_data import read_example
+from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One example, ready to run: its place in the user's list, tokens, units, answer."""
+
+    index: int
+    example: Example
+    prompt: TokenizedPrompt
+    answer_id: int
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.prompt.ids)
+
+    @property
+    def n_slots(self) -> int:
+        return self.prompt.n_slots
+
+    @property
+    def affected(self) -> bool:
+        return self.prompt.affected
+
+
+def prepare(
+    model: HookedModel,
+    examples: Iterable[Example | Mapping[str, Any]],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    collapse: str | None = None,
+) -> list[Prepared]:
+    """Check, tokenize and align every example. The last token is a unit of its own.
+
+    ``collapse`` is the remedy for prompts that a collapse would stretch beyond the window of local
+    attention, or None where nothing is shortened.
+
+    Raises:
+        InputError: no example at all; see :func:`tokenize_prompts` and :func:`answer_ids` for
+            what else is refused.
+        PromptError: a prompt longer than the model's context, or, for a collapse, than the
+            window of its local attention: a shorter sequence would let it look further back.
+        TrainingModeError: the model is in training mode.
+    """
+    check_model(model)
+    if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
+        raise InputError(
+            f"examples are a {type(examples).__name__}; expected a sequence, such as task.test, "
+            "or a list of dictionaries with prompt and answer."
+        )
+    checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
+    if not checked:
+        raise InputError("no examples: expected at least one prompt with its answer.")
+    prompts = tokenize_prompts(
+        model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
+    )
+    check_prompts(
+        model,
+        prompts,
+        lambda index: f"example {index}: its prompt",
+        collapse=collapse,
+    )
+    answers = answer_ids(model.tokenizer, checked, prompts)
+    highest = max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts))
+    check_ids(model, highest)
+    return [
+        Prepared(index, example, prompt.with_last_apart(), int(answer))
+        for index, (example, prompt, answer) in enumerate(
+            zip(checked, prompts, answers, strict=True)
+        )
+    ]
+
+
+def examples_digest(items: Sequence[Prepared]) -> str:
+    """Of everything the run reads: texts, token ids, units, answers."""
+    digest = hashlib.sha256()
+    for item in items:
+        row = [item.example.prompt, item.example.answer, item.answer_id]
+        row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
+        digest.update(json.dumps(row).encode())
+    return digest.hexdigest()

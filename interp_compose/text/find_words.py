@@ -1,0 +1,76 @@
+"""Words of a text → positions of its tokens, from token ids alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interp_compose._types import Example
+from interp_compose.errors import AlignmentError, PositionError
+from interp_compose.text.tokenized import TokenizedPrompt
+from interp_compose.text.words import tokenize_prompts
+
+
+def word_positions(
+    tokenizer: Any, ids: Sequence[int], words: Sequence[str], *, row: int = 0
+) -> list[int]:
+    """Where the tokens of each word stand in ``ids``, every occurrence, ascending.
+
+    A word is what :mod:`.words` calls one, or several in a row ("water body"); upper and lower
+    case differ. Special tokens at either end belong to no word. The text is what the tokenizer
+    decodes; it has to encode to the same ids again.
+
+    Args:
+        ids: one text without padding.
+        row: its place in a batch, for messages.
+
+    Raises:
+        AlignmentError: the decoded text encodes to other ids.
+        PositionError: a word that the text does not have.
+    """
+    special = set(tokenizer.all_special_ids)
+    first, stop = 0, len(ids)
+    while first < stop and ids[first] in special:
+        first += 1
+    while stop > first and ids[stop - 1] in special:
+        stop -= 1
+    inner = [int(token) for token in ids[first:stop]]
+    text = tokenizer.decode(inner, clean_up_tokenization_spaces=False)
+    remedy = "pass positions as numbers instead"
+    if not text.strip():
+        raise AlignmentError(f"row {row} holds no text, only special tokens; {remedy}.")
+    prompt = tokenize_prompts(tokenizer, [Example(text, "")])[0]
+    own = [int(token) for token in prompt.ids[prompt.groups >= 0]]
+    if own != inner:
+        raise AlignmentError(
+            f"row {row} decodes to {text[:60]!r}, which this tokenizer encodes to other tokens, so "
+            f"its words cannot be found with certainty; {remedy}."
+        )
+    groups = prompt.groups[prompt.groups >= 0]
+    found: set[int] = set()
+    for word in words:
+        units = _occurrences(prompt, word)
+        if not units:
+            known = ", ".join(prompt.group_text(i) for i in range(prompt.n_groups))
+            raise PositionError(
+                f"row {row} has no word {word!r}; its words are {known[:200]}. Name one of these, "
+                f"or {remedy}."
+            )
+        found |= {first + at for at, unit in enumerate(groups) if int(unit) in units}
+    return sorted(found)
+
+
+def _occurrences(prompt: TokenizedPrompt, word: str) -> set[int]:
+    """The units that ``word`` covers from edge to edge, wherever it stands."""
+    texts = [prompt.group_text(i) for i in range(prompt.n_groups)]
+    sought = "".join(word.split())
+    units: set[int] = set()
+    for start in range(len(texts)):
+        joined = ""
+        for stop in range(start, len(texts)):
+            joined += "".join(texts[stop].split())
+            if joined == sought:
+                units |= set(range(start, stop + 1))
+            if not sought.startswith(joined):
+                break
+    return units
