@@ -9,6 +9,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from interp_compose.plots.chart import Chart, Level, Line, short
+from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.static import small_png_bytes
 from interp_compose.plots.theme import BAND_OPACITY, LEVEL_OPACITY, TEMPLATE, harmless
 
@@ -35,12 +36,12 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
     the figure afterwards show in the interactive picture only.
     """
 
-    _chart: Chart | None = None
+    _chart: Chart | HeatMap | None = None
     _ipython_display_ = None  # else IPython would never ask for the bundle below
     _repr_html_ = None  # plotly's own fetches plotly.js from a CDN
 
     @property
-    def chart(self) -> Chart | None:
+    def chart(self) -> Chart | HeatMap | None:
         """What is drawn; None in a copy made by plotly or pickle."""
         return self._chart
 

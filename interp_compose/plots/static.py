@@ -7,16 +7,18 @@ settings are neither read nor changed.
 from __future__ import annotations
 
 import io
-from typing import Any, Final
+from typing import Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 from PIL import Image
 
 from interp_compose.plots.chart import Chart, Level, Line, short
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_static import paint_heatmap
+from interp_compose.plots.lettering import FAMILY, drawable, plain
 from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, LEVEL_OPACITY, MUTED
 
 SIZE: Final = (8.4, 4.6)  # inches, with one panel
@@ -24,7 +26,6 @@ MORE: Final = 2.2  # inches wider with each further panel
 GAP: Final = 0.22  # inches between panels
 DPI: Final = 160
 SMALL_DPI: Final = 110
-FAMILY: Final = "DejaVu Sans"  # comes with matplotlib, so figures agree on every machine
 LABEL_SHARE: Final = 0.05
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 MARKERS: Final = {
@@ -39,20 +40,27 @@ MARKERS: Final = {
 }
 
 
-def small_png_bytes(chart: Chart) -> bytes:
-    """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks."""
+def small_png_bytes(chart: Chart | HeatMap) -> bytes:
+    """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks.
+
+    A heat map is as wide; its height grows with its rows.
+    """
     full = Image.open(io.BytesIO(png_bytes(chart, dpi=SMALL_DPI))).convert("RGB")
     buffer = io.BytesIO()
     full.quantize(128, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
-def png_bytes(chart: Chart, *, dpi: int = DPI) -> bytes:
-    """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes."""
+def png_bytes(chart: Chart | HeatMap, *, dpi: int = DPI) -> bytes:
+    """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes.
+
+    A heat map is as wide; its height grows with its rows.
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
         buffer = io.BytesIO()
-        paint(chart, dpi).savefig(buffer, format="png", metadata={"Software": None})
+        drawn = paint_heatmap(chart, dpi) if isinstance(chart, HeatMap) else paint(chart, dpi)
+        drawn.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -72,12 +80,12 @@ def paint(chart: Chart, dpi: int = DPI) -> Figure:
         for line in panel.lines:
             _draw_curve(axes, line)
         _dress(axes, chart)
-        axes.set_title(_drawable(panel.title), size=9.5, loc="left", **_text(INK))
+        axes.set_title(drawable(panel.title), size=9.5, loc="left", **plain(INK))
     _name_axes(all_axes, chart)
     _label(all_axes[-1], chart)
     left = 0.02 * SIZE[0] / width
-    figure.text(left, 0.945, _drawable(chart.heading), size=12.5, **_text(INK))
-    figure.text(left, 0.885, _drawable(chart.subheading), size=8.5, **_text(MUTED))
+    figure.text(left, 0.945, drawable(chart.heading), size=12.5, **plain(INK))
+    figure.text(left, 0.885, drawable(chart.subheading), size=8.5, **plain(MUTED))
     return figure
 
 
@@ -147,8 +155,8 @@ def _name_axes(all_axes: list[Axes], chart: Chart) -> None:
     first, last = all_axes[0], all_axes[-1]
     box = first.get_position()
     middle = (last.get_position().x1 - box.x0) / (2 * box.width)  # in widths of the first panel
-    first.set_xlabel(_drawable(chart.x_title), size=9.5, x=middle, **_text(INK))
-    first.set_ylabel(_drawable(chart.y_title), size=9.5, **_text(INK))
+    first.set_xlabel(drawable(chart.x_title), size=9.5, x=middle, **plain(INK))
+    first.set_ylabel(drawable(chart.y_title), size=9.5, **plain(INK))
     for axes in all_axes[1:]:
         axes.tick_params(labelleft=False)
 
@@ -162,7 +170,7 @@ def _label(axes: Axes, chart: Chart) -> None:
     heights = chart.label_heights(LABEL_SHARE)
     for (text, x, y, style), height in zip(named, heights, strict=True):
         axes.annotate(
-            _drawable(short(text)),
+            drawable(short(text)),
             xy=(x, y),
             xytext=(right + 0.02 * (right - left), height),
             va="center",
@@ -176,17 +184,5 @@ def _label(axes: Axes, chart: Chart) -> None:
                 "shrinkB": 0,
                 "relpos": (0, 0.5),
             },
-            **_text(style.text_colour),
+            **plain(style.text_colour),
         )
-
-
-def _text(colour: str) -> dict[str, Any]:
-    """Text as it is: ``$`` starts no formula, ``_`` and ``<`` mean nothing."""
-    return {"color": colour, "family": FAMILY, "parse_math": False}
-
-
-def _drawable(text: str) -> str:
-    """One line of characters that the font has; others become "�" instead of a warning."""
-    font = get_font(findfont(FontProperties(family=FAMILY)))
-    flat = " ".join(text.split())
-    return "".join(c if font.get_char_index(ord(c)) else "\N{REPLACEMENT CHARACTER}" for c in flat)

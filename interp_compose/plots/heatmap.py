@@ -1,0 +1,163 @@
+"""What a heat map says, apart from how it is drawn.
+
+One description, two pens, as for line charts: :mod:`.heatmap_interactive` draws it with plotly,
+:mod:`.heatmap_static` with matplotlib. Colours are chosen in :mod:`.heatmap_scale`, sizes and
+ticks in :mod:`.heatmap_layout`, for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import short
+
+LONGEST_ROW: Final = 24  # characters of a label
+LONGEST_COLUMN: Final = 16
+NOT_MEASURED: Final = "not measured"
+
+
+def is_measured(value: float | None) -> TypeGuard[float]:
+    """Whether there is a number."""
+    return value is not None and not math.isnan(value)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A number for each row and column; rows are drawn from top to bottom in the order given.
+
+    ``values`` [rows, columns] hold None or NaN where nothing was measured: a grey cell, struck
+    through. ``value_name`` is the title of the colour bar; ``value_format`` how a number is
+    written, as :func:`format` knows it. ``diverging`` centres the colours on 0; ``log`` spreads
+    them over the values' logarithms. ``marked`` cells (row, column) get a dot, which means
+    ``mark_name``. ``hover`` [rows, columns] is a further line for the interactive figure; an
+    empty text is left out.
+
+    Raises:
+        InputError: no row or no column; rows of another length; an infinite value; ``log`` with
+            a value that is not positive, or with ``diverging``; a mark that has no name, no cell
+            or no number.
+    """
+
+    title: str
+    subtitle: str
+    x_title: str
+    y_title: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    value_name: str
+    diverging: bool = False
+    log: bool = False
+    value_format: str = ".2f"
+    marked: Sequence[tuple[int, int]] = ()
+    mark_name: str = ""
+    hover: Sequence[Sequence[str]] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.columns:
+            raise InputError(
+                f"a heat map of {len(self.rows)} rows and {len(self.columns)} columns; pass at "
+                "least one of each"
+            )
+        self._check_shape("values", self.values)
+        if self.hover:
+            self._check_shape("hover", self.hover)
+        self._check_values()
+        self._check_marks()
+
+    @property
+    def heading(self) -> str:
+        """The title, short enough for the picture."""
+        return short(self.title, 80)
+
+    @property
+    def subheading(self) -> str:
+        """The subtitle, short enough for the picture, and what dots and grey cells mean."""
+        notes = f" · dot: {short(self.mark_name, 40)}" if self.marked else ""
+        if self.gaps:
+            notes += f" · grey: {NOT_MEASURED}"
+        if not self.subtitle:
+            return notes.removeprefix(" · ")
+        return short(self.subtitle, 120 - len(notes)) + notes
+
+    @property
+    def row_labels(self) -> list[str]:
+        return [short(row, LONGEST_ROW) for row in self.rows]
+
+    @property
+    def column_labels(self) -> list[str]:
+        return [short(column, LONGEST_COLUMN) for column in self.columns]
+
+    @property
+    def measured(self) -> list[tuple[int, int, float]]:
+        """Row, column and number of each cell that has one."""
+        return [
+            (i, j, value)
+            for i, row in enumerate(self.values)
+            for j, value in enumerate(row)
+            if is_measured(value)
+        ]
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Row and column of each cell without a number."""
+        return [
+            (i, j)
+            for i, row in enumerate(self.values)
+            for j, value in enumerate(row)
+            if not is_measured(value)
+        ]
+
+    def text(self, row: int, column: int) -> str:
+        """A cell's number as it is written, or "not measured"."""
+        value = self.values[row][column]
+        if not is_measured(value):
+            return NOT_MEASURED
+        text = format(value, self.value_format)
+        if not any(digit in text for digit in "123456789"):
+            text = format(0.0, self.value_format)  # no "-0.00"
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    def _check_shape(self, name: str, table: Sequence[Sequence[object]]) -> None:
+        if len(table) != len(self.rows):
+            raise InputError(
+                f"{name} have {len(table)} rows; expected {len(self.rows)}, one for each label"
+            )
+        for label, row in zip(self.rows, table, strict=True):
+            if len(row) != len(self.columns):
+                raise InputError(
+                    f"{name} of row {short(label)!r} are {len(row)}; expected "
+                    f"{len(self.columns)}, one for each column (None where nothing was measured)"
+                )
+
+    def _check_values(self) -> None:
+        if self.log and self.diverging:
+            raise InputError("log=True and diverging=True: a logarithm has no 0 to centre on")
+        for label, row in zip(self.rows, self.values, strict=True):
+            for column, value in zip(self.columns, row, strict=True):
+                if not is_measured(value):
+                    continue
+                where = f"row {short(label)!r}, column {short(column)!r}"
+                if math.isinf(value):
+                    raise InputError(
+                        f"{where} is {value}; expected a finite number, or None where nothing "
+                        "was measured"
+                    )
+                if self.log and value <= 0:
+                    raise InputError(f"{where} is {value}, which has no logarithm; pass log=False")
+
+    def _check_marks(self) -> None:
+        if self.marked and not self.mark_name:
+            raise InputError("marked cells have no mark_name; say what the dots mean")
+        for row, column in self.marked:
+            inside = 0 <= row < len(self.rows) and 0 <= column < len(self.columns)
+            if not inside or not is_measured(self.values[row][column]):
+                raise InputError(
+                    f"marked has row {row}, column {column}, which holds no number; expected "
+                    f"rows 0 … {len(self.rows) - 1} and columns 0 … {len(self.columns) - 1} that "
+                    "were measured"
+                )

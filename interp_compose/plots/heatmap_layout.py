@@ -1,0 +1,148 @@
+"""How much room a heat map needs: sizes, ticks and numbers, the same for both pens.
+
+Lengths are in pixels of a figure that is ``WIDTH`` wide. The interactive figure is as wide as its
+page; there they say what stays readable.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from interp_compose.plots.chart import short
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_scale import Scale, scale_of
+
+WIDTH: Final = 874
+TOP: Final = 84  # title and subtitle
+CHARACTER: Final = 7.6  # the width of a letter or digit at 12 pixels
+PROSE: Final = 6.6  # the same, of a sentence, with a margin
+LINE: Final = 16.0  # the height of a line of text at 12 pixels
+TITLE: Final = 26.0  # an axis' title with its distance from the labels
+USUAL_HEIGHT: Final = 330  # of the cells
+ROW_HEIGHTS: Final = (18.0, 60.0)
+HEIGHTS: Final = (120.0, 940.0)
+WIDEST_COLUMN: Final = 110.0
+BAR: Final = 14  # the colour bar's width, and its distance from the cells
+SHORTEST_BAR: Final = 150.0
+MOST_NUMBERS: Final = 200
+FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are thinned out instead
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``width`` and ``height`` are the cells' together; every ``row_step``-th row has a label."""
+
+    left: float
+    right: float
+    bottom: float
+    width: float
+    height: float
+    width_share: float  # of the width that is there; maps of few columns are narrower
+    row_step: int
+    column_step: int
+    turned: bool  # column labels stand upright
+    label_size: float
+    numbers: bool  # written into the cells
+    gap: float  # between cells
+    bar_height: float
+    bar_title: tuple[str, ...]
+    x_title: str
+    y_title: str
+
+    @property
+    def figure_height(self) -> float:
+        return TOP + self.height + self.bottom
+
+    @property
+    def dot(self) -> float:
+        """The diameter of a mark."""
+        return 5.0 if self.gap > 1 else 3.5
+
+
+def lay_out(heatmap: HeatMap) -> Layout:
+    """Room for every label; cells within limits; numbers where they can be read."""
+    n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
+    row = _between(USUAL_HEIGHT / n_rows, *ROW_HEIGHTS)
+    height = _between(row * n_rows, *HEIGHTS)
+    row = height / n_rows
+    label_size = 12.0 if row >= 15 else 10.0
+
+    scale = scale_of(heatmap)
+    bar_height = max(height, SHORTEST_BAR)
+    bar_title = textwrap.wrap(
+        heatmap.value_name,
+        int(bar_height / PROSE),
+        max_lines=3,
+        placeholder="…",
+        break_on_hyphens=False,
+    )
+    tick = max((len(text) for _, text in scale.ticks), default=0)
+    right = 2 * BAR + 12 + CHARACTER * tick + LINE * len(bar_title) + 18
+    left = TITLE + CHARACTER * _longest(heatmap.row_labels) + 16
+
+    most = WIDTH - left - right
+    width = min(most, WIDEST_COLUMN * n_columns)
+    column = width / n_columns
+    longest = _longest(heatmap.column_labels)
+    turned = longest > FLAT_LABEL and CHARACTER * longest + 6 > column
+    needed = LINE if turned else CHARACTER * longest + 6
+    digits = max((len(heatmap.text(i, j)) for i, j, _ in heatmap.measured), default=0)
+    few = n_rows * n_columns <= MOST_NUMBERS
+    bottom = TITLE + 14 + (CHARACTER * longest if turned else LINE)
+    # a title is as long as the figure lets it be, in the middle of its axis
+    wide = width + 2 * min(left, WIDTH - left - width)
+    high = height + 2 * min(bottom, TOP - 60)
+    return Layout(
+        left=left,
+        right=right,
+        bottom=bottom,
+        width=width,
+        height=height,
+        width_share=width / most,
+        row_step=_step(LINE * label_size / 12 - 1.5, row),
+        column_step=_step(needed, column),
+        turned=turned,
+        label_size=label_size,
+        numbers=few and row >= 16 and CHARACTER * digits + 6 <= column,
+        gap=1.5 if min(row, column) >= 14 else 0.5 if min(row, column) >= 6 else 0.0,
+        bar_height=bar_height,
+        bar_title=tuple(bar_title),
+        x_title=short(heatmap.x_title, int(wide / CHARACTER)),
+        y_title=short(heatmap.y_title, int(high / CHARACTER)),
+    )
+
+
+def shown(labels: Sequence[str], step: int) -> list[tuple[int, str]]:
+    """Place and text of every ``step``-th label, from the first."""
+    return list(enumerate(labels))[::step]
+
+
+def dot_places(heatmap: HeatMap, layout: Layout, scale: Scale) -> list[tuple[float, float, str]]:
+    """x, y and colour of each mark: in the middle of its cell, or beside the number.
+
+    Beside it is the upper right corner.
+    """
+    right = up = 0.0
+    if layout.numbers:
+        right = 0.5 - 7 * len(heatmap.columns) / layout.width
+        up = 0.5 - 6 * len(heatmap.rows) / layout.height
+    value = {(i, j): number for i, j, number in heatmap.measured}
+    return [(j + right, i - up, scale.ink(value[i, j])) for i, j in heatmap.marked]
+
+
+def _between(x: float, low: float, high: float) -> float:
+    return min(max(x, low), high)
+
+
+def _longest(labels: Sequence[str]) -> int:
+    return max(len(label) for label in labels)
+
+
+def _step(needed: float, there: float) -> int:
+    """1, 2, 5, 10, 20, …: the first with which labels have the room they need."""
+    powers = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+    steps = (digit * power for power in powers for digit in (1, 2, 5))
+    return next(step for step in steps if step * there >= needed)

@@ -1,0 +1,141 @@
+"""A heat map drawn by matplotlib; see :mod:`.static`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_layout import (
+    BAR,
+    WIDTH,
+    Layout,
+    dot_places,
+    lay_out,
+    shown,
+)
+from interp_compose.plots.heatmap_scale import GREY, STROKE, Scale, scale_of
+from interp_compose.plots.lettering import FAMILY, drawable, plain
+from interp_compose.plots.theme import INK, MUTED
+
+PIXELS: Final = 104  # of the layout, in an inch
+POINT: Final = 72 / PIXELS  # points in a pixel of the layout
+GRADIENT: Final = 256  # shades in the colour bar
+
+
+def paint_heatmap(heatmap: HeatMap, dpi: int) -> Figure:
+    """The map as a matplotlib figure, under whatever settings matplotlib has now."""
+    layout, scale = lay_out(heatmap), scale_of(heatmap)
+    height = layout.figure_height
+    figure = Figure(figsize=(WIDTH / PIXELS, height / PIXELS), dpi=dpi, facecolor="white")
+    box = (layout.left / WIDTH, layout.bottom / height)
+    size = (layout.width / WIDTH, layout.height / height)
+    axes = figure.add_axes((*box, *size))
+    _draw_cells(axes, heatmap, layout, scale)
+    _draw_gaps(axes, heatmap)
+    if layout.numbers:
+        _write_numbers(axes, heatmap, scale)
+    _draw_dots(axes, heatmap, layout, scale)
+    _dress(axes, heatmap, layout)
+    if scale.ticks:
+        _draw_bar(figure, layout, scale)
+    for text, points, colour, below in (
+        (heatmap.heading, 12.5, INK, 26),
+        (heatmap.subheading, 8.5, MUTED, 55),
+    ):
+        figure.text(0.02, 1 - below / height, drawable(text), size=points, **plain(colour))
+    return figure
+
+
+def _draw_cells(axes: Axes, heatmap: HeatMap, layout: Layout, scale: Scale) -> None:
+    rows, columns = len(heatmap.rows), len(heatmap.columns)
+    shades = [[to_rgb(GREY)] * columns for _ in range(rows)]
+    for i, j, value in heatmap.measured:
+        shades[i][j] = to_rgb(scale.colour(value))
+    axes.pcolormesh(
+        [j - 0.5 for j in range(columns + 1)],
+        [i - 0.5 for i in range(rows + 1)],
+        shades,
+        edgecolors="white" if layout.gap else "none",
+        linewidth=layout.gap * POINT,
+        antialiased=bool(layout.gap),
+    )
+    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_ylim(rows - 0.5, -0.5)
+
+
+def _draw_gaps(axes: Axes, heatmap: HeatMap) -> None:
+    """A stroke through each cell without a number."""
+    strokes = [[(j - 0.5, i + 0.5), (j + 0.5, i - 0.5)] for i, j in heatmap.gaps]
+    axes.add_collection(LineCollection(strokes, colors=STROKE, linewidths=0.7))
+
+
+def _write_numbers(axes: Axes, heatmap: HeatMap, scale: Scale) -> None:
+    for i, j, value in heatmap.measured:
+        axes.text(
+            j,
+            i,
+            drawable(heatmap.text(i, j)),
+            size=11 * POINT,
+            ha="center",
+            va="center_baseline",  # as the labels beside the rows
+            **plain(scale.ink(value)),
+        )
+
+
+def _draw_dots(axes: Axes, heatmap: HeatMap, layout: Layout, scale: Scale) -> None:
+    for x, y, ink in dot_places(heatmap, layout, scale):
+        axes.scatter(x, y, s=(layout.dot * POINT) ** 2, color=ink, linewidths=0, zorder=3)
+
+
+def _dress(axes: Axes, heatmap: HeatMap, layout: Layout) -> None:
+    """Labels and titles; no frame."""
+    axes.spines[:].set_visible(False)
+    size = layout.label_size * POINT
+    axes.tick_params(length=0, labelcolor=INK, labelsize=size, labelfontfamily=FAMILY)
+    rows = shown(heatmap.row_labels, layout.row_step)
+    columns = shown(heatmap.column_labels, layout.column_step)
+    axes.set_yticks([i for i, _ in rows], [drawable(text) for _, text in rows], parse_math=False)
+    axes.set_xticks(
+        [j for j, _ in columns],
+        [drawable(text) for _, text in columns],
+        rotation=90 if layout.turned else 0,
+        size=12 * POINT,
+        parse_math=False,
+    )
+    axes.set_xlabel(drawable(layout.x_title), size=9.5, **plain(INK))
+    axes.set_ylabel(drawable(layout.y_title), size=9.5, **plain(INK))
+
+
+def _draw_bar(figure: Figure, layout: Layout, scale: Scale) -> None:
+    """The colour bar right of the cells, level with their middle."""
+    height = layout.figure_height
+    bottom = layout.bottom + (layout.height - layout.bar_height) / 2
+    left = layout.left + layout.width + BAR
+    box = (left / WIDTH, bottom / height, BAR / WIDTH, layout.bar_height / height)
+    axes = figure.add_axes(box)
+    shades = [[to_rgb(scale.colour_at((k + 0.5) / GRADIENT))] for k in range(GRADIENT)]
+    axes.imshow(
+        shades,
+        origin="lower",
+        aspect="auto",
+        extent=(0, 1, scale.low, scale.high),
+    )
+    axes.spines[:].set_visible(False)
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.set_yticks(
+        [place for place, _ in scale.ticks],
+        [drawable(text) for _, text in scale.ticks],
+        parse_math=False,
+    )
+    axes.tick_params(
+        color="#999999", labelcolor=INK, labelsize=12 * POINT, labelfontfamily=FAMILY, length=3
+    )
+    title = "\n".join(drawable(line) for line in layout.bar_title)
+    axes.set_ylabel(title, size=12 * POINT, rotation=270, va="bottom", labelpad=6, **plain(INK))

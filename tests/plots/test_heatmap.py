@@ -1,0 +1,425 @@
+"""Heat maps: both pens show the numbers, no text covers another, and gaps are said to be gaps."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from PIL import Image
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.export import save_html, save_png
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.heatmap_layout import WIDTH, lay_out
+from interp_compose.plots.heatmap_scale import (
+    DIVERGING,
+    GREY,
+    SEQUENTIAL,
+    Scale,
+    luminance,
+    scale_of,
+)
+from interp_compose.plots.heatmap_static import PIXELS, paint_heatmap
+from interp_compose.plots.static import png_bytes
+from tests.plots.test_figures import HOSTILE, Tags, strings
+from tests.plots.test_similarity_files import visible_texts
+
+NAN = float("nan")
+WORDS = ("The", "soft", "rain", "fell", "on", "the", "water", ".")
+MATRICES = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "embedding", "unembedding")
+
+
+def numbers(rows: int, columns: int, low: float = -2, high: float = 2) -> list[list[float | None]]:
+    rng = random.Random(rows * 1000 + columns)
+    return [[rng.uniform(low, high) for _ in range(columns)] for _ in range(rows)]
+
+
+def heatmap(rows: int = 2, columns: int = 3, /, **changes: object) -> HeatMap:
+    made = HeatMap(
+        title="gpt2: what is lost without one head",
+        subtitle="task mini-idm · 400 examples",
+        x_title="layer",
+        y_title="head",
+        columns=[str(j) for j in range(columns)],
+        rows=[str(i) for i in range(rows)],
+        values=numbers(rows, columns),
+        value_name="change in the answer's log-probability (nats)",
+        diverging=True,
+    )
+    return replace(made, **changes)
+
+
+def sentence() -> HeatMap:
+    values = numbers(8, 4)
+    values[2][1] = None
+    values[7] = [NAN] * 4
+    return heatmap(
+        8, 4, rows=WORDS, y_title="word", values=values, value_format="+.2f",
+        marked=[(0, 0), (6, 3)], mark_name="95 % interval excludes 0",
+    )  # fmt: skip
+
+
+def ranks(layers: int = 12) -> HeatMap:
+    values = [[10**v for v in row] for row in numbers(9, layers, 0, 2.7)]
+    return heatmap(
+        9, layers, rows=MATRICES, values=values, value_name="stable rank", diverging=False,
+        log=True, value_format=".0f",
+    )  # fmt: skip
+
+
+def long_labels() -> HeatMap:
+    return heatmap(
+        10, 20, columns=[f"blocks.{j}.attn.hook_z" for j in range(20)],
+        rows=[f"a row with a label that is too long, number {i}" for i in range(10)],
+        title="long " * 40, subtitle="long " * 60, x_title="long " * 40, y_title="long " * 40,
+        value_name="long " * 40, values=numbers(10, 20),
+    )  # fmt: skip
+
+
+EVERY_MAP: dict[str, Callable[[], HeatMap]] = {
+    "sentence": sentence,
+    "ranks": ranks,
+    "12 x 12": lambda: heatmap(12, 12, value_format="+.1%"),
+    "32 x 32": lambda: heatmap(32, 32, marked=[(3, 4)], mark_name="interval excludes 0"),
+    "80 layers": lambda: ranks(80),
+    "60 words": lambda: heatmap(60, 12, rows=[f"extraordinarily {i}" for i in range(60)]),
+    "400 rows": lambda: heatmap(400, 2),
+    "one cell": lambda: heatmap(1, 1, x_title="layer from which the word is hidden"),
+    "one row": lambda: heatmap(1, 12, rows=["gpt2"]),
+    "one column": lambda: heatmap(12, 1),
+    "equal": lambda: heatmap(values=[[0.5] * 3] * 2, diverging=False),
+    "zero": lambda: heatmap(values=[[0.0] * 3] * 2),
+    "nothing": lambda: heatmap(values=[[None] * 3, [NAN] * 3]),
+    "long labels": long_labels,
+}
+every_map = pytest.mark.parametrize("make", EVERY_MAP.values(), ids=EVERY_MAP)
+
+
+def dots(made: HeatMap) -> object:
+    scatters = (t for t in draw_heatmap(made).data if t.type == "scatter")
+    return next(t for t in scatters if t.mode == "markers")
+
+
+def cells(made: HeatMap) -> object:
+    return next(t for t in draw_heatmap(made).data if t.type == "heatmap" and t.hovertemplate)
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_the_interactive_map_holds_the_numbers_in_reading_order() -> None:
+    figure = draw_heatmap(heatmap(values=[[1.0, -2.0, None], [0.0, NAN, 0.5]]))
+    grey, _, trace, *_ = figure.data
+    assert [list(row) for row in trace.z] == [[1.0, -2.0, None], [0.0, None, 0.5]]
+    assert (trace.zmin, trace.zmax) == (-2, 2)
+    assert [list(row) for row in grey.z] == [[None, None, 0], [None, 0, None]]
+    assert list(figure.layout.yaxis.range) == [1.5, -0.5]  # the first row is on top
+    assert list(figure.layout.xaxis.range) == [-0.5, 2.5]
+    assert trace.colorbar.title.text == "change in the answer's<br>log-probability (nats)"
+    assert isinstance(figure.chart, HeatMap)
+
+
+def test_equal_words_keep_rows_of_their_own() -> None:
+    figure = draw_heatmap(heatmap(3, 3, rows=["the", "cat", "the"], values=numbers(3, 3)))
+    assert list(figure.layout.yaxis.tickvals) == [0, 1, 2]
+    assert list(figure.layout.yaxis.ticktext) == ["the", "cat", "the"]
+
+
+def test_hover_names_row_column_and_number() -> None:
+    trace = cells(heatmap(values=[[1.0, -2.0, None], [0.0, NAN, 0.5]]))
+    assert trace.hovertemplate == (
+        "head: %{customdata[0]}<br>layer: %{customdata[1]}<br>"
+        "change in the answer's log-probability (nats): %{customdata[2]}<extra></extra>"
+    )
+    assert trace.customdata[0][1] == ["0", "1", "−2.00"]
+    assert [trace.customdata[i][j][2] for i, j in ((0, 2), (1, 1))] == ["not measured"] * 2
+    assert trace.hoverongaps
+
+
+def test_hover_shows_the_text_that_came_along() -> None:
+    trace = cells(heatmap(1, 2, hover=[["rank <1>", ""]]))
+    assert [cell[3] for cell in trace.customdata[0]] == ["<br>rank &lt;1&gt;", ""]
+    assert trace.hovertemplate.endswith("%{customdata[2]}%{customdata[3]}<extra></extra>")
+    assert "customdata[3]" not in cells(heatmap(1, 2)).hovertemplate
+
+
+def test_logarithms_are_drawn_and_numbers_are_said() -> None:
+    made = heatmap(1, 3, values=[[1.0, 10.0, 600.0]], diverging=False, log=True, value_format=".0f")
+    trace = cells(made)
+    assert trace.z[0] == pytest.approx((0, 1, math.log10(600)))
+    assert [cell[2] for cell in trace.customdata[0]] == ["1", "10", "600"]
+    assert [text.strip() for text in trace.colorbar.ticktext] == [
+        "1", "2", "5", "10", "20", "50", "100", "200", "500",
+    ]  # fmt: skip
+    assert trace.colorbar.tickvals[6] == 2
+
+
+def test_numbers_are_written_where_they_can_be_read() -> None:
+    def written(made: HeatMap) -> list[str]:
+        return [str(t) for trace in draw_heatmap(made).data for t in trace.text or ()]
+
+    assert sorted(written(heatmap(values=[[1.0, -2.0, None], [-0.001, NAN, 0.5]]))) == sorted(
+        ["1.00", "−2.00", "0.00", "0.50"]
+    )
+    assert len(written(heatmap(12, 12))) == 144
+    assert written(heatmap(32, 32)) == []  # too many
+    assert written(heatmap(2, 60)) == []  # too narrow
+    assert lay_out(heatmap(2, 60)).numbers is False
+
+
+def pixel(picture: Image.Image, made: HeatMap, row: int, column: int) -> str:
+    """The colour of a cell's lower right part, where neither number nor stroke nor dot is."""
+    layout = lay_out(made)
+    x = layout.left + layout.width * (column + 0.9) / len(made.columns)
+    y = 84 + layout.height * (row + 0.85) / len(made.rows)
+    scale = picture.width / WIDTH
+    return "#{:02x}{:02x}{:02x}".format(*picture.getpixel((int(x * scale), int(y * scale)))[:3])
+
+
+def test_the_static_map_has_each_cells_colour_in_its_place() -> None:
+    for made in (sentence(), ranks()):
+        picture = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
+        scale = scale_of(made)
+        for i, j, value in made.measured:
+            assert pixel(picture, made, i, j) == scale.colour(value), (i, j)
+        for i, j in made.gaps:
+            assert pixel(picture, made, i, j) == GREY
+
+
+def test_both_pens_use_the_same_colours() -> None:
+    made = sentence()
+    trace, scale = cells(made), scale_of(made)
+    stops = [(share, stop) for share, stop in trace.colorscale]
+    for share, stop in stops:
+        assert scale.colour(scale.low + share * (scale.high - scale.low)) == stop
+    assert (trace.zmin, trace.zmax) == (scale.low, scale.high)
+
+
+def test_marks_are_dots_and_say_what_they_mean() -> None:
+    made = sentence()
+    corners = dots(made)
+    assert [round(x) for x in corners.x] == [0, 3]
+    assert [round(y) for y in corners.y] == [0, 6]
+    assert min(corners.x[0], -corners.y[0]) > 0.3  # right of the number, and above it
+    assert made.subheading.endswith("dot: 95 % interval excludes 0 · grey: not measured")
+    middle = dots(heatmap(32, 32, marked=[(3, 4)], mark_name="x"))
+    assert (list(middle.x), list(middle.y)) == ([4], [3])
+    assert heatmap().subheading == "task mini-idm · 400 examples"
+    assert replace(made, subtitle="", marked=()).subheading == "grey: not measured"
+    assert png_bytes(made) != png_bytes(replace(made, marked=[(0, 0)]))
+
+
+# --- colours -------------------------------------------------------------------------------------
+
+
+def test_lightness_falls_steadily() -> None:
+    sequential = Scale(0.0, 1.0, False, SEQUENTIAL, ())
+    light = [luminance(sequential.colour_at(k / 100)) for k in range(101)]
+    assert light == sorted(light, reverse=True)
+    diverging = Scale(-1.0, 1.0, False, DIVERGING, ())
+    light = [luminance(diverging.colour_at(k / 100)) for k in range(101)]
+    assert light[:51] == sorted(light[:51])
+    assert light[50:] == sorted(light[50:], reverse=True)
+
+
+@pytest.mark.parametrize("stops", [SEQUENTIAL, DIVERGING])
+def test_numbers_can_be_read_on_every_colour(stops: tuple[str, ...]) -> None:
+    """WCAG contrast, at least 4.5:1 as for small text."""
+    scale = Scale(0.0, 1.0, False, stops, ())
+    for k in range(201):
+        a, b = sorted([luminance(scale.colour(k / 200)), luminance(scale.ink(k / 200))])
+        assert (b + 0.05) / (a + 0.05) >= 4.5
+
+
+def test_a_diverging_scale_is_centred_on_zero() -> None:
+    scale = scale_of(heatmap(1, 3, values=[[-0.3, 0.1, 0.2]]))
+    assert (scale.low, scale.high) == (-0.3, 0.3)
+    assert scale.colour(0.0) == DIVERGING[3]
+    assert (scale.colour(-0.3), scale.colour(0.3)) == (DIVERGING[0], DIVERGING[-1])
+    assert [text for _, text in scale.ticks] == [
+        "−0.3", "−0.2", "−0.1", "0", "0.1", "0.2", "0.3",
+    ]  # fmt: skip
+
+
+def test_equal_numbers_have_the_middle_of_the_scale() -> None:
+    for values, kind in (([2.0, 2.0], {}), ([0.0, 0.0], {}), ([7.0, 7.0], {"log": True})):
+        made = heatmap(1, 2, values=[values], diverging=False, **kind)
+        scale = scale_of(made)
+        assert scale.place(values[0]) == pytest.approx((scale.low + scale.high) / 2)
+        assert scale.ticks
+
+
+def test_shares_have_ticks_in_per_cent() -> None:
+    made = heatmap(1, 2, values=[[-0.1, 0.2]], value_format="+.1%")
+    assert [text for _, text in scale_of(made).ticks] == ["−20%", "−10%", "0%", "10%", "20%"]
+
+
+@given(
+    low=st.floats(-1e6, 1e6),
+    span=st.floats(1e-3, 1e6),
+    log=st.booleans(),
+)
+def test_ticks_are_few_round_and_where_they_say(low: float, span: float, log: bool) -> None:
+    low = abs(low) + 1e-3 if log else low
+    scale = scale_of(heatmap(1, 2, values=[[low, low + span]], diverging=False, log=log))
+    assert 2 <= len(scale.ticks) <= 10
+    places = [place for place, _ in scale.ticks]
+    assert places == sorted(set(places))
+    slack = 1e-6 * (scale.high - scale.low)
+    for place, text in scale.ticks:
+        assert scale.low - slack <= place <= scale.high + slack
+        assert scale.place(float(text.replace("−", "-"))) == pytest.approx(place, abs=slack)
+    assert len({text for _, text in scale.ticks}) == len(places)
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+@every_map
+def test_no_text_leaves_the_picture_or_covers_another(make: Callable[[], HeatMap]) -> None:
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        painted = paint_heatmap(make(), 100)
+        painted.draw_without_rendering()
+        whole = painted.bbox
+        shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
+    assert len(shown) > 4
+    for text, box in shown.items():
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+    for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
+        width = min(a.x1, b.x1) - max(a.x0, b.x0)
+        height = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+@pytest.mark.parametrize(
+    ("made", "rows", "columns"),
+    [
+        (heatmap(12, 12), 1, 1),
+        (heatmap(32, 32), 1, 1),
+        (ranks(80), 1, 5),
+        (heatmap(60, 12), 1, 1),
+        (heatmap(400, 2), 10, 1),
+    ],
+)
+def test_labels_are_thinned_out_only_where_there_is_no_room(
+    made: HeatMap, rows: int, columns: int
+) -> None:
+    figure = draw_heatmap(made)
+    assert list(figure.layout.yaxis.tickvals) == list(range(0, len(made.rows), rows))
+    assert list(figure.layout.xaxis.tickvals) == list(range(0, len(made.columns), columns))
+
+
+def test_long_column_labels_are_turned() -> None:
+    figure = draw_heatmap(long_labels())
+    assert figure.layout.xaxis.tickangle == -90
+    assert max(len(text) for text in figure.layout.xaxis.ticktext) <= 16
+    assert draw_heatmap(ranks(80)).layout.xaxis.tickangle == 0
+
+
+def test_the_figure_grows_with_its_rows_within_limits() -> None:
+    heights = [draw_heatmap(heatmap(n, 4)).layout.height for n in (1, 3, 8, 32, 60, 400)]
+    assert heights == sorted(heights)
+    assert heights[0] > 200
+    assert heights[-1] < 1100
+    assert heights[-2] == heights[-1]
+    inches = paint_heatmap(heatmap(32, 4), 100).get_figheight()
+    assert inches * PIXELS == pytest.approx(heights[3])
+
+
+# --- files and notebooks -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sentence", "32 x 32", "60 words", "one cell", "nothing"])
+def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
+    make = EVERY_MAP[name]
+    figure = draw_heatmap(make())
+    data = save_png(figure, tmp_path / "a.png").read_bytes()
+    assert data == save_png(draw_heatmap(make()), tmp_path / "b.png").read_bytes()
+    assert Image.open(io.BytesIO(data)).width == 1344
+    assert len(data) < 300 * 1024
+    bundle = figure._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
+    assert len(bundle["image/png"]) < 60_000
+    assert len(json.dumps(bundle["application/vnd.plotly.v1+json"])) < 100_000
+    assert bundle["text/plain"].startswith(f"figure: {make().title}. {make().subtitle}")
+
+
+def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
+    plain = png_bytes(sentence())
+    with mpl.rc_context({"axes.facecolor": "black", "font.size": 30, "image.origin": "lower"}):
+        before = dict(mpl.rcParams)
+        assert png_bytes(sentence()) == plain
+        assert dict(mpl.rcParams) == before
+    assert png_bytes(replace(sentence(), values=numbers(8, 4))) != plain
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_stays_text(tmp_path: Path, name: str) -> None:
+    made = heatmap(
+        2, 2, title=name, subtitle=name, x_title=name, y_title=name, value_name=name,
+        rows=[name, ""], columns=[name, "a"], values=[[1.0, None], [2.0, 3.0]],
+        hover=[[name, name], ["", ""]], marked=[(0, 0)], mark_name=name,
+    )  # fmt: skip
+    figure = draw_heatmap(made)
+    drawn = figure.to_dict()
+    drawn["layout"].pop("template")
+    texts = [s.replace("<br>", "").replace("<extra></extra>", "") for s in strings(drawn)]
+    customdata = [text for row in cells(made).customdata for cell in row for text in cell]
+    texts += [text.removeprefix("<br>") for text in customdata]
+    assert not [s for s in texts if "<" in s or "$" in s or "%{y" in s]
+    assert len(customdata) == 16
+    save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
+
+
+def test_hostile_text_adds_no_tag_to_the_page(tmp_path: Path) -> None:
+    save_html(draw_heatmap(heatmap()), tmp_path / "good.html")
+    save_html(draw_heatmap(heatmap(title=HOSTILE[0], rows=HOSTILE[:2])), tmp_path / "bad.html")
+    good, bad = (Tags((tmp_path / f"{k}.html").read_text()).tags for k in ("good", "bad"))
+    assert good == bad
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": []}, r"a heat map of 0 rows and 3 columns; pass at least one of each"),
+        ({"values": numbers(3, 3)}, r"values have 3 rows; expected 2, one for each label"),
+        ({"values": [[1.0] * 3, [1.0]]}, r"values of row '1' are 1; expected 3, one for each col"),
+        ({"hover": [[""] * 3]}, r"hover have 1 rows; expected 2"),
+        ({"values": [[1.0] * 3, [1.0, math.inf, 1.0]]}, r"row '1', column '1' is inf; expected a "
+         r"finite number, or None where nothing was measured"),
+        ({"values": [[1.0, 2.0, 0.0]] * 2, "log": True, "diverging": False},
+         r"row '0', column '2' is 0.0, which has no logarithm; pass log=False"),
+        ({"log": True}, r"log=True and diverging=True: a logarithm has no 0"),
+        ({"marked": [(0, 0)]}, r"marked cells have no mark_name; say what the dots mean"),
+        ({"marked": [(2, 0)], "mark_name": "x"}, r"row 2, column 0, .* rows 0 … 1 and columns 0 …"),
+        ({"marked": [(0, -1)], "mark_name": "x"}, r"marked has row 0, column -1, which holds no"),
+        ({"marked": [(0, 0)], "mark_name": "x", "values": [[None] * 3] * 2}, r"holds no number"),
+    ],
+)  # fmt: skip
+def test_what_is_no_map_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        heatmap(**changes)
+
+
+def test_a_line_chart_is_still_a_chart() -> None:
+    from tests.plots.test_figures import curve
+
+    assert isinstance(curve().chart, Chart)
