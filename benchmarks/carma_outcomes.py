@@ -1,8 +1,9 @@
 """Keeps what a comparison said: ``python -m benchmarks.carma_outcomes out/carma``.
 
 The folder is one that ``interp-compose carma`` wrote; from its checked tables go the settings, the
-means over seeds, the paired differences with their verdicts, and the times into
-``results/carma_{model}_{task}.json``.
+means over seeds, and the paired differences with their verdicts into
+``results/carma_{model}_{task}.json``. Times stay behind: ``benchmarks.carma`` measures those, side
+by side on a quiet machine.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 
 import interp_compose as ic
 from benchmarks.common import machine, write
+
+TIMES = ["seconds", "step_seconds"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "config": config,
             "summary": _rows(comparison.frame),
             "differences": _rows(comparison.differences),
-            "overhead": _rows(comparison.overhead),
-            "training": _rows(comparison.frames["training"]),
+            "training": _rows(comparison.frames["training"].drop(columns=TIMES)),
         },
     )
     print(comparison.summary())

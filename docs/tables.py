@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from docs import carma_results
+from docs import carma_results, circuit_results
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -135,6 +135,11 @@ def carma_search() -> str:
     return NOTICE + table(*searched) + f"\n{seeds}\n\n" + table(*held_out)
 
 
+def leaks() -> str:
+    """What an attention mask lets through, by model and mode."""
+    return NOTICE + table(*circuit_results.leaks())
+
+
 FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
     "carma_settings.md": carma_settings,
@@ -143,6 +148,9 @@ FILES: dict[str, Callable[[], str]] = {
     "cap_help.txt": partial(help_of, "cap"),
     "similarity_help.txt": partial(help_of, "similarity"),
     "carma_help.txt": partial(help_of, "carma"),
+    "ablate_help.txt": partial(help_of, "ablate"),
+    "probe_help.txt": partial(help_of, "probe"),
+    "leaks.md": leaks,
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,

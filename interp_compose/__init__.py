@@ -16,13 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interp_compose._types import Example as Example
+    from interp_compose.interventions.ablation import ablate as ablate
+    from interp_compose.interventions.leak import attention_leak as attention_leak
+    from interp_compose.interventions.masking import mask_attention as mask_attention
     from interp_compose.interventions.pool_at import pool_at as pool_at
     from interp_compose.interventions.pooling import pool_groups as pool_groups
+    from interp_compose.interventions.residual import mask_residual as mask_residual
     from interp_compose.losses import mutual_information_loss as mutual_information_loss
     from interp_compose.losses import stability_loss as stability_loss
     from interp_compose.models.load import load_model as load_model
     from interp_compose.models.weights import load_weights as load_weights
     from interp_compose.models.weights import save_weights as save_weights
+    from interp_compose.probes.condensation import condensation as condensation
+    from interp_compose.probes.geometry import embedding_geometry as embedding_geometry
+    from interp_compose.probes.rank import effective_rank as effective_rank
+    from interp_compose.probes.rank import spectral_entropy as spectral_entropy
+    from interp_compose.probes.rank import stable_rank as stable_rank
+    from interp_compose.recipes.ablation_curve import AblationCurve as AblationCurve
+    from interp_compose.recipes.ablation_measure import ablation_curve as ablation_curve
     from interp_compose.recipes.cap_curve import CapCurve as CapCurve
     from interp_compose.recipes.cap_curve import compare_curves as compare_curves
     from interp_compose.recipes.cap_measure import cap_curve as cap_curve
@@ -31,6 +42,9 @@ if TYPE_CHECKING:
     from interp_compose.recipes.carma_synonyms import synonym_source as synonym_source
     from interp_compose.recipes.embedding import embed_texts as embed_texts
     from interp_compose.recipes.finetune import finetune as finetune
+    from interp_compose.recipes.probe_measure import complexity_report as complexity_report
+    from interp_compose.recipes.probe_report import ComplexityReport as ComplexityReport
+    from interp_compose.recipes.probe_tracker import ComplexityTracker as ComplexityTracker
     from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
     from interp_compose.recipes.similarity_curve import compare_similarities as compare_similarities
     from interp_compose.recipes.similarity_measure import similarity_curve as similarity_curve
@@ -51,9 +65,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AblationCurve": "recipes.ablation_curve",
     "CapCurve": "recipes.cap_curve",
     "CarmaConfig": "training.carma",
     "Comparison": "recipes.carma_comparison",
+    "ComplexityReport": "recipes.probe_report",
+    "ComplexityTracker": "recipes.probe_tracker",
     "Example": "_types",
     "Pair": "tasks.pairs",
     "PairTask": "tasks.pairs",
@@ -62,16 +79,25 @@ _HOME = {
     "ThesaurusSource": "text.synonym_sources",
     "TrainConfig": "training.config",
     "TrainingHistory": "training.history",
+    "ablate": "interventions.ablation",
+    "ablation_curve": "recipes.ablation_measure",
+    "attention_leak": "interventions.leak",
     "cap_curve": "recipes.cap_measure",
     "compare": "recipes.carma_compare",
     "compare_curves": "recipes.cap_curve",
     "compare_similarities": "recipes.similarity_curve",
+    "complexity_report": "recipes.probe_measure",
+    "condensation": "probes.condensation",
+    "effective_rank": "probes.rank",
     "embed_texts": "recipes.embedding",
+    "embedding_geometry": "probes.geometry",
     "finetune": "recipes.finetune",
     "load_model": "models.load",
     "load_pairs": "tasks.load_pairs",
     "load_task": "tasks.load",
     "load_weights": "models.weights",
+    "mask_attention": "interventions.masking",
+    "mask_residual": "interventions.residual",
     "mutual_information_loss": "losses",
     "pool_at": "interventions.pool_at",
     "pool_groups": "interventions.pooling",
@@ -80,7 +106,9 @@ _HOME = {
     "replace_synonyms": "text.synonyms",
     "save_weights": "models.weights",
     "similarity_curve": "recipes.similarity_measure",
+    "spectral_entropy": "probes.rank",
     "stability_loss": "losses",
+    "stable_rank": "probes.rank",
     "synonym_source": "recipes.carma_synonyms",
     "tokenize_prompts": "text.words",
 }
@@ -91,6 +119,8 @@ __all__ = [  # noqa: RUF022  the main path first
     "cap_curve",
     "CapCurve",
     "compare_curves",
+    "ablation_curve",
+    "AblationCurve",
     "load_pairs",
     "similarity_curve",
     "SimilarityCurve",
@@ -108,6 +138,18 @@ __all__ = [  # noqa: RUF022  the main path first
     "mutual_information_loss",
     "stability_loss",
     "pool_at",
+    "mask_attention",
+    "mask_residual",
+    "ablate",
+    "attention_leak",
+    "complexity_report",
+    "ComplexityReport",
+    "ComplexityTracker",
+    "stable_rank",
+    "effective_rank",
+    "spectral_entropy",
+    "condensation",
+    "embedding_geometry",
     "pool_groups",
     "tokenize_prompts",
     "read_examples",

@@ -172,8 +172,9 @@ class HookedModel(Protocol):
         """Every call of the model runs inside ``prepare(tokens, attention_mask)``."""
         ...
 
-    @property
-    def d_mlp(self) -> int: ...
+    def n_neurons(self) -> int:
+        """Neurons of an MLP."""
+        ...
 
     def editing_attention(self, edits: Mapping[int, AttentionEdit]) -> AbstractContextManager[Any]:
         """Edits of these layers' attention, for the length of a ``with`` block."""

@@ -8,16 +8,20 @@ from typing import Any, Protocol, runtime_checkable
 
 import tyro
 
+from interp_compose.recipes.ablation import AblationConfig
 from interp_compose.recipes.cap import CapConfig
 from interp_compose.recipes.carma import CarmaStudy
+from interp_compose.recipes.probe import ProbeConfig
 from interp_compose.recipes.similarity import SimilarityConfig
 
-Study = CapConfig | SimilarityConfig | CarmaStudy
+Study = CapConfig | AblationConfig | SimilarityConfig | CarmaStudy | ProbeConfig
 
 COMMANDS: dict[str, Callable[..., Study]] = {
     "cap": CapConfig,
+    "ablate": AblationConfig,
     "similarity": SimilarityConfig,
     "carma": CarmaStudy,
+    "probe": ProbeConfig,
 }
 
 
@@ -44,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(config: Study) -> None:
-    from interp_compose.recipes import cap, carma, similarity
+    from interp_compose.recipes import ablation, cap, carma, probe, similarity
 
     if config.quiet:
         from transformers.utils import logging
@@ -52,8 +56,12 @@ def _run(config: Study) -> None:
         logging.disable_progress_bar()  # of loading weights
     if isinstance(config, CapConfig):
         _tell(config, cap.run(config))
+    elif isinstance(config, AblationConfig):
+        _tell(config, ablation.run(config))
     elif isinstance(config, SimilarityConfig):
         _tell(config, similarity.run(config))
+    elif isinstance(config, ProbeConfig):
+        _tell(config, probe.run(config))
     else:
         _tell(config, carma.run(config), "report.html", "runs/ (weights and history of each)")
 

@@ -11,19 +11,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._types import HookedModel, HookFn
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.edited import Edited
 from interp_compose.interventions.places import Places
+from interp_compose.interventions.reference import Fill, check_reference, fills
 from interp_compose.interventions.where import (
     Heads,
     Layers,
     Positions,
+    check_is_model,
     resolve_heads,
     resolve_layers,
     resolve_parts,
 )
-
-HOW = ("zero", "mean", "resample")
 
 
 @contextmanager
@@ -43,8 +43,9 @@ def ablate(
 
     ``how="zero"`` puts 0 in its place, ``"mean"`` the mean over all tokens of ``reference``,
     ``"resample"`` what one token of ``reference``, drawn at random, had: one draw for each
-    (example, position), shared by all heads, neurons and layers, and the same in every call.
-    The reference is run once, on entering, under whatever other interventions are open.
+    (example, position), shared by all heads, neurons and layers, and the same in every call of that
+    shape. The reference is run once, on entering, under whatever other interventions are open: to
+    take it from the clean model, open this block outside the others.
 
     Args:
         model: from :func:`load_model`.
@@ -63,80 +64,71 @@ def ablate(
     Raises:
         OptionError, LayerError, HeadError, InputError: on entering.
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
+        CapabilityError: a probe shows that edits of these activations reach nothing.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
-    if how not in HOW:
-        raise OptionError(f"unknown how={how!r}: expected one of {', '.join(HOW)}")
+    check_is_model(model)
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
-    if (how == "zero") != (reference is None):
-        wanted = "none" if how == "zero" else "reference=tokens"
-        raise OptionError(f"how={how!r} and reference do not fit: expected {wanted}.")
+    check_reference(model, how, reference, reference_mask, seed)
     places = Places(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
     parts: dict[str, list[int]] = {}
     if heads is not None:
         for layer, of_layer in resolve_heads(heads, chosen, model.n_heads).items():
             parts[f"blocks.{layer}.attn.hook_z"] = of_layer
+        model.require("edit_z")
     if neurons is not None:
-        for layer, of_layer in resolve_parts(neurons, chosen, model.d_mlp, "neuron").items():
+        model.require("edit_post")
+        for layer, of_layer in resolve_parts(neurons, chosen, model.n_neurons(), "neuron").items():
             parts[f"blocks.{layer}.mlp.hook_post"] = of_layer
-    pool = None if reference is None else _pool(model, list(parts), reference, reference_mask)
+    with torch.no_grad():
+        put_in = fills(model, list(parts), how, reference, reference_mask, seed)
     record = Edited(f"ablate(how={how!r})")
-
-    def replace(name: str, of_layer: Sequence[int]) -> HookFn:
-        def edit(activation: Float[Tensor, "batch pos ..."], hook: Any) -> Tensor:
-            here = places.flags_like(activation)
-            if how == "zero" or pool is None:
-                after = torch.zeros_like(activation)
-            elif how == "mean":
-                after = pool[name].float().mean(dim=0).to(activation.dtype).expand_as(activation)
-            else:
-                after = pool[name][_draws(activation, len(pool[name]), seed)]
-            some = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
-            some[list(of_layer)] = True
-            where = here[:, :, None] & some
-            if activation.ndim == 3:  # neurons are numbers: each is a vector of one
-                where, after, activation = where[..., None], after[..., None], activation[..., None]
-                return record.replaced(activation, after, where)[..., 0]
-            return record.replaced(activation, after, where[..., None])
-
-        return edit
 
     @contextmanager
     def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
         record.calls += 1
-        with places.of_call(tokens, mask) as found:
-            record.chosen |= bool(found.any())
+        with places.of_call(tokens, mask):
             yield
 
-    hooks = [(name, replace(name, of_layer)) for name, of_layer in parts.items()]
+    hooks: list[tuple[str, HookFn]] = []
+    for name, of_layer in parts.items():
+        edit = _heads if name.endswith("hook_z") else _neurons
+        hooks.append((name, edit(of_layer, put_in[name], places, record, model.n_heads)))
     with model.preparing(prepare), model.hooks(hooks):
         yield record
-    record.check()
+    record.check(places)
 
 
-@torch.no_grad()
-def _pool(
-    model: HookedModel, names: list[str], reference: Tensor, mask: Tensor | None
-) -> dict[str, Tensor]:
-    """The activations of every token of the reference: ``[token ...]``."""
-    if reference.ndim != 2 or reference.is_floating_point() or reference.numel() == 0:
-        raise InputError(
-            f"reference is {list(reference.shape)} of {reference.dtype}; expected token ids "
-            "[batch pos]."
-        )
-    mask = torch.ones_like(reference) if mask is None else mask
-    if mask.shape != reference.shape or not bool(mask.any()):
-        raise InputError(
-            f"reference_mask is {list(mask.shape)} with {int(mask.sum())} tokens; expected "
-            f"{list(reference.shape)}, 1 for real tokens."
-        )
-    _, found = model.capture(reference, names, attention_mask=mask, read="hidden")
-    return {name: activation[mask.bool()] for name, activation in found.items()}
+def _heads(
+    heads: Sequence[int], fill: Fill, places: Places, record: Edited, n_heads: int
+) -> HookFn:
+    def edit(z: Float[Tensor, "batch pos head d_head"], hook: Any) -> Tensor:
+        if z.ndim != 4 or z.shape[2] != n_heads:
+            raise InterventionError(
+                f"{hook.name} is {list(z.shape)}; expected [batch pos head d_head] of {n_heads} "
+                "heads, so they cannot be told apart here. Ablate them by a hook of your own."
+            )
+        here = places.flags_like(z)[:, :, None] & _flags(heads, z)
+        return record.replaced(z, fill(z), here[..., None])
+
+    return edit
 
 
-def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch pos"]:
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(n_tokens, tuple(activation.shape[:2]), generator=generator)
-    return draws.to(activation.device)
+def _neurons(
+    neurons: Sequence[int], fill: Fill, places: Places, record: Edited, n_heads: int
+) -> HookFn:
+    def edit(post: Float[Tensor, "batch pos d_mlp"], hook: Any) -> Tensor:
+        here = places.flags_like(post)[:, :, None] & _flags(neurons, post)
+        # Each neuron is a vector of one.
+        return record.replaced(post[..., None], fill(post)[..., None], here[..., None])[..., 0]
+
+    return edit
+
+
+def _flags(numbers: Sequence[int], activation: Tensor) -> Tensor:
+    """True at ``numbers`` of the third axis."""
+    some = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
+    some[list(numbers)] = True
+    return some

@@ -8,6 +8,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+HIDDEN = torch.finfo(torch.float16).min / 2
+"""Scores below are masked by the model. Masks are minus infinity or the lowest number of a dtype,
+which may be narrower than the scores' own: a GPT-J in float16 has scores in float32 and -65504 for
+its padding."""
+
 Pairs = Callable[[Float[Tensor, "batch head query key"]], Bool[Tensor, "batch query key"]]
 
 
@@ -37,21 +42,19 @@ class Cut:
         self, scores: Float[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"]:
         """The scores, those of cut pairs so low that the softmax gives them exactly nothing."""
-        lowest = torch.finfo(scores.dtype).min
-        # Causal masks and padding are the lowest number, minus infinity, or their sum.
-        visible = scores > lowest / 2
+        visible = scores > HIDDEN
         cut = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
         removed = visible & cut
+        emptied = removed.any(-1, keepdim=True) & ~(visible & ~cut).any(-1, keepdim=True)
         self.n_cut = self.n_cut + removed.sum()
+        self.n_emptied = self.n_emptied + emptied.sum()
         if not self._before:
             self._to_zero = cut
             return scores
         # A row of lowest numbers alone would come out of the softmax as an even spread, over the
         # future and the padding as well.
-        emptied = removed.any(-1, keepdim=True) & ~(visible & ~cut).any(-1, keepdim=True)
-        self.n_emptied = self.n_emptied + emptied.sum()
         self._to_zero = emptied
-        return scores.masked_fill(cut, lowest)
+        return scores.masked_fill(cut, torch.finfo(scores.dtype).min)
 
     def pattern(
         self, pattern: Float[Tensor, "batch head query key"]

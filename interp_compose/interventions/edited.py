@@ -7,18 +7,19 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
+from interp_compose.interventions.places import Places
 
 
 class Edited:
     """What a block of :func:`.ablation.ablate` or :func:`.residual.mask_residual` did so far.
 
     Attributes:
-        calls: calls of the model, through its own surface.
+        calls: calls of the model, through its own surface. Calls of ``model.lens`` are edited as
+            well, and not counted.
     """
 
     def __init__(self, name: str) -> None:
         self.calls = 0
-        self.chosen = False
         self._name = name
         self._n_changed: Tensor | int = 0
 
@@ -30,16 +31,16 @@ class Edited:
     def replaced(self, before: Tensor, after: Tensor, here: Bool[Tensor, "..."]) -> Tensor:
         """``after`` where ``here``, counted; ``here`` has a last axis of 1 to be broadcast."""
         out = torch.where(here, after.to(before.dtype), before)
-        self._n_changed = self._n_changed + (out != before).any(dim=-1).sum()
+        self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
         return out
 
-    def check(self) -> None:
+    def check(self, places: Places) -> None:
         """Refuse, at the end of the block, an edit of chosen positions that changed no number.
 
         Raises:
             InterventionError: it did.
         """
-        if self.chosen and self.n_changed == 0:
+        if places.chosen and self.n_changed == 0:
             raise InterventionError(
                 f"{self._name} changed nothing: at every position chosen the activation already "
                 "was what it was to become (a dead neuron, or a head that adds nothing)."

@@ -53,26 +53,18 @@ def knock_sweep(
     """
     sweep = _Sweep(model, attention_mask, knockout, len(layers), max_tokens)
     last = model.n_layers - 1
-    start = 0 if reach == "until" else layers[0]
     if reach == "until":
-        sweep.join(resid(0))  # the trunk, which is knocked out in every layer
-    for layer in range(start, last + 1):
-        if reach == "until":
-            acts = sweep.group == sweep.joined - 1  # the trunk is the one that joined last
-        else:
-            if layer in layers:
-                sweep.join(resid(layer))
-            acts = sweep.group == sweep.joined - 1 if reach == "at" else sweep.group >= 0
-            if layer not in layers and reach == "at":
-                acts = torch.zeros_like(acts)
-        if layer == last:
-            break
-        sweep.step(layer, acts)
-        if reach == "until" and layer in layers:
+        sweep.join(resid(0))
+    for layer in range(0 if reach == "until" else layers[0], last):
+        if reach != "until" and layer in layers:
+            sweep.join(resid(layer))
+        sweep.step(layer, sweep.knocked_out(reach, layer, layers))
+        if reach == "until" and layer in layers[:-1]:
             sweep.fork()
-    results = sweep.read(last, acts, finish)
-    by_layer = results.reshape(sweep.joined, len(knockout.row), *results.shape[1:])
-    return by_layer[: len(layers)]
+    if reach != "until" and last in layers:
+        sweep.join(resid(last))
+    results = sweep.read(last, sweep.knocked_out(reach, last, layers), finish)
+    return results.reshape(len(layers), len(knockout.row), *results.shape[1:])
 
 
 class _Sweep:
@@ -90,22 +82,24 @@ class _Sweep:
         self.mask = attention_mask[knockout.row]
         self.positions = positions_from_mask(attention_mask)[knockout.row]
         self.n_cells = len(knockout.row)
-        self.room = (n_groups + 1) * self.n_cells
+        self.room = n_groups * self.n_cells
         self.stock: Tensor | None = None
         self.joined = 0
 
-    @property
-    def group(self) -> Int[Tensor, "stream"]:
-        """Which of the groups that joined each stream belongs to."""
-        index = torch.arange(self.joined * self.n_cells, device=self.mask.device)
-        return index // self.n_cells
+    def knocked_out(self, reach: str, layer: int, layers: Sequence[int]) -> Bool[Tensor, "stream"]:
+        """The streams on which the knockout acts in ``layer``: all, or the group that came last."""
+        stream = torch.arange(self.joined * self.n_cells, device=self.mask.device)
+        if reach == "from":
+            return stream >= 0
+        acts_here = layer in layers if reach == "at" else layer <= layers[-1]
+        return (stream >= (self.joined - 1) * self.n_cells) & acts_here
 
     def join(self, clean: Float[Tensor, "batch pos d_model"]) -> None:
         """All cells leave the clean run here."""
         self._add(clean[self.knockout.row])
 
     def fork(self) -> None:
-        """The group that joined last once more: one of them goes on without the knockout."""
+        """The group that came last once more: the one before goes on without the knockout."""
         assert self.stock is not None
         end = self.joined * self.n_cells
         self._add(self.stock[end - self.n_cells : end])

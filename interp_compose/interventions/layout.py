@@ -24,11 +24,15 @@ _COLLAPSED: WeakKeyDictionary[HookedModel, Slots] = WeakKeyDictionary()
 @contextmanager
 def collapsed(model: HookedModel, slots: Slots) -> Iterator[None]:
     """Positions are slots for the length of a ``with`` block."""
+    outer = _COLLAPSED.get(model)
     _COLLAPSED[model] = slots
     try:
         yield
     finally:
-        del _COLLAPSED[model]
+        if outer is None:
+            del _COLLAPSED[model]
+        else:
+            _COLLAPSED[model] = outer
 
 
 def slots_of(model: HookedModel) -> Slots | None:

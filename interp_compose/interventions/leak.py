@@ -11,9 +11,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._types import HookedModel, Read
-from interp_compose.errors import OptionError
+from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.where import Heads, Layers, Positions, resolve_positions
+from interp_compose.interventions.where import (
+    Heads,
+    Layers,
+    Positions,
+    check_is_model,
+    check_positions,
+    resolve_positions,
+)
 
 
 @dataclass(frozen=True)
@@ -59,13 +66,17 @@ def attention_leak(
 
     Raises:
         OptionError: ``keys`` None or none at all, or less than one draw.
+        InterventionError: inside a collapse, where positions are no longer tokens'.
         Everything that :func:`.masking.mask_attention` raises.
     """
+    check_is_model(model)
     if draws < 1 or keys is None:
         raise OptionError(
             f"keys={keys!r}, draws={draws}: expected the keys whose tokens are to be replaced, and "
             "1 draw or more."
         )
+    for where, name in ((keys, "keys"), (queries, "queries")):
+        check_positions(where, name)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
     hidden = resolve_positions(model, keys, tokens, mask, "keys")
     if not bool(hidden.any()):
@@ -106,7 +117,13 @@ def _read(
     read: Read,
 ) -> Tensor:
     with mask_attention(model, keys=hidden, **how):
-        return model.forward(tokens, attention_mask=mask, read=read)
+        out = model.forward(tokens, attention_mask=mask, read=read)
+    if out.shape[:2] != tokens.shape:
+        raise InterventionError(
+            f"the model returned {list(out.shape[:2])} positions for {list(tokens.shape)} tokens; "
+            "measure the leak outside a collapse."
+        )
+    return out
 
 
 def _replaced(
@@ -115,8 +132,11 @@ def _replaced(
     """Other tokens in the hidden places, never the same ones and never a model's padding."""
     shift = torch.randint(1, model.d_vocab, tuple(tokens.shape), generator=draw).to(tokens.device)
     other = (tokens + shift) % model.d_vocab
-    if model.pad_id is not None:
-        other = torch.where(other == model.pad_id, (other + 1) % model.d_vocab, other)
+    for _ in range(2):  # one step on, out of the padding, may lead back to the token itself
+        taken = other == tokens
+        if model.pad_id is not None:
+            taken |= other == model.pad_id
+        other = torch.where(taken, (other + 1) % model.d_vocab, other)
     return torch.where(hidden, other, tokens)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,6 +24,7 @@ from interp_compose.interventions.where import (
     Heads,
     Layers,
     Positions,
+    check_is_model,
     resolve_heads,
     resolve_layers,
 )
@@ -50,7 +52,7 @@ class Masked:
 
     @property
     def n_emptied(self) -> int:
-        """Queries (per layer and head) left without any key: they attend to nothing."""
+        """Queries (per layer and head) that lost their last key: they attend to nothing."""
         return sum(int(cut.n_emptied) for cut in self._cuts.values())
 
 
@@ -75,8 +77,10 @@ def mask_attention(
 
     Blocks nest, and combine with :func:`.ablation.ablate`, :func:`.residual.mask_residual`,
     :func:`.pool_at.pool_at` and hooks of your own; above a collapse, positions mean the units that
-    hold them. With a key–value cache (``model.lens.generate``) numbers and tensors count the
-    prompt, and tokens that are generated are queries where ``queries`` is None.
+    hold them. In ``model.lens.generate`` with a key–value cache, numbers and tensors count the
+    prompt, and tokens that are generated are queries where ``queries`` is None, keys where ``keys``
+    is None. Without one (TransformerLens' own small decoder never has one) every token is a call on
+    all tokens so far: numbers count from the start, and negative ones and tensors are refused.
 
     Args:
         model: from :func:`load_model`.
@@ -94,8 +98,10 @@ def mask_attention(
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
         CapabilityError: a probe shows that the model's attention cannot be reached.
         InterventionError: on leaving, the model was never called, or queries and keys were chosen
-            and every pair of them was hidden anyway.
+            and every pair of them was hidden anyway; at a call past the model's own surface,
+            positions that cannot be counted.
     """
+    check_is_model(model)
     if mode not in MODES:
         raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     pairs = _Pairs(model, keys, queries)
@@ -103,7 +109,7 @@ def mask_attention(
     model.require("mask_attention")
     cuts = {
         layer: Cut(
-            pairs,
+            partial(pairs.of_layer, layer),
             heads=None if len(chosen) == model.n_heads else chosen,
             before_softmax=mode == "exclude",
         )
@@ -123,7 +129,7 @@ def mask_attention(
         raise InterventionError(
             f"mask_attention(keys={_short(keys)}, queries={_short(queries)}) cut nothing: none of "
             "these queries sees any of these keys anyway. A causal model's queries see keys at "
-            "their own position and before."
+            "their own position and before, and another block may have cut them already."
         )
 
 
@@ -133,6 +139,7 @@ class _Pairs:
     def __init__(self, model: HookedModel, keys: Positions, queries: Positions) -> None:
         self._keys = Places(model, keys, "keys")
         self._queries = Places(model, queries, "queries")
+        self._cached: dict[int, int] = {}  # positions in a layer's cache after its last call
         self.chosen = False
         """Whether any call so far had both queries and keys."""
 
@@ -143,8 +150,8 @@ class _Pairs:
             self.chosen |= bool((keys.any(dim=1) & asks.any(dim=1)).any())
             yield
 
-    def __call__(
-        self, scores: Float[Tensor, "batch head query key"]
+    def of_layer(
+        self, layer: int, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
         """True where a query is cut from a key."""
         batch, _, n_queries, n_keys = scores.shape
@@ -154,6 +161,14 @@ class _Pairs:
             keys = torch.nn.functional.pad(keys, (0, more), value=False)
             queries = self._queries.flags(batch, n_queries, device)
         else:  # more: positions in a cache
+            before = self._cached.get(layer, more)
+            if more and more != before:
+                raise InterventionError(
+                    f"the cache of layer {layer} held {before} positions and now holds {more}, as "
+                    "local attention drops old ones, so that they cannot be counted; generate with "
+                    "use_past_kv_cache=False."
+                )
+            self._cached[layer] = n_keys
             keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -15,6 +14,7 @@ from interp_compose.errors import InterventionError
 from interp_compose.interventions.layout import as_slots, slots_of
 from interp_compose.interventions.where import (
     Positions,
+    as_list,
     check_positions,
     numbered,
     resolve_positions,
@@ -28,6 +28,8 @@ class Places:
     (``model.lens.generate``) is known by its shape alone: numbers and tensors then count the
     prompt, tokens that are generated later are none of them, and padding is not looked at.
 
+    ``chosen`` says whether any call so far had such a position.
+
     Raises:
         OptionError: ``where`` is none of the grammar's forms.
     """
@@ -37,12 +39,14 @@ class Places:
         self.model, self.where, self.name = model, where, name
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that went past the surface
+        self.chosen = False
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
         """Found in the tokens of a call, for as long as it runs."""
         outer = self._of_call
         self._of_call = resolve_positions(self.model, self.where, tokens, mask, self.name)
+        self.chosen |= bool(self._of_call.any())
         try:
             yield self._of_call
         finally:
@@ -84,13 +88,28 @@ class Places:
         return found
 
     def flags_like(self, activation: Tensor) -> Bool[Tensor, "batch pos"]:
-        """:meth:`flags` for an activation ``[batch pos ...]``; one position after a longer prompt
-        is a token that is generated."""
+        """:meth:`flags` for an activation ``[batch pos ...]``.
+
+        In a call that was not announced, one position is a token that is generated.
+
+        Raises:
+            InterventionError: there was no prompt of two tokens or more before it.
+        """
         batch, length = activation.shape[:2]
-        prompt = 0 if self._prompt is None else self._prompt.shape[1]
-        fresh = not (length == 1 and prompt > 1)
-        start = 0 if fresh else prompt
-        return self.flags(batch, length, activation.device, start=start, fresh=fresh)
+        if self.in_call or length > 1 or self.where is None:
+            flags = self.flags(batch, length, activation.device)
+        elif self._prompt is None:
+            raise InterventionError(
+                f"the wrapped model was called on one position: whether that is a prompt, whose "
+                f"{self.name} count, or goes on from a cache cannot be told. Call the model that "
+                "load_model returned, or give a prompt of two tokens or more."
+            )
+        else:
+            prompt = self._prompt.shape[1]
+            flags = self.flags(batch, length, activation.device, start=prompt, fresh=False)
+        if not self.in_call:
+            self.chosen |= bool(flags.any())
+        return flags
 
     def _by_shape(
         self, batch: int, length: int, device: torch.device, start: int, fresh: bool
@@ -103,6 +122,11 @@ class Places:
             raise InterventionError(
                 "the model goes on from a cache that was filled outside the `with` block, so that "
                 f"{self.name} cannot be counted; fill it inside."
+            )
+        if self._prompt.shape[0] != batch:
+            raise InterventionError(
+                f"{self.name} were counted in a prompt of {self._prompt.shape[0]} rows, and the "
+                f"model goes on with {batch}; generate from the prompt that you gave."
             )
         generated = max(0, start + length - self._prompt.shape[1])
         return torch.nn.functional.pad(self._prompt, (0, generated), value=False)[
@@ -121,11 +145,18 @@ class Places:
                     "them from the batch that you run."
                 )
             return where.to(device)
-        listed: Sequence[Any] = [where] if isinstance(where, int | str) else list(where or ())
+        listed = as_list(where)
         if any(isinstance(each, str) for each in listed):
             raise InterventionError(
                 f"{self.name}={where!r} are words, and the wrapped model was called directly; call "
                 "the model that load_model returned, or pass numbers."
+            )
+        grown = self._prompt is not None and length == self._prompt.shape[1] + 1
+        if grown and any(each < 0 for each in listed):
+            raise InterventionError(
+                f"{self.name}={where!r} count from the end, and the wrapped model was called on "
+                f"{length - 1} positions and then on {length}: a generation without a cache, whose "
+                "end moves. Count from the start, or open a block for each call."
             )
         flags = torch.zeros((batch, length), dtype=torch.bool, device=device)
         flags[:, numbered(listed, length, self.name)] = True

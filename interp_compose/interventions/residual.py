@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._types import HookedModel, HookFn
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import OptionError
 from interp_compose.interventions.edited import Edited
 from interp_compose.interventions.places import Places
-from interp_compose.interventions.where import Layers, Positions, resolve_layers
+from interp_compose.interventions.where import Layers, Positions, check_is_model, resolve_layers
 
 PARTS = ("block", "attn", "mlp")
 
@@ -48,6 +48,7 @@ def mask_residual(
             normalise the sum: only ``part="block"`` can be dropped there.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
+    check_is_model(model)
     if part not in PARTS:
         raise OptionError(f"unknown part {part!r}: expected one of {', '.join(PARTS)}")
     places = Places(model, positions, "positions")
@@ -71,31 +72,26 @@ def mask_residual(
     @contextmanager
     def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
         record.calls += 1
-        with places.of_call(tokens, mask) as found:
-            record.chosen |= bool(found.any())
+        with places.of_call(tokens, mask):
             yield
 
     with model.preparing(prepare), model.hooks(hooks):
         yield record
-    record.check()
+    record.check(places)
 
 
 def _passing(layer: int, places: Places, record: Edited) -> list[tuple[str, HookFn]]:
-    """What enters the block leaves it; for blocks that end in a norm."""
+    """What enters the block leaves it; for blocks that end in a norm, and begin with none."""
     entered: list[Tensor] = []
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
         entered[:] = [resid]
 
     def hand_on(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        if not entered or entered[0].shape != resid.shape:
-            raise InterventionError(
-                f"block {layer} was entered past its hook_resid_pre (a collapse at this layer), so "
-                "that what entered it is not known; leave this layer out."
-            )
         return record.replaced(resid, entered.pop(), places.flags_like(resid)[:, :, None])
 
     return [
-        (f"blocks.{layer}.hook_resid_pre", keep),
+        # Not hook_resid_pre: a later hook there, or a collapse, still changes what enters.
+        (f"blocks.{layer}.attn.hook_in", keep),
         (f"blocks.{layer}.hook_resid_post", hand_on),
     ]

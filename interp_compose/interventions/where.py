@@ -3,7 +3,7 @@
 Layers are numbers 0 … n_layers-1, or depths as floats from 0.0 to 1.0. Heads are numbers that hold
 in every layer chosen, or (layer, head) pairs. Positions are numbers (negative ones count from the
 end), a boolean tensor ``[batch pos]`` (other positions in each example), or words of the text.
-``None`` is all of them.
+One number or word may stand alone; ``None`` is all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,19 @@ from interp_compose.text.find_words import word_positions
 
 Positions = int | str | Sequence[int] | Sequence[str] | Tensor | None
 Layers = int | float | Sequence[int | float] | None
-Heads = Sequence[int] | Sequence[tuple[int, int]] | None
+Heads = int | Sequence[int] | Sequence[tuple[int, int]] | None
+
+
+def check_is_model(model: Any) -> None:
+    """Refuse anything but a loaded model, such as the object that it wraps.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    if not hasattr(model, "editing_attention"):
+        raise OptionError(
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
+        )
 
 
 def resolve_layers(layers: Any, n_layers: int) -> list[int]:
@@ -40,7 +52,7 @@ def resolve_layers(layers: Any, n_layers: int) -> list[int]:
     if layers is None:
         return list(range(n_layers))
     found: set[int] = set()
-    if isinstance(layers, int | float) and not isinstance(layers, bool):
+    if _is_whole(layers) or isinstance(layers, float):
         layers = [layers]
     if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable):
         raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
@@ -85,6 +97,8 @@ def resolve_parts(parts: Any, layers: Sequence[int], size: int, kind: str) -> di
     if parts is None:
         return {layer: list(range(size)) for layer in layers}
     expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
+    if _is_whole(parts):
+        parts = [parts]
     if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
         raise HeadError(f"{kind}s={parts!r}: {expected}.")
     found: dict[int, set[int]] = {}
@@ -157,7 +171,7 @@ def resolve_positions(
         chosen = where.to(tokens.device)
         _refuse_padding(chosen & ~valid, name)
         return chosen
-    listed: list[Any] = [where] if isinstance(where, int | str) else list(where)
+    listed = as_list(where)
     chosen = torch.zeros_like(valid)
     if listed and isinstance(listed[0], str):
         if model.tokenizer is None:
@@ -173,6 +187,11 @@ def resolve_positions(
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
     _refuse_padding(chosen & ~valid, name)
     return chosen
+
+
+def as_list(where: Any) -> list[Any]:
+    """Numbers or words; one that stands alone is a list of one."""
+    return [where] if isinstance(where, Integral | str) else list(where)
 
 
 def numbered(listed: Sequence[Any], length: int, name: str) -> list[int]:

@@ -10,7 +10,7 @@ nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -50,6 +50,32 @@ class AroundSoftmax(TorchFunctionMode):
         return self.edit.pattern(func(scores, *args[1:], **kwargs))
 
 
+class EditedForward:
+    """An attention's forward pass under an edit; ``runs`` counts its calls."""
+
+    def __init__(self, layer: int, forward: Callable[..., Any], edit: AttentionEdit) -> None:
+        self.layer, self.forward, self.edit = layer, forward, edit
+        self.runs = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with AroundSoftmax(self.edit) as mode:
+            out = self.forward(*args, **kwargs)
+        if mode.calls != 1:
+            raise InterventionError(
+                f"the attention of layer {self.layer} ran {mode.calls} softmaxes over [batch head "
+                "query key] where one was expected, so it cannot be edited. Load the model "
+                "with eager attention, and take no such softmax in a hook of your own."
+            )
+        self.runs += 1
+        return out
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EditedForward:
+        raise InterventionError(
+            f"the attention of layer {self.layer} is under an edit, which a copy of the model "
+            "would keep for good; end the `with` block first."
+        )
+
+
 @contextmanager
 def edited_attention(
     attentions: Mapping[int, nn.Module], edits: Mapping[int, AttentionEdit]
@@ -60,28 +86,15 @@ def edited_attention(
         InterventionError: at once, an attention that runs no softmax over four axes, or several;
             on leaving, one that was never run.
     """
-    runs = dict.fromkeys(attentions, 0)
-
-    def under(layer: int, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def edited_forward(*args: Any, **kwargs: Any) -> Any:
-            with AroundSoftmax(edits[layer]) as mode:
-                out = forward(*args, **kwargs)
-            if mode.calls != 1:
-                raise InterventionError(
-                    f"the attention of layer {layer} ran {mode.calls} softmaxes over [batch head "
-                    "query key] where one was expected, so it cannot be edited. Load the model "
-                    "with eager attention, and take no such softmax in a hook of your own."
-                )
-            runs[layer] += 1
-            return out
-
-        return edited_forward
-
+    under = {
+        layer: EditedForward(layer, attention.forward, edits[layer])
+        for layer, attention in attentions.items()
+    }
     with ExitStack() as replaced:
         for layer, attention in attentions.items():
-            replaced.enter_context(_forward(attention, under(layer, attention.forward)))
+            replaced.enter_context(_forward(attention, under[layer]))
         yield
-    silent = [layer for layer, count in runs.items() if count == 0]
+    silent = [layer for layer, edited in under.items() if edited.runs == 0]
     if silent:
         raise InterventionError(
             f"the attention of layers {silent} never ran. Run the model inside the `with` block."
@@ -101,3 +114,23 @@ def _forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
             object.__delattr__(module, "forward")
         else:
             object.__setattr__(module, "forward", before)
+
+
+@contextmanager
+def unedited(attentions: Iterable[nn.Module]) -> Iterator[None]:
+    """Attentions without the edits of the blocks that are open, for the length of a block."""
+    lifted = [
+        (attention, attention.__dict__["forward"])
+        for attention in attentions
+        if isinstance(attention.__dict__.get("forward"), EditedForward)
+    ]
+    for attention, edited in lifted:
+        own = edited
+        while isinstance(own, EditedForward):
+            own = own.forward
+        object.__setattr__(attention, "forward", own)
+    try:
+        yield
+    finally:
+        for attention, edited in lifted:
+            object.__setattr__(attention, "forward", edited)

@@ -36,6 +36,8 @@ MEANING = {
     "edit_resid": "an edit of blocks.0.hook_resid_pre changes the output",
     "edit_pattern": "an edit of attn.hook_pattern changes the output",
     "edit_scores": "an edit of attn.hook_attn_scores changes the output",
+    "edit_z": "an edit of attn.hook_z changes the output",
+    "edit_post": "an edit of mlp.hook_post changes the output",
     "drop_parts": "a block whose attention and MLP are silenced hands on what entered it",
     "mask_attention": "a token that attention is cut from in every layer leaves no trace in the "
     "other tokens, and leaves one with a layer open",
@@ -50,6 +52,8 @@ INSTEAD = {
     "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",
     "edit_pattern": "edit the residual or the attention output (attn.hook_out) instead",
     "edit_scores": "edit attn.hook_pattern where that holds, or the attention output",
+    "edit_z": "mask_attention, or an edit of the attention output (hook_attn_out)",
+    "edit_post": "an edit of the MLP's output (hook_mlp_out)",
     "drop_parts": "mask_residual(part='block'), or ablate heads and neurons",
     "mask_attention": "load the model with eager attention, or ablate heads at attn.hook_z",
 }
@@ -249,6 +253,12 @@ class _Bench:
     def edit_scores(self) -> Probe:
         return self._edit(self._each_block("attn.hook_attn_scores"), _random_like)
 
+    def edit_z(self) -> Probe:
+        return self._edit(self._each_block("attn.hook_z"), _random_like)
+
+    def edit_post(self) -> Probe:
+        return self._edit(self._each_block("mlp.hook_post"), _random_like)
+
     def drop_parts(self) -> Probe:
         last = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
         out = [name for part in ("attn", "mlp") for name in self._each_block(f"hook_{part}_out")]
@@ -278,12 +288,14 @@ class _Bench:
             return (outs[0] - outs[1])[:, 3:].float().abs().max()
 
         shut = float(hide(range(self.model.n_layers)))
-        if shut != 0.0:
+        # Exactly 0 but for mixtures of experts: which tokens an expert gets changes its rounding.
+        rounding = 1e-4 if self.model.dtype == torch.float32 else 1e-2
+        if shut > rounding * float(self.clean[self.mask.bool()].float().std()):
             return Probe(False, f"the token still moves the others by {shut:.1e}")
         if self.model.n_layers > 1:
             ajar = float(hide(range(1, self.model.n_layers)))
             return Probe(ajar > 0.0, f"through an open layer it moves the others by {ajar:.1e}")
-        return Probe(True, "the token moves the others by exactly 0")
+        return Probe(True, f"the token moves the others by {shut:.1e}")
 
     def _each_block(self, hook: str) -> list[str]:
         return [f"blocks.{k}.{hook}" for k in range(self.model.n_layers)]
@@ -306,9 +318,12 @@ class _Hidden:
         self.keys = keys
 
     def scores(self, scores: Tensor) -> Tensor:
-        lowest = torch.finfo(scores.dtype).min
-        self.emptied = ~((scores > lowest / 2) & ~self.keys).any(-1, keepdim=True)
-        return scores.masked_fill(self.keys, lowest)
+        sinks = scores.shape[-1] - len(self.keys)  # columns of the softmax that are no positions
+        keys = torch.nn.functional.pad(self.keys, (0, sinks), value=False)
+        # A model in float16 may mask scores in float32 by float16's lowest number.
+        seen = scores > torch.finfo(torch.float16).min / 2
+        self.emptied = ~(seen & ~keys).any(-1, keepdim=True)
+        return scores.masked_fill(keys, torch.finfo(scores.dtype).min)
 
     def pattern(self, pattern: Tensor) -> Tensor:
         return pattern.masked_fill(self.emptied, 0.0)

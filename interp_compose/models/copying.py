@@ -21,7 +21,7 @@ def copy_model(model: LensModel) -> LensModel:
         InterventionError: hooks or ``pool_at`` blocks are open: they would be copied, and stay.
         CapabilityError: the copy computes something else, or shares memory with the original.
     """
-    if model.active_hooks or model.wrappers:
+    if model.active_hooks or model.wrappers or model.preparations:
         raise InterventionError(
             f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which a "
             "copy would keep for good; end their `with` blocks first."

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose._types import AttentionEdit, HookFn, Read
 from interp_compose.errors import LayerError
-from interp_compose.models.attention import edited_attention
+from interp_compose.models.attention import edited_attention, unedited
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.hook_log import (
     check_read,
@@ -238,11 +238,14 @@ class LensModel(Weighted, Wrappable):
 
         Raises:
             LayerError: a layer outside the model.
+            CapabilityError: a probe shows that edits do not act on this model as they should.
             InterventionError: at once, an attention that does not run exactly one softmax; on
                 leaving, an attention that was never run.
         """
         for layer in edits:
             self._check_layer(layer)
+        if not self._proving:
+            self.require("mask_attention")
         with edited_attention({k: self.lens.blocks[k].attn for k in edits}, edits):
             yield self
 
@@ -332,19 +335,22 @@ class LensModel(Weighted, Wrappable):
 
     @contextmanager
     def _bare(self) -> Iterator[None]:
-        """Without hooks, wrappers and dropout of the user's: what is proven is the model."""
+        """Without hooks, edits, wrappers and dropout of the user's: what is proven is the model."""
         wrappers, self._wrappers = self._wrappers, []
         preparations, self._preparations = self._preparations, []
         self._proving = True
         try:
-            with in_evaluation_mode(self.lens), without_hooks(set(self.lens.hook_dict.values())):
+            with (
+                in_evaluation_mode(self.lens),
+                without_hooks(set(self.lens.hook_dict.values())),
+                unedited(block.attn for block in self.lens.blocks),
+            ):
                 yield
         finally:
             self._proving = False
             self._wrappers, self._preparations = wrappers, preparations
 
-    @property
-    def d_mlp(self) -> int:
+    def n_neurons(self) -> int:
         """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``."""
         if self._d_mlp is None:
             name = "blocks.0.mlp.hook_post"

@@ -34,7 +34,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample, collate, in_order
-from interp_compose.training.history import Recorder, Tracker, TrainingHistory
+from interp_compose.training.history import Recorder, Tracker, TrainingHistory, WeightTracker
 from interp_compose.training.loop import Job, run_training
 from interp_compose.training.processes import Processes
 
@@ -74,7 +74,8 @@ def finetune(
             with the same arguments, goes on from the last checkpoint, and on a CPU ends in
             bit-identical weights.
         track: called with each row of the history (``step``, ``loss``, ``validation/accuracy``,
-            …) as it comes; ``wandb.log`` and ``trackio.log`` will do.
+            …) as it comes; ``wandb.log`` and ``trackio.log`` will do, and so does a
+            :class:`~.probe_tracker.ComplexityTracker`.
         progress: show a bar with loss, accuracy and CARMA's terms.
 
     Returns:
@@ -169,6 +170,8 @@ def finetune_on(
             recorder.path = where / HISTORY
             checkpoints.sweep()
     recorder.track = track if processes.is_main else None
+    if isinstance(recorder.track, WeightTracker):
+        recorder.track.watch(twin)
     kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
     job = Job(twin, train, validation, config, carma, title or f"{kind} {model.name}")
     with finite_scores(twin) if config.precision == "bfloat16" else nullcontext():

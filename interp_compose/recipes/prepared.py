@@ -46,8 +46,11 @@ def prepare(
     height: int | None,
     parser: str | None,
     collapse: str | None = None,
+    answered: bool = True,
 ) -> list[Prepared]:
     """Check, tokenize and align every example. The last token is a unit of its own.
+
+    Without ``answered`` the answers are not looked at, and answer ids are 0.
 
     ``collapse`` is the remedy for prompts that a collapse would stretch beyond the window of local
     attention, or None where nothing is shortened.
@@ -77,9 +80,11 @@ def prepare(
         lambda index: f"example {index}: its prompt",
         collapse=collapse,
     )
-    answers = answer_ids(model.tokenizer, checked, prompts)
-    highest = max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts))
-    check_ids(model, highest)
+    highest = max(int(prompt.ids.max()) for prompt in prompts)
+    answers = [0] * len(prompts)
+    if answered:
+        answers = answer_ids(model.tokenizer, checked, prompts).tolist()
+    check_ids(model, max(highest, *answers, 0))
     return [
         Prepared(index, example, prompt.with_last_apart(), int(answer))
         for index, (example, prompt, answer) in enumerate(

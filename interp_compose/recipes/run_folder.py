@@ -14,6 +14,9 @@ from interp_compose.results import Result
 
 FIGURES = (
     "cap_curve",
+    "ablation_curve",
+    "ablation_words",
+    "ablation_heads",
     "similarity_curve",
     "similarity_by_layer",
     "order_sensitivity",
@@ -22,6 +25,8 @@ FIGURES = (
     "consistency",
     "representations",
     "training",
+    "stable_rank",
+    "condensation",
 )
 """Of every study."""
 

@@ -16,9 +16,9 @@ def word_positions(
 ) -> list[int]:
     """Where the tokens of each word stand in ``ids``, every occurrence, ascending.
 
-    A word is what :mod:`.words` calls one, or several in a row ("water body"); upper and lower
-    case differ. Special tokens at either end belong to no word. The text is what the tokenizer
-    decodes; it has to encode to the same ids again.
+    A word is what :mod:`.words` calls one, or several in a row ("water body"). Upper and lower case
+    differ, unless the tokenizer drops the difference. Special tokens at either end belong to no
+    word. The text is what the tokenizer decodes; it has to encode to the same ids again.
 
     Args:
         ids: one text without padding.
@@ -49,7 +49,7 @@ def word_positions(
     groups = prompt.groups[prompt.groups >= 0]
     found: set[int] = set()
     for word in words:
-        units = _occurrences(prompt, word)
+        units = _occurrences(prompt, {_plain(word), _plain(_as_read(tokenizer, word))} - {""})
         if not units:
             known = ", ".join(prompt.group_text(i) for i in range(prompt.n_groups))
             raise PositionError(
@@ -60,17 +60,30 @@ def word_positions(
     return sorted(found)
 
 
-def _occurrences(prompt: TokenizedPrompt, word: str) -> set[int]:
-    """The units that ``word`` covers from edge to edge, wherever it stands."""
-    texts = [prompt.group_text(i) for i in range(prompt.n_groups)]
-    sought = "".join(word.split())
+def _occurrences(prompt: TokenizedPrompt, spellings: set[str]) -> set[int]:
+    """The units that one of ``spellings`` covers from edge to edge, wherever it stands."""
+    edges = [prompt.offsets[prompt.groups == unit] for unit in range(prompt.n_groups)]
+    longest = max(map(len, spellings), default=0)
     units: set[int] = set()
-    for start in range(len(texts)):
-        joined = ""
-        for stop in range(start, len(texts)):
-            joined += "".join(texts[stop].split())
-            if joined == sought:
+    for start in range(prompt.n_groups):
+        for stop in range(start, prompt.n_groups):
+            text = _plain(prompt.text[edges[start][:, 0].min() : edges[stop][:, 1].max()])
+            if text in spellings:
                 units |= set(range(start, stop + 1))
-            if not sought.startswith(joined):
+            if len(text) >= longest:
                 break
     return units
+
+
+def _plain(text: str) -> str:
+    """One blank between words, whatever stood there."""
+    return " ".join(text.split())
+
+
+def _as_read(tokenizer: Any, word: str) -> str:
+    """The word as the tokenizer reads it, such as "don ' t" for "Don't" in an uncased BERT."""
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if tokenizer.unk_token_id in ids:
+        return word  # its reading is that of any unknown word
+    text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    return text

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -28,6 +28,16 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 Tracker = Callable[[dict[str, float | int]], object]
 """Such as ``wandb.log`` or ``trackio.log``."""
+
+
+@runtime_checkable
+class WeightTracker(Protocol):
+    """A :data:`Tracker` that wants to see the model that is trained, before the first step."""
+
+    def watch(self, model: Any) -> None: ...
+
+    def __call__(self, row: dict[str, float | int]) -> object: ...
+
 
 WHOLE = {"step", "epoch", "n", "layer"}
 

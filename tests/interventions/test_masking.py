@@ -10,52 +10,27 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from interp_compose.errors import (
-    HeadError,
-    InputError,
-    InterventionError,
-    LayerError,
-    OptionError,
-    PositionError,
-)
+from interp_compose.errors import OptionError
 from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from tests import architectures
-from tests.architectures import D_VOCAB, N_LAYERS, needs_tl4
-from tests.models.test_bridge import make
+from tests.architectures import D_VOCAB, N_LAYERS
+from tests.interventions.shared import (
+    TOKENS,
+    WRAPPED,
+    assert_clean,
+    params,
+    replaced,
+    run,
+    shared,
+)
 
 pytestmark = pytest.mark.tl3
 
-ALL = [
-    pytest.param(name, marks=needs_tl4) if name == "RoBERTa" else name
-    for name in (*architectures.BUILDERS, "native")
-    if name not in ("MPNet", "DistilBERT")  # TransformerLens cannot wrap them
-]
-TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
 
-
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(params=params(*WRAPPED, "native", "HookedTransformer"))
 def model(request: pytest.FixtureRequest) -> LensModel:
-    return make(request.param)
-
-
-@pytest.fixture(scope="module")
-def gpt2() -> LensModel:
-    return make("GPT-2")
-
-
-def run(model: LensModel, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The last position: logits, or an encoder's hidden state."""
-    read: Any = "hidden" if model.bidirectional else "logits"
-    return model.forward(tokens, attention_mask=mask, read=read)
-
-
-def replaced(tokens: Tensor, position: int) -> Tensor:
-    other = tokens.clone()
-    other[:, position] = (other[:, position] + 31) % (D_VOCAB - 3) + 3
-    return other
+    return shared(request.param)
 
 
 @torch.no_grad()
@@ -65,7 +40,8 @@ def test_a_hidden_token_moves_the_last_position_by_exactly_nothing(model: LensMo
             one = run(model, TOKENS)[:, -1]
             other = run(model, replaced(TOKENS, position))[:, -1]
         assert torch.equal(one, other)
-        assert record.calls == 2 and record.n_cut > 0
+        assert record.calls == 2
+        assert record.n_cut > 0
 
 
 @torch.no_grad()
@@ -150,9 +126,11 @@ def test_a_query_without_keys_attends_to_nothing(model: LensModel) -> None:
     def keep(z: Tensor, hook: Any) -> None:
         captured.append(z)
 
-    with mask_attention(model, keys=0, queries=0, layers=1) as record:
-        with model.hooks([("blocks.1.attn.hook_z", keep)]):
-            out = run(model, TOKENS)
+    with (
+        mask_attention(model, keys=0, queries=0, layers=1) as record,
+        model.hooks([("blocks.1.attn.hook_z", keep)]),
+    ):
+        out = run(model, TOKENS)
     # An encoder's first token still sees the others.
     assert record.n_emptied == (0 if model.bidirectional else 2 * model.n_heads)
     assert (captured[0][:, 0] == 0).all() != model.bidirectional
@@ -189,7 +167,7 @@ def slow_attention(
 @pytest.mark.parametrize("mode", ["exclude", "zero"])
 @pytest.mark.parametrize("name", ["GPT-2", "OPT", "BERT"])
 def test_heads_equal_a_slow_reference(name: str, mode: str) -> None:
-    model = make(name)
+    model = shared(name)
     keys = torch.tensor([[0, 0, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 1]]).bool()
     queries = torch.tensor([[0, 0, 1, 1, 1, 0, 1], [1, 1, 1, 0, 0, 1, 1]]).bool()
     names = [f"blocks.1.attn.hook_{part}" for part in "qkvz"]
@@ -201,3 +179,52 @@ def test_heads_equal_a_slow_reference(name: str, mode: str) -> None:
     q, k, v, z = (found[name].reshape(2, 7, 4, 10) for name in names)
     expected = slow_attention(q, k, v, hidden, mode=mode, causal=not model.bidirectional)
     torch.testing.assert_close(z.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_an_unknown_mode() -> None:
+    model = shared("GPT-2")
+    with pytest.raises(OptionError, match="unknown mode 'drop': expected one of exclude, zero"):
+        mask_attention(model, keys=2, mode="drop").__enter__()
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_zero_empties_too() -> None:
+    """Every entry of a query's row after the softmax: it attends to nothing, and is counted."""
+    model = shared("GPT-2")
+    with mask_attention(model, keys=None, queries=[3], layers=1, mode="zero") as record:
+        _, found = model.capture(TOKENS, ["blocks.1.attn.hook_z"])
+    assert bool((found["blocks.1.attn.hook_z"][:, 3] == 0).all())
+    assert record.n_cut == 2 * 4 * 4
+    assert record.n_emptied == 2 * 4
+
+
+@torch.no_grad()
+def test_attention_sinks_are_no_positions() -> None:
+    """GPT-OSS adds a column to its scores, which takes the weight that no key gets."""
+    torch.manual_seed(0)
+    config = hf.GptOssConfig(
+        vocab_size=D_VOCAB - 1,
+        hidden_size=64,  # its experts' kernel wants multiples of 16 bytes
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=61,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        initializer_range=0.2,
+    )
+    model = load_model(hf.GptOssForCausalLM(config).eval())
+    with mask_attention(model, keys=2) as record:
+        one, other = run(model, TOKENS), run(model, replaced(TOKENS, 2))
+    # Which tokens an expert gets changes its rounding.
+    torch.testing.assert_close(one[:, 3:], other[:, 3:], atol=1e-4, rtol=1e-4)
+    assert record.n_cut == 2 * 2 * 4 * 2 * 5
+    assert (run(model, TOKENS) - run(model, replaced(TOKENS, 2)))[:, 3:].abs().max() > 0.01
+    with mask_attention(model, keys=0, queries=0) as record:
+        one, other = run(model, TOKENS), run(model, replaced(TOKENS, 6))
+    torch.testing.assert_close(one[:, :6], other[:, :6], atol=1e-4, rtol=1e-4)
+    assert record.n_emptied == 0  # its sink is left
+    assert_clean(model)

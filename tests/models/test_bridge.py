@@ -155,8 +155,10 @@ def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
         ("BLOOM", {"positions"}),
         ("OPT", {"edit_pattern", "edit_scores"}),
         ("GPT-J", {"edit_pattern", "edit_scores"}),
-        ("BERT", {"edit_pattern", "edit_scores"}),
-        pytest.param("RoBERTa", {"edit_pattern", "edit_scores"}, marks=architectures.needs_tl4),
+        ("BERT", {"edit_pattern", "edit_scores", "drop_parts"}),
+        pytest.param(
+            "RoBERTa", {"edit_pattern", "edit_scores", "drop_parts"}, marks=architectures.needs_tl4
+        ),
     ],
 )
 def test_what_a_model_ignores_is_refused_by_name(name: str, refused: set[str]) -> None:

@@ -39,9 +39,7 @@ def report(llama: LensModel) -> ComplexityReport:
 
 def cell(report: ComplexityReport, layer: int, matrix: str, head: int = -1) -> dict[str, Any]:
     frame = report.frame
-    found = frame[
-        (frame["layer"] == layer) & (frame["matrix"] == matrix) & (frame["head"] == head)
-    ]
+    found = frame[(frame["layer"] == layer) & (frame["matrix"] == matrix) & (frame["head"] == head)]
     assert len(found) == 1
     return dict(found.iloc[0])
 
@@ -52,10 +50,11 @@ def expected(weight: Matrix) -> dict[str, float]:
     shares = values / values.sum()
     entropy = float(-sum(p * math.log(p) for p in shares if p > 0))
     rows, cols = weight.shape
+    alive = [row for row in weight if row.any()]  # the padding token's embedding is zero
     cosines = [
         abs(float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)))
-        for i, a in enumerate(weight)
-        for b in weight[:i]
+        for i, a in enumerate(alive)
+        for b in alive[:i]
     ]
     return {
         "rows": rows,
@@ -68,6 +67,18 @@ def expected(weight: Matrix) -> dict[str, float]:
         "mean_abs_cosine": float(np.mean(cosines)),
         "compared": rows,
     }
+
+
+def greedy(weight: Matrix) -> list[int]:
+    """Sizes of the groups: the first row left takes those whose cosine with it is above 0.4."""
+    rows = [row / math.sqrt(float(row @ row)) for row in weight]
+    sizes = []
+    while rows:
+        first = rows[0]
+        left = [row for row in rows[1:] if float(row @ first) <= 0.4]
+        sizes.append(len(rows) - len(left))
+        rows = left
+    return sizes
 
 
 def hugging_faces(layer: int) -> Iterator[tuple[str, int, Matrix]]:
@@ -99,8 +110,9 @@ def test_every_number_of_a_layer(report: ComplexityReport) -> None:
             / (math.sqrt(math.pi) * math.gamma((weight.shape[1] + 1) / 2)),
             rel=1e-3,
         )
-        assert 1 <= row["n_directions"] <= row["compared"]
-        assert 1 <= row["largest_direction"] <= row["compared"]
+        sizes = greedy(weight)
+        assert row["n_directions"] == sum(size > 1 for size in sizes), (name, head)
+        assert row["largest_direction"] == max(sizes), (name, head)
         seen += 1
     assert seen == (report.frame["layer"] == 1).sum() == 7 + 2 * HEADS + 2 * 2
 
@@ -193,6 +205,8 @@ def test_a_zero_matrix_has_no_rank_and_stops_nothing() -> None:
         model.lens.blocks[1].attn.o.weight.zero_()
     row = cell(complexity_report(model, progress=False), 1, "W_O")
     assert row["stable_rank"] == row["effective_rank"] == row["frobenius_norm"] == 0
+    assert math.isnan(row["mean_abs_cosine"])
+    assert row["n_directions"] == row["largest_direction"] == 0
 
 
 def test_neither_mode_nor_hooks_nor_gradients_matter(

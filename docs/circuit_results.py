@@ -1,0 +1,24 @@
+"""The table of what attention masks let through, from ``benchmarks/results/``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "circuits_cpu.json"
+
+
+def leaks() -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: the largest move of a logit, and the predictions that changed."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["leaks"]
+    rows = []
+    for model, row in found.items():
+        moves = [row[f"{mode}_largest"] for mode in ("unmasked", "zero", "exclude")]
+        changed = [row[f"{mode}_changed"] for mode in ("unmasked", "zero", "exclude")]
+        cells = [
+            f"{move:.2f} ({share:.1%})" if move else "exactly 0"
+            for move, share in zip(moves, changed, strict=True)
+        ]
+        rows.append([f"`{model}`" if model == "mini-idm" else model, *cells])
+    heads = ["largest move of a logit (predictions that changed)", "without a mask"]
+    return [*heads, '`mode="zero"` (paper 004)', '`mode="exclude"`'], rows

@@ -1,0 +1,189 @@
+"""Every weight matrix of a model, one at a time, by the names that the field gives them.
+
+Rows are output neurons and columns their inputs, so that a row is one neuron's input weights (as
+paper 004 reads W_Q in section VI): W_Q, W_K and W_V are ``[head·d_head d_model]``, W_in and W_gate
+``[d_mlp d_model]``, W_O ``[d_model head·d_head]``, W_out ``[d_model d_mlp]`` and W_U
+``[d_vocab d_model]``. W_E ``[d_vocab d_model]`` and W_pos ``[n_ctx d_model]`` are tables: a row is
+what a token or a position writes into the residual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.models.lens_model import LensModel
+
+MATRICES: Final = (
+    *("W_E", "W_pos"),
+    *("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out"),
+    "W_U",
+)
+"""In the order in which a forward pass meets them."""
+BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
+EMBEDDING: Final = -1
+"""The layer of W_E and W_pos; W_U's is ``n_layers``."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightMatrix:
+    """One matrix, a view of the model's own memory where the layout allows it.
+
+    Attributes:
+        layer: 0 … n_layers-1; -1 for W_E and W_pos, n_layers for W_U.
+        name: one of :data:`MATRICES`.
+        weight: ``[row col]``, heads merged.
+        heads: of W_Q, W_K, W_V ``[head d_head d_model]``, of W_O ``[head d_model d_head]``; else
+            None. Grouped queries have fewer heads in W_K and W_V.
+        tied_to: "W_E" for a W_U that is the embedding itself, else "".
+    """
+
+    layer: int
+    name: str
+    weight: Float[Tensor, "row col"]
+    heads: Float[Tensor, "head row_of_head col_of_head"] | None = None
+    tied_to: str = ""
+
+
+def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iterator[WeightMatrix]:
+    """The matrices called ``names``, layer by layer, each read when it is its turn.
+
+    A matrix that a layer does not have is passed over: :func:`left_out` says which parameters no
+    matrix holds. Weights are as they are now, in the model's dtype and on its device; nothing is
+    recorded for a backward pass.
+
+    Raises:
+        CapabilityError: a weight is quantised, sparse, or not in memory; or no layer has any of
+            the matrices.
+    """
+    check_plain(model)
+    found = False
+    for layer, name, stored in _stored(model):
+        found = found or name in names
+        if name in names:
+            yield _turned(layer, name, stored.detach(), model)
+    if not found:
+        raise CapabilityError(
+            f"{model.architecture} offers none of {', '.join(names)}; read its weights from "
+            "model.state_dict() by their own names."
+        )
+
+
+def left_out(model: LensModel) -> tuple[str, ...]:
+    """Parameters of two dimensions or more that :func:`weight_matrices` does not hold.
+
+    By their own names, ``*`` for the number of a layer: token types, the transform of a masked-LM
+    head, experts, and the fused projection that TransformerLens has split and no longer uses.
+    """
+    held = [_extent(stored) for _, _, stored in _stored(model)]
+    names = []
+    for name, weight in model.lens.named_parameters():
+        start, end = _extent(weight)
+        is_held = any(first < end and start < last for first, last in held)
+        is_bias = name.rpartition(".")[2].lstrip("_").startswith("b_")  # 3.9 has them by head
+        if weight.ndim > 1 and not is_held and not is_bias:
+            names.append(re.sub(r"\.\d+\b", ".*", _own_name(name)))
+    return tuple(dict.fromkeys(names))
+
+
+def check_plain(model: LensModel) -> None:
+    """Refuse weights whose numbers cannot be read as they stand.
+
+    Raises:
+        OptionError: not a loaded model.
+        CapabilityError: names the weight, what it is, and what to load instead.
+    """
+    if not isinstance(model, LensModel):
+        raise OptionError(
+            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
+        )
+    for name, weight in model.lens.named_parameters():
+        reason = _not_plain(weight)
+        if reason:
+            raise CapabilityError(f"{model.name!r}: the weight {_own_name(name)} {reason}.")
+
+
+def _own_name(name: str) -> str:
+    """A parameter's name without the layers that a bridge puts around a module."""
+    return name.replace("_original_component.", "")
+
+
+def _not_plain(weight: Tensor) -> str:
+    kind = str(weight.dtype).removeprefix("torch.")
+    if weight.is_meta:
+        return (
+            "is not in memory (meta, or offloaded by device_map); load the model whole, with "
+            'device="cpu", in dtype="bfloat16" if memory is short'
+        )
+    if weight.layout != torch.strided:
+        return f"is sparse ({weight.layout}); make it dense first, with weight.to_dense()"
+    if hasattr(weight, "__tensor_flatten__"):  # torchao, DTensor
+        return f"is a {type(weight).__name__}, not a plain tensor; load the model unquantised"
+    if weight.is_quantized or not weight.is_floating_point() or weight.dtype.itemsize == 1:
+        return (
+            f"is quantised ({kind}): its codes are not the numbers that are multiplied; load the "
+            'model unquantised, for instance in dtype="bfloat16"'
+        )
+    return ""
+
+
+def _extent(weight: Tensor) -> tuple[int, int]:
+    """First and last address: two views of one storage, such as W_Q of a joint QKV, overlap."""
+    length = 1 + sum((n - 1) * step for n, step in zip(weight.shape, weight.stride(), strict=True))
+    return weight.data_ptr(), weight.data_ptr() + length * weight.element_size()
+
+
+def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor]]:
+    """(layer, name, weight in TransformerLens' layout), one after another."""
+    lens = model.lens
+    ends = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed"}
+    if not getattr(model, "has_head", True):
+        del ends["W_U"]  # a head that the checkpoint did not bring
+    for name in MATRICES:
+        if name == "W_Q":
+            for layer in range(model.n_layers):
+                yield from _of_block(lens.blocks[layer], layer)
+        elif name in ends:
+            weight = _read(getattr(lens, ends[name], None), name)
+            if weight is not None:
+                yield model.n_layers if name == "W_U" else EMBEDDING, name, weight
+
+
+def _of_block(block: Any, layer: int) -> Iterator[tuple[int, str, Tensor]]:
+    for name in MATRICES[2:-1]:
+        part = getattr(block, "attn" if name in BY_HEAD else "mlp", None)
+        weight = _read(part, f"_{name}")  # grouped keys and values of 3.9, before they are repeated
+        weight = _read(part, name) if weight is None else weight
+        if weight is not None:
+            yield layer, name, weight
+
+
+def _read(part: Any, name: str) -> Tensor | None:
+    try:
+        weight = getattr(part, name)
+    except (AttributeError, NotImplementedError):
+        return None
+    return weight if isinstance(weight, Tensor) else None
+
+
+def _turned(layer: int, name: str, stored: Tensor, model: LensModel) -> WeightMatrix:
+    """Rows become outputs. TransformerLens has inputs first, heads before either."""
+    if name in ("W_E", "W_pos"):
+        return WeightMatrix(layer, name, stored)
+    if name == "W_U":
+        embedding = _read(getattr(model.lens, "embed", None), "W_E")
+        same = embedding is not None and embedding.data_ptr() == stored.data_ptr()
+        return WeightMatrix(layer, name, stored.mT, tied_to="W_E" if same else "")
+    if name not in BY_HEAD:
+        return WeightMatrix(layer, name, stored.mT)
+    heads = stored.mT
+    outputs_first = heads.movedim(1, 0) if name == "W_O" else heads
+    merged = outputs_first.flatten(1) if name == "W_O" else heads.flatten(0, 1)
+    return WeightMatrix(layer, name, merged, heads)

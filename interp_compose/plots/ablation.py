@@ -1,0 +1,165 @@
+"""Ablations: accuracy against the layer, and log-probability by unit and layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
+
+MINUS: Final = "\N{MINUS SIGN}"
+CHANGE: Final = "change of the answer's log-probability (nats)"
+REACH: Final = {"from": "layers ℓ and above", "at": "layer ℓ alone", "until": "layers 0 … ℓ"}
+PARTS: Final = {
+    "layers": "a block adds nothing",
+    "attn": "attention adds nothing",
+    "mlp": "the MLP adds nothing",
+}
+HEADS: Final = {
+    "zero": "a head is set to zero",
+    "mean": "a head gives its mean",
+    "resample": "a head gives what it gave elsewhere",
+}
+LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK)
+"""As many as can be told apart, and from the untouched model's black level."""
+
+
+def curve_figure(
+    frame: pd.DataFrame, *, clean_accuracy: float, config: Mapping[str, Any]
+) -> ChartFigure:
+    """One curve per group of ``frame`` (layer, group, accuracy, ci_low, ci_high, n, n_cells,
+    clean_accuracy); of many groups the first one and those with most cells."""
+    names = _drawn(frame)
+    n_left_out = frame["group"].nunique() - len(names)
+    styles = dict(zip(names, LINES, strict=False))
+    lines = [
+        _line(_label(name, frame), styles[name], frame[frame["group"] == name]) for name in names
+    ]
+    one_layer = all(len(line.x) == 1 for line in lines)
+    if one_layer:
+        lines = side_by_side(lines, False)
+    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
+    chart = Chart(
+        title=f"{config.get('model', 'Model')}: accuracy when {_what(config)}",
+        subtitle=_about(
+            config,
+            f"{int(frame['n'].max())} examples",
+            f"{'bars' if one_layer else 'bands'}: 95 % intervals",
+            *([f"{n_left_out} rarer groups not drawn"] if n_left_out else []),
+        ),
+        x_title=f"layer ℓ; knocked out in {REACH[config['reach']]}",
+        y_title="accuracy",
+        x_is_share=False,
+        panels=[Panel(lines, [clean])],
+    )
+    return draw(chart)
+
+
+def example_figure(
+    table: pd.DataFrame,
+    prompt: str,
+    answer: str,
+    *,
+    correct: bool,
+    logprob: float,
+    config: Mapping[str, Any],
+) -> ChartFigure:
+    """Units × layers of one example; ``table`` as from ``AblationCurve.changes``.
+
+    ``correct`` and ``logprob`` (nats) are of the untouched model.
+    """
+    return draw_heatmap(
+        HeatMap(
+            title=f"{short(prompt, 60)} → {answer.strip() or repr(answer)}",
+            subtitle=_about(
+                config,
+                f"untouched: {logprob:.2f} nats, ".replace("-", MINUS)
+                + ("right" if correct else "wrong"),
+                f"knocked out in {REACH[config['reach']]}",
+            ),
+            x_title="layer ℓ",
+            y_title="head" if config["what"] == "heads" else "",
+            columns=[str(layer) for layer in table.columns],
+            rows=[str(text) for text in table.index],
+            values=table.to_numpy(float).tolist(),
+            value_name=CHANGE,
+            diverging=True,
+        )
+    )
+
+
+def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
+    """Groups × layers, the mean over examples; dots where the interval does not hold 0."""
+    names = list(dict.fromkeys(frame["group"]))
+    change = frame.pivot(index="group", columns="layer", values="logprob_change").loc[names]
+    low = frame.pivot(index="group", columns="layer", values="logprob_change_low").loc[names]
+    high = frame.pivot(index="group", columns="layer", values="logprob_change_high").loc[names]
+    sure = ((low > 0) | (high < 0)).to_numpy()
+    heads = config["what"] == "heads"
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config.get('model', 'Model')}: effect on the answer when {_what(config)}",
+            subtitle=_about(config, f"mean over {int(frame['n'].max())} examples"),
+            x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
+            y_title="head" if heads else "",
+            columns=[str(layer) for layer in change.columns],
+            rows=[str(name) for name in names],
+            values=change.to_numpy(float).tolist(),
+            value_name=CHANGE,
+            diverging=True,
+            marked=[(int(row), int(column)) for row, column in zip(*sure.nonzero(), strict=True)],
+            mark_name="95 % interval excludes 0, uncorrected",
+        )
+    )
+
+
+def _what(config: Mapping[str, Any]) -> str:
+    """What is knocked out, and how, as a clause."""
+    if config["what"] == "heads":
+        return HEADS[config.get("how") or "zero"]
+    if config["what"] != "words":
+        return PARTS[config["what"]]
+    unit = config.get("unit") or "word"
+    if config.get("mode") == "zero":
+        return f"attention to a {unit} is set to zero"
+    return f"a {unit} is hidden from later positions"
+
+
+def _drawn(frame: pd.DataFrame) -> list[str]:
+    """The groups that get a line, as many as can be told apart, in the frame's order."""
+    cells = frame.drop_duplicates("group").set_index("group")["n_cells"]
+    kept = {cells.index[0], *cells.iloc[1:].nlargest(len(LINES) - 1).index}
+    return [name for name in cells.index if name in kept]
+
+
+def _about(config: Mapping[str, Any], *more: str) -> str:
+    told = [str(config[key]) for key in ("task",) if config.get(key)]
+    told += [f"{key} {config[key]}" for key in ("mode", "how") if config.get(key)]
+    return " · ".join([*told, *more])
+
+
+def _label(name: str, frame: pd.DataFrame) -> str:
+    """A group's name; where not every example has such a word, also what it was untouched."""
+    own = frame[frame["group"] == name].iloc[0]
+    if own["n"] == frame["n"].max():
+        return name
+    return f"{name}: {own['n']} ex., clean {own['clean_accuracy']:.0%}"
+
+
+def _line(label: str, style: Style, frame: pd.DataFrame) -> Line:
+    rows = frame.sort_values("layer")
+    return Line(
+        label=label,
+        style=style,
+        x=rows["layer"].astype(float).tolist(),
+        y=rows["accuracy"].tolist(),
+        low=rows["ci_low"].tolist(),
+        high=rows["ci_high"].tolist(),
+        n=rows["n"].tolist(),
+    )

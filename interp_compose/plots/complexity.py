@@ -1,0 +1,95 @@
+"""The complexity of a model's weight matrices: layers × matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.plots.chart import short
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure
+
+TITLES: Final = {
+    "stable_rank": "stable rank",
+    "effective_rank": "effective rank",
+    "spectral_entropy": "spectral entropy",
+    "frobenius_norm": "Frobenius norm",
+    "mean_abs_cosine": "mean |cosine| of two neurons",
+    "n_directions": "condensed directions",
+    "largest_direction": "neurons in the largest direction",
+}
+"""What can be drawn, and how it is called."""
+FORMATS: Final = {"n_directions": ",.0f", "largest_direction": ",.0f", "mean_abs_cosine": ".3f"}
+REFERENCES: Final = {
+    "stable_rank": "random_stable_rank",
+    "mean_abs_cosine": "random_abs_cosine",
+}
+"""Columns with the value of a random matrix of the same shape."""
+
+
+def complexity_figure(
+    frame: pd.DataFrame, measure: str, *, config: Mapping[str, Any], matrices: Sequence[str]
+) -> ChartFigure:
+    """One measure of every matrix of every layer, heads merged; a row per kind of matrix.
+
+    Embedding and unembedding belong to no layer and stand in the subtitle.
+
+    Args:
+        frame: a report's rows; of these the merged ones (head -1) are drawn.
+        measure: one of :data:`TITLES`.
+        config: names model and number of layers.
+        matrices: the order of the rows; what the frame does not hold is left out.
+    """
+    merged = frame[frame["head"] == -1]
+    n_layers = int(config["n_layers"])
+    inside = merged[merged["layer"].between(0, n_layers - 1)]
+    cells = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
+    rows = [name for name in matrices if name in set(inside["matrix"])]
+    style = FORMATS.get(measure, ".1f")
+    return draw_heatmap(
+        HeatMap(
+            title=f"{short(str(config.get('model', 'Model')), 30)}: {TITLES[measure]} of weights",
+            subtitle=_ends(merged[~merged.index.isin(inside.index)], measure, style),
+            x_title="layer",
+            y_title="matrix",
+            columns=[str(layer) for layer in range(n_layers)],
+            rows=rows,
+            values=[
+                [_number(cells.get((layer, name)), measure) for layer in range(n_layers)]
+                for name in rows
+            ],
+            value_name=TITLES[measure],
+            value_format=style,
+            hover=[
+                [_hover(cells.get((layer, name)), measure, style) for layer in range(n_layers)]
+                for name in rows
+            ],
+        )
+    )
+
+
+def _number(row: Mapping[Hashable, Any] | None, measure: str) -> float | None:
+    return None if row is None else float(row[measure])
+
+
+def _hover(row: Mapping[Hashable, Any] | None, measure: str, style: str) -> str:
+    """Like "768 × 768; random matrix: 192.0"."""
+    if row is None:
+        return ""
+    shape = f"{row['rows']} × {row['cols']}"
+    if measure not in REFERENCES:
+        return shape
+    return f"{shape}; random matrix: {format(row[REFERENCES[measure]], style)}"
+
+
+def _ends(rows: pd.DataFrame, measure: str, style: str) -> str:
+    """Like "W_E 45.1 · W_pos 3.2 · W_U is W_E"."""
+    return " · ".join(
+        f"{row['matrix']} is {row['tied_to']}"
+        if row["tied_to"]
+        else f"{row['matrix']} {format(row[measure], style)}"
+        for row in rows.to_dict("records")
+    )

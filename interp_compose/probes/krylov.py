@@ -1,0 +1,146 @@
+"""The largest singular value of a large matrix, by Lanczos' iteration with a stated tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from jaxtyping import Float
+from scipy.linalg import eigh_tridiagonal
+from torch import Tensor
+
+CHECK_EVERY: Final = 2
+"""Steps between two looks at the convergence (each waits for a GPU)."""
+SURE: Final = 4
+"""The estimated error is to be as many times smaller than the tolerance."""
+APART: Final = 5
+"""Largest residual, in tolerances: what two nearly equal singular values may be mixed by."""
+FAR: Final = 100
+MISSED: Final = 3e-4
+"""A square more than FAR tolerances above the one found stays unseen with at most this chance."""
+PIECE: Final = 1 << 18
+"""Entries of a block of rows that a CPU's cache keeps between its two products."""
+
+
+@dataclass(frozen=True)
+class TopPair:
+    """The largest singular value of a matrix, its two unit vectors, and the steps that it took."""
+
+    value: float
+    left: Float[Tensor, "row"]
+    right: Float[Tensor, "col"]
+    steps: int
+
+
+def top_pair(
+    A: Float[Tensor, "row col"],
+    tolerance: float,
+    *,
+    start: Float[Tensor, "col"] | None = None,
+) -> TopPair:
+    """σ₁ with u, v: A v = σ₁ u, by Lanczos' iteration on Aᵀ A, every vector kept orthogonal.
+
+    ``A`` is float32 or float64, its rows in one piece, not zero, and so scaled that its entries'
+    squares neither overflow nor vanish. The start is random, from its own generator, the same on
+    every device; or ``start``, the vector of a matrix that was nearly this one.
+
+    It stops at a value θ for σ₁², never above it, once
+
+    - its error, estimated from the residual ρ = ‖Aᵀ A v − θ v‖ and the distance to the next value
+      found (ρ² over the distance, or ρ if that is less), is at most a quarter of ``tolerance`` · θ,
+      and ρ at most five times ``tolerance`` · θ: squares of singular values nearer to each other
+      than ρ may still be mixed, and then the error is of the order of ρ;
+    - and a square beyond (1 + 100 ``tolerance``) θ would have been seen, but for 3 starts in 10⁴.
+      After k steps the Lanczos vector is p_k(Aᵀ A) times the start, of unit length, so that
+      |p_k(λ)| ≤ 1 / |c| for an eigenvalue λ in whose direction the start has the component c; p_k
+      grows fast above θ, and a random start rarely has a tiny component (Hochstenbach 2013,
+      "Probabilistic upper bounds for the matrix two-norm"). With a ``start`` of yours nothing
+      vouches for that: a direction it does not contain can stay unseen.
+
+    It always ends: after as many steps as the smaller side has, the iteration is exact.
+    """
+    rows, cols = A.shape
+    last = min(rows, cols) + 1
+    unseen = -math.inf
+    if start is None:
+        start = _random(A)
+        unseen = math.log(math.sqrt(2 * cols / math.pi) / MISSED)
+    basis = A.new_empty(min(last, 64) + 1, cols)
+    basis[0] = start / start.norm()
+    coefficients = A.new_zeros(2, last)  # diagonal and off-diagonal of the tridiagonal matrix
+    for k in range(1, last + 1):
+        if k == len(basis):
+            basis = torch.cat([basis, torch.empty_like(basis)])
+        known = basis[:k]
+        w = _normal_product(A, known[-1])
+        alpha = known[-1] @ w
+        w -= alpha * known[-1]
+        w -= known.mT @ (known @ w)  # in exact arithmetic only the previous vector's part is left
+        beta = w.norm()
+        coefficients[0, k - 1] = alpha
+        coefficients[1, k - 1] = beta
+        basis[k] = w / beta.clamp_min(torch.finfo(A.dtype).tiny)
+        if k % CHECK_EVERY and k != last:
+            continue
+        diagonal, off = coefficients[:, :k].tolist()
+        theta, vector, error = _top_of(diagonal, off, APART * tolerance)
+        far = theta * (1 + FAR * tolerance)
+        if SURE * error <= tolerance * theta and _log_growth(diagonal, off, far) >= unseen:
+            break
+    right = known.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
+    right /= right.norm()
+    left = torch.mv(A, right)
+    return TopPair(math.sqrt(theta), left / left.norm(), right, k)
+
+
+def _random(A: Float[Tensor, "row col"]) -> Float[Tensor, "col"]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(A.shape[1], generator=generator).to(device=A.device, dtype=A.dtype)
+
+
+def _normal_product(A: Float[Tensor, "row col"], v: Float[Tensor, "col"]) -> Float[Tensor, "col"]:
+    """Aᵀ (A v); on a CPU a block of rows at a time, so that memory is read once, not twice."""
+    if A.device.type != "cpu" or A.numel() <= 4 * PIECE:
+        return torch.mv(A.mT, torch.mv(A, v))
+    total = torch.zeros_like(v)
+    for block in A.split(max(1, PIECE // A.shape[1])):
+        total.addmv_(block.mT, torch.mv(block, v))
+    return total
+
+
+def _top_of(
+    diagonal: Sequence[float], off: Sequence[float], apart: float
+) -> tuple[float, list[float], float]:
+    """Largest eigenvalue of the tridiagonal matrix, its eigenvector, its error by the residuals.
+
+    The error is infinite while the residual is above ``apart`` times the eigenvalue.
+    """
+    k = len(diagonal)
+    values, vectors = eigh_tridiagonal(
+        diagonal, off[:-1], select="i", select_range=(max(k - 2, 0), k - 1)
+    )
+    residuals = off[-1] * abs(vectors[-1])
+    theta, residual = float(values[-1]), float(residuals[-1])
+    if residual > apart * theta:
+        return theta, vectors[:, -1].tolist(), math.inf
+    distance = theta - float(values[0]) if k > 1 else 0.0
+    error = residual if distance <= residual else residual**2 / distance
+    return theta, vectors[:, -1].tolist(), error
+
+
+def _log_growth(diagonal: Sequence[float], off: Sequence[float], x: float) -> float:
+    """log p_k(x) of the iteration's polynomial, by the ratios of its three-term recurrence."""
+    ratio, total = math.inf, 0.0
+    before = 0.0
+    for a, b in zip(diagonal, off, strict=True):
+        if b == 0:
+            return math.inf  # the start lies in an invariant subspace, now known whole
+        ratio = (x - a - before / ratio) / b
+        if ratio <= 0:
+            return -math.inf
+        total += math.log(ratio)
+        before = b
+    return total

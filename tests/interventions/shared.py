@@ -1,0 +1,73 @@
+"""One model per architecture for all tests that leave it as it was, and what they leave behind."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from tests import architectures
+from tests.interventions.test_hooked_transformer import make as hooked_transformer
+
+TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1]])
+"""The second row is padded on the left."""
+
+WRAPPED = [name for name in architectures.BUILDERS if name not in ("MPNet", "DistilBERT")]
+"""Those that TransformerLens can wrap."""
+
+FEW = ("GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "BERT", "native", "HookedTransformer")
+"""Of each kind one: plain, grouped, parallel, with edits discarded, encoder, and own."""
+
+needs_tl3 = pytest.mark.skipif(
+    not version("transformer-lens").startswith("3."),
+    reason="transformer-lens 4 removed HookedTransformer (make test-tl3 runs this)",
+)
+
+
+def params(*names: str) -> list[Any]:
+    """Names of models as parameters, each with the release that it needs."""
+    marks = {"RoBERTa": architectures.needs_tl4, "HookedTransformer": needs_tl3}
+    return [pytest.param(name, marks=marks[name]) if name in marks else name for name in names]
+
+
+@cache
+def shared(name: str) -> LensModel:
+    """A model with random weights that no test may change."""
+    source: Any
+    if name == "native":
+        source = architectures.build_native()
+    elif name == "HookedTransformer":
+        source = hooked_transformer("gqa")
+    else:
+        source = architectures.build(name)
+    return load_model(source)
+
+
+def run(model: LensModel, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Logits, or an encoder's hidden states."""
+    return model.forward(
+        tokens, attention_mask=mask, read="hidden" if model.bidirectional else "logits"
+    )
+
+
+def replaced(tokens: Tensor, position: int) -> Tensor:
+    """Another token at a position; never one of the first three, which are special."""
+    other = tokens.clone()
+    other[:, position] = (other[:, position] + 31) % (architectures.D_VOCAB - 3) + 3
+    return other
+
+
+def assert_clean(model: LensModel) -> None:
+    """Nothing of an intervention is left on the model."""
+    assert not model.active_hooks
+    assert not model.wrappers
+    assert not model.preparations
+    for module in model.lens.modules():
+        assert "forward" not in vars(module)

@@ -1,0 +1,240 @@
+"""The grammar of layers, heads and positions: what is accepted, and what is refused by name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interp_compose.errors import (
+    HeadError,
+    InputError,
+    LayerError,
+    OptionError,
+    PositionError,
+)
+from interp_compose.interventions.ablation import ablate
+from interp_compose.interventions.leak import attention_leak
+from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.residual import mask_residual
+from interp_compose.interventions.where import (
+    as_list,
+    check_is_model,
+    check_positions,
+    resolve_heads,
+    resolve_layers,
+    resolve_parts,
+    resolve_positions,
+)
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from tests import architectures
+from tests.interventions.shared import MASK, TOKENS, assert_clean, run, shared
+from tests.text.conftest import byte_level
+
+pytestmark = pytest.mark.tl3
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (None, [0, 1, 2, 3, 4]),
+        (2, [2]),
+        (np.int64(2), [2]),
+        (0.5, [2]),
+        ([4, 0, 4], [0, 4]),
+        ([0.0, 1.0, 3], [0, 3, 4]),
+        ([0.125], [1]),  # 0.5 of the way to layer 1: halves go up
+        (range(1, 3), [1, 2]),
+        ((layer for layer in (3, 1)), [1, 3]),
+    ],
+)
+def test_layers(layers: Any, expected: list[int]) -> None:
+    assert resolve_layers(layers, 5) == expected
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (5, "layer 5 is outside the model: expected 0 … 4"),
+        ([0, -1], "layer -1 is outside the model"),
+        (1.5, "depth 1.5 is outside 0.0 … 1.0"),
+        ([float("nan")], "depth nan is outside"),
+        ([], "no layers: expected at least one, or None for all"),
+        ("01", "layers='01': expected a sequence"),
+        ({0: 1}, "layers={0: 1}: expected a sequence"),
+        (True, "layers=True: expected a sequence"),
+        ([True], "layer True is a bool"),
+        (["0"], "layer '0' is a str"),
+        ([[0]], r"layer \[0\] is a list"),
+    ],
+)
+def test_layers_refused(layers: Any, message: str) -> None:
+    with pytest.raises(LayerError, match=message):
+        resolve_layers(layers, 5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "expected"),
+    [
+        (None, {1: [0, 1, 2], 4: [0, 1, 2]}),
+        (2, {1: [2], 4: [2]}),
+        ([2, 0, 2], {1: [0, 2], 4: [0, 2]}),
+        ((0, 2), {1: [0, 2], 4: [0, 2]}),  # two numbers, no pair
+        ([(4, 1)], {4: [1]}),
+        ([(4, 1), [1, 0], 2], {1: [0, 2], 4: [1, 2]}),
+        (np.array([1]), {1: [1], 4: [1]}),
+    ],
+)
+def test_heads(heads: Any, expected: dict[int, list[int]]) -> None:
+    assert resolve_heads(heads, [1, 4], 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("heads", "error", "message"),
+    [
+        ([3], HeadError, "head 3 is outside its layer: expected numbers from 0 to 2"),
+        ([-1], HeadError, "head -1 is outside"),
+        ([(1, 3)], HeadError, "head 3 is outside"),
+        ([(2, 0)], LayerError, r"head \(2, 0\) is of layer 2, and the layers are \[1, 4\]"),
+        ([], HeadError, "no heads: expected numbers"),
+        ("01", HeadError, "heads='01'"),
+        ({1: 0}, HeadError, "heads={1: 0}"),
+        ([True], HeadError, "head True"),
+        ([(1, 0, 0)], HeadError, r"head \(1, 0, 0\)"),
+        ([(1, "a")], HeadError, r"head \(1, 'a'\)"),
+        ([0.5], HeadError, "head 0.5"),
+        (1.0, HeadError, "heads=1.0"),
+    ],
+)
+def test_heads_refused(heads: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        resolve_heads(heads, [1, 4], 3)
+
+
+def test_neurons_are_named_in_messages() -> None:
+    with pytest.raises(
+        HeadError, match=r"neuron 7 is outside its layer: .*\(layer, neuron\) pairs"
+    ):
+        resolve_parts([7], [0], 7, "neuron")
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> LensModel:
+    return shared("GPT-2")
+
+
+@given(st.lists(st.integers(-7, 6)), st.integers(0, 6))
+def test_numbers_are_python_indices(gpt2: LensModel, numbers: list[int], padding: int) -> None:
+    tokens = torch.zeros(2, 7, dtype=torch.long)
+    mask = torch.ones_like(tokens)
+    mask[1, :padding] = 0
+    expected = torch.zeros(2, 7, dtype=torch.bool)
+    for number in numbers:
+        expected[:, range(7)[number]] = True
+    if bool(expected[1, :padding].any()):
+        with pytest.raises(PositionError, match="of row 1 is padding"):
+            resolve_positions(gpt2, numbers, tokens, mask, "keys")
+    else:
+        found = resolve_positions(gpt2, numbers, tokens, mask, "keys")
+        assert torch.equal(found, expected)
+
+
+def test_positions_that_stand_alone_or_are_all() -> None:
+    model = shared("GPT-2")
+    assert torch.equal(resolve_positions(model, None, TOKENS, MASK, "keys"), MASK.bool())
+    one = torch.zeros_like(TOKENS).bool()
+    one[:, 5] = True
+    check_positions(np.int64(5), "keys")
+    assert as_list(np.int64(5)) == [5]
+    for where in (5, -2, (5,), range(5, 6), [5, -2]):
+        check_positions(where, "keys")
+        assert torch.equal(resolve_positions(model, where, TOKENS, MASK, "keys"), one)
+    assert torch.equal(resolve_positions(model, one, TOKENS, MASK, "keys"), one)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (torch.zeros(2, 7), r"a tensor \[2, 7\] of torch.float32; expected numbers"),
+        (torch.zeros(2, 7, dtype=torch.long), "of torch.int64"),
+        (torch.zeros(7, dtype=torch.bool), r"a tensor \[7\] of torch.bool"),
+        ({"a": 1}, "keys are a dict"),
+        ({1, 2}, "keys are a set"),
+        (True, "keys are a bool"),
+        (1.0, "keys are a float"),
+        ([True], r"keys are \[True\]"),
+        ([[0], [1]], r"keys are \[\[0\], \[1\]\]"),
+        ([0, "cat"], r"keys are \[0, 'cat'\]"),
+        ([None], r"keys are \[None\]"),
+        (np.array([0]), "keys are a ndarray"),
+    ],
+)
+def test_no_positions(where: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        check_positions(where, "keys")
+
+
+def test_positions_refused_at_the_call_and_nothing_is_left() -> None:
+    model = shared("GPT-2")
+    other = torch.zeros(3, 7, dtype=torch.bool)
+    padded = torch.zeros(2, 7, dtype=torch.bool)
+    padded[1, 1] = True
+    cases: list[tuple[Any, type[Exception], str]] = [
+        (7, PositionError, "position 7 is beyond a sequence of 7; expected -7 … 6"),
+        ([0, -8], PositionError, "position -8 is beyond"),
+        (0, PositionError, "position 0 of row 1 is padding; numbers count padding too"),
+        (padded, PositionError, "position 1 of row 1 is padding"),
+        (other, InputError, r"\[3, 7\] and the tokens of this call \[2, 7\]"),
+        ("cat", InputError, "are words, and .* came without a tokenizer"),
+    ]
+    for where, error, message in cases:
+        blocks = [
+            ("keys", mask_attention(model, keys=where)),
+            ("queries", mask_attention(model, queries=where)),
+            ("positions", mask_residual(model, positions=where)),
+            ("positions", ablate(model, heads=[0], positions=where)),
+        ]
+        for name, block in blocks:
+            with pytest.raises(error, match=f"^{name}.*{message}"), block:
+                run(model, TOKENS, MASK)
+            assert_clean(model)
+        with pytest.raises(error, match=message):
+            attention_leak(model, TOKENS, keys=where, attention_mask=MASK)
+        assert_clean(model)
+
+
+def test_words_in_a_padded_batch() -> None:
+    tokenizer = byte_level()
+    hf_model = architectures.build("GPT-2")
+    model = load_model(hf_model, tokenizer=tokenizer)
+    model.d_vocab = 10_000  # ids are only looked at
+    texts = ["a young dog is a dog", "the lazy dogs' tails stopped"]
+    rows = [tokenizer(text)["input_ids"] for text in texts]
+    length = max(map(len, rows)) + 2
+    for side in ("left", "right"):
+        tokens = torch.full((2, length), 3)
+        mask = torch.zeros_like(tokens)
+        starts = [length - len(row) if side == "left" else 0 for row in rows]
+        for i, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            tokens[i, start : start + len(row)] = torch.tensor(row)
+            mask[i, start : start + len(row)] = 1
+        with pytest.raises(PositionError, match="row 1 has no word 'dog'; its words are the, lazy"):
+            resolve_positions(model, "dog", tokens, mask, "keys")
+        found = resolve_positions(model, ["dog"], tokens[:1], mask[:1], "keys")
+        pieces = [tokenizer.decode(t) for t in tokens[0, found[0]].tolist()]
+        assert "".join(pieces) == " dog dog"
+        assert not bool((found & ~mask[:1].bool()).any())
+
+
+def test_what_is_no_model_is_refused() -> None:
+    check_is_model(shared("GPT-2"))
+    with pytest.raises(OptionError, match="a TransformerBridge; pass what load_model"):
+        check_is_model(shared("GPT-2").lens)
+    with pytest.raises(OptionError, match="the model is a SimpleNamespace; pass what load_model"):
+        check_is_model(SimpleNamespace())

@@ -1,0 +1,70 @@
+"""The heat map of a report: what stands in which cell, and what beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from interp_compose.plots.complexity import FORMATS, TITLES, complexity_figure
+from interp_compose.plots.static import png_bytes
+from interp_compose.recipes.probe_report import COLUMNS, MEASURES
+
+CONFIG = {"model": "a model", "n_layers": 2}
+ORDER = ("W_E", "W_Q", "W_gate", "W_in", "W_U")
+
+
+def rows(**changes: Any) -> pd.DataFrame:
+    """W_Q with a head and W_in in layer 0, W_Q alone in layer 1; every number its own."""
+    places = [(-1, "W_E", -1), (0, "W_in", -1), (0, "W_Q", -1), (0, "W_Q", 0), (1, "W_Q", -1)]
+    made = []
+    for i, (layer, matrix, head) in enumerate([*places, (2, "W_U", -1)]):
+        row: dict[str, Any] = {name: 10.0 * i + j for j, name in enumerate(COLUMNS)}
+        ends = {"layer": layer, "matrix": matrix, "head": head, "rows": 7, "cols": 5}
+        made.append(row | ends | {"tied_to": ""} | changes)
+    return pd.DataFrame(made)
+
+
+def chart(frame: pd.DataFrame, measure: str = "stable_rank") -> Any:
+    return complexity_figure(frame, measure, config=CONFIG, matrices=ORDER).chart
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_cell_is_a_matrix_of_a_layer_with_its_heads_merged(measure: str) -> None:
+    found = chart(rows(), measure)
+    place = list(COLUMNS).index(measure)
+    assert list(found.rows) == ["W_Q", "W_in"]  # in the order asked for; no W_gate
+    assert list(found.columns) == ["0", "1"]
+    assert found.values == [[20 + place, 40 + place], [10 + place, None]]
+    assert found.value_name == TITLES[measure]
+    assert found.title == f"a model: {TITLES[measure]} of weights"
+
+
+def test_hovering_tells_the_shape_and_what_a_random_matrix_has() -> None:
+    reference = list(COLUMNS).index("random_stable_rank")
+    assert chart(rows()).hover[0][1] == f"7 × 5; random matrix: {40 + reference:.1f}"
+    assert chart(rows()).hover[1][1] == ""  # no such matrix
+    assert chart(rows(), "frobenius_norm").hover[0][1] == "7 × 5"
+
+
+def test_embeddings_stand_in_the_subtitle() -> None:
+    place = list(COLUMNS).index("stable_rank")
+    assert chart(rows()).subtitle == f"W_E {place:.1f} · W_U {50 + place:.1f}"
+    frame = rows()
+    frame.loc[5, "tied_to"] = "W_E"
+    assert chart(frame).subtitle == f"W_E {place:.1f} · W_U is W_E"
+
+
+def test_what_has_no_number_is_an_empty_cell() -> None:
+    frame = rows()
+    frame.loc[4, "mean_abs_cosine"] = float("nan")
+    found = chart(frame, "mean_abs_cosine")
+    assert found.text(0, 1) == "not measured"
+    assert found.value_format == FORMATS["mean_abs_cosine"]
+
+
+def test_both_pens_draw_it() -> None:
+    figure = complexity_figure(rows(), "stable_rank", config=CONFIG, matrices=ORDER)
+    assert png_bytes(figure.chart)[:4] == b"\x89PNG"
+    assert "a model: stable rank" in figure.to_json()

@@ -1,0 +1,277 @@
+"""What an ablation study refuses before any work, with the value and the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import spacy
+import torch
+
+from interp_compose._types import Example
+from interp_compose.errors import (
+    AnswerError,
+    CapabilityError,
+    DataFormatError,
+    InputError,
+    InterventionError,
+    LayerError,
+    MissingDataError,
+    OptionError,
+    PromptError,
+    SpanError,
+    TrainingModeError,
+)
+from interp_compose.interventions.ablation import ablate
+from interp_compose.interventions.masking import mask_attention
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.recipes import ablation_measure
+from interp_compose.recipes.ablation_measure import ablation_curve
+from interp_compose.recipes.ablation_plan import plan_ablation
+from tests import architectures
+from tests.recipes.conftest import splitting_tokenizer
+from tests.untyped import outcomes_of
+
+
+@pytest.fixture(autouse=True)
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worked(*args: Any) -> Any:
+        raise AssertionError("work was started")
+
+    monkeypatch.setattr(ablation_measure, "_measure", worked)
+
+
+def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
+    return ablation_curve(model, examples, progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"what": "neurons"}, OptionError, "what='neurons': expected one of words, heads, layers"),
+        ({"reach": "above"}, OptionError, "unknown reach='above': expected one of from, at, until"),
+        ({"mode": "drop"}, OptionError, "unknown mode='drop': expected one of exclude, zero"),
+        ({"how": "noise"}, OptionError, "unknown how='noise': expected one of zero, mean, resampl"),
+        ({"how": "mean"}, OptionError, "how='mean' has no meaning for what='words', only for 'he"),
+        ({"what": "heads", "mode": "zero"}, OptionError, "mode='zero' has no meaning for what='he"),
+        ({"what": "mlp", "tagger": "kind"}, OptionError, "tagger='kind' has no meaning for what='"),
+        ({"what": "attn", "unit": "span"}, OptionError, "unit='span' has no meaning for what='at"),
+        ({"what": "heads", "reach": "from"}, OptionError, "reach='from' has no meaning for what="),
+        ({"what": "layers", "how": "mean"}, OptionError, "how='mean' has no meaning for what='la"),
+        ({"unit": "syllable"}, OptionError, "syllable"),
+        ({"labels": frozenset({"NP"})}, OptionError, "labels"),
+        ({"what": "mlp", "height": 3}, OptionError, "height"),
+        ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
+        ({"layers": [-1]}, LayerError, "layer -1"),
+        ({"layers": [1.5]}, LayerError, "depth 1.5"),
+        ({"layers": []}, LayerError, "no layers"),
+        ({"seed": -1}, OptionError, "seed=-1"),
+        ({"batch_size": 0}, OptionError, "batch_size=0"),
+        ({"tagger": "xx_no"}, MissingDataError, "no model 'xx_no'"),
+        ({"tagger": spacy.blank("en")}, OptionError, "gives no part of speech"),
+        ({"tagger": lambda text: [(0, 99, "N")]}, OptionError, r"gave \(0, 99, 'N'\)"),
+        ({"tagger": lambda text: [(0, 1, "all words")]}, OptionError, "the tag 'all words', whic"),
+    ],
+)
+def test_bad_options_are_refused(
+    model: LensModel,
+    examples: list[Example],
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        quiet(model, examples, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([], InputError, "no examples"),
+        (["the sea", Example("x", "a")], InputError, "example 1 is of another kind than example 0"),
+        ([Example("x", "a"), "x", "y"], InputError, "example 1 is of another kind than example 0"),
+        ([Example("", "a")], PromptError, "example 0"),
+        ([""], PromptError, "example 0"),
+        ([Example("x", "bread bread")], AnswerError, "example 0.*tokens"),
+        (["alive " * 90], PromptError, r"example 0: its prompt has \d+ tokens"),
+        ([{"prompt": "x", "answer": "a"}, {"prompt": "x"}], DataFormatError, "answer"),
+        ([Example("bread", "a", spans=((0, 99),))], SpanError, "99"),
+    ],
+)
+def test_bad_examples_are_refused(
+    model: LensModel, rows: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        quiet(model, rows, unit="span" if error is SpanError else "word")
+
+
+def test_examples_without_a_word_before_the_last_token_are_refused(model: LensModel) -> None:
+    with pytest.raises(
+        InterventionError, match="none of the 2 examples has a word before its last token"
+    ):
+        quiet(model, ["x", "a"])
+
+
+def test_an_encoder_predicts_no_next_token(tokenizer: Any, examples: list[Example]) -> None:
+    model = load_model(architectures.build("BERT"), tokenizer=tokenizer)
+    with pytest.raises(CapabilityError, match=r"BertForMaskedLM.* encoder .* model\.encode"):
+        quiet(model, examples)
+
+
+def test_a_model_in_training_mode_is_refused(tokenizer: Any, examples: list[Example]) -> None:
+    model = load_model(architectures.build("Llama").train(), tokenizer=tokenizer)
+    for rows in (examples, ["the sea"]):
+        with pytest.raises(TrainingModeError, match=r"call model\.eval\(\) first"):
+            quiet(model, rows)
+
+
+def test_a_model_without_a_tokenizer_is_refused(examples: list[Example]) -> None:
+    with pytest.raises(InputError, match="came without a tokenizer"):
+        quiet(load_model(architectures.build("Llama")), examples)
+
+
+def test_a_tokenizer_of_another_model_is_refused() -> None:
+    other = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(120))
+    with pytest.raises(InputError, match=r"token \d+ and .* knows 97"):
+        quiet(other, ["the mother of a father zebra quixotic jumps"])
+
+
+def test_a_model_inside_an_intervention_with_positions_is_refused(
+    model: LensModel, examples: list[Example]
+) -> None:
+    """Its positions are those of the user's own tokens, and not of the study's."""
+    with (
+        pytest.raises(InterventionError, match="is inside a block of .*mask_attention.*end the"),
+        mask_attention(model, keys=0),
+    ):
+        quiet(model, examples)
+    with (
+        pytest.raises(InterventionError, match="is inside a block of"),
+        ablate(model, heads=[(0, 1)]),
+    ):
+        quiet(model, examples, what="heads")
+    assert not model.preparations
+
+
+@pytest.mark.parametrize(
+    ("what", "capability"),
+    [("words", "mask_attention"), ("heads", "edit_z"), ("mlp", "drop_parts")],
+)
+def test_what_a_probe_denies_is_refused_by_name(
+    tokenizer: Any, examples: list[Example], what: str, capability: str
+) -> None:
+    model = load_model(architectures.build("Llama"), tokenizer=tokenizer)
+    probes = model.capabilities.probes
+    probes[capability] = type(probes[capability])(held=False, detail="0.5")
+    with pytest.raises(CapabilityError, match=capability):
+        quiet(model, examples, what=what)
+
+
+def planned(model: LensModel, examples: Any, **options: Any) -> Any:
+    given: dict[str, Any] = {
+        "what": "words", "unit": "word", "labels": None, "height": None, "parser": None,
+        "tagger": None, "reach": None, "mode": "exclude", "how": "zero", "layers": None,
+        "batch_size": None, "seed": 42, "task": "",
+    }  # fmt: skip
+    return plan_ablation(model, examples, **{**given, **options})
+
+
+def test_a_plan_says_what_will_be_run(model: LensModel, examples: list[Example]) -> None:
+    plan = planned(model, examples, tagger="kind", batch_size=3, task="toy")
+    assert [len(part) for part in plan.batches] == [3, 3, 1]
+    lengths = [item.n_tokens for part in plan.batches for item in part]
+    assert lengths == sorted(lengths)
+    assert plan.tags[1] == ["function", "function", "content", "content", "punctuation"]
+    about = {key: plan.config[key] for key in ("study", "what", "reach", "mode", "how", "unit")}
+    assert about == {
+        "study": "ablation", "what": "words", "reach": "from", "mode": "exclude", "how": None,
+        "unit": "word",
+    }  # fmt: skip
+    assert plan.config["tagger"] == "kind"
+    assert (plan.config["task"], plan.config["layers"]) == ("toy", [0, 1, 2])
+    heads = planned(model, examples, what="heads", how="mean").config
+    about = {key: heads[key] for key in ("reach", "mode", "how", "unit", "tagger")}
+    assert about == {"reach": "at", "mode": None, "how": "mean", "unit": None, "tagger": None}
+
+
+def test_more_cells_make_smaller_batches(
+    model: LensModel, examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitting(model: Any, streams: int, longest: int) -> int:
+        return 1000 // streams
+
+    monkeypatch.setattr("interp_compose.recipes.ablation_plan.fitting_batch", fitting)
+    sizes = [planned(model, examples, what=what).config["batch_size"] for what in ("mlp", "words")]
+    assert sizes == [1000 // 4, 1000 // (4 * 8)]  # the longest example has eight words
+
+
+def test_a_tagger_is_named_in_the_config(model: LensModel, examples: list[Example]) -> None:
+    def nouns(text: str) -> list[tuple[int, int, str]]:
+        return [(0, len(text), "N")]
+
+    class Tagger:
+        def __call__(self, text: str) -> list[tuple[int, int, str]]:
+            return nouns(text)
+
+    assert planned(model, examples, tagger=nouns).config["tagger"].endswith("nouns")
+    assert planned(model, examples, tagger=Tagger()).config["tagger"].endswith("Tagger")
+
+
+@torch.no_grad()
+def test_answers_of_bare_texts_are_part_of_the_digest(model: LensModel) -> None:
+    texts = ["the sea", "a small house", "not alive"]
+    plan = planned(model, texts, batch_size=2)
+    assert [item.index for item in plan.items] == [0, 1, 2]
+    for item in plan.items:
+        logits = model(torch.from_numpy(item.prompt.ids)[None])[0, -1]
+        assert item.answer_id == int(logits.argmax())
+        assert item.example.answer == model.tokenizer.decode([item.answer_id])
+    answered = [Example(text, "a") for text in texts]
+    same = planned(model, answered, batch_size=2)
+    assert same.config["examples_sha256"] != plan.config["examples_sha256"]
+
+
+SCRIPT = """
+import interp_compose as ic
+model = ic.load_model("mini-base", device="cpu")
+row = {"prompt": 'a young cat is called a "', "answer": "kitten"}
+study = lambda rows=(row,), **o: ic.ablation_curve(model, rows, progress=False, **o)
+calls = {
+    "a model's name": lambda: ic.ablation_curve("mini-idm", [row]),
+    "examples a number": lambda: study(3),
+    "examples one text": lambda: study("the sea"),
+    "examples one dict": lambda: study(row),
+    "a row of None": lambda: study([row, None]),
+    "layers of text": lambda: study(layers=["0"]),
+    "half a batch": lambda: study(batch_size=2.5),
+    "what a list": lambda: study(what=["words"]),
+    "what None": lambda: study(what=None),
+    "how a number": lambda: study(what="heads", how=0),
+    "tagger a number": lambda: study(tagger=3),
+    "task a number": lambda: study(task=3),
+    "resume a number": lambda: study(resume=3),
+}
+"""
+EXPECTED = {
+    "a model's name": "OptionError: the model is a str",
+    "examples a number": "InputError: examples are a int",
+    "examples one text": "InputError: examples are a str; expected a sequence",
+    "examples one dict": "InputError: examples are a dict; expected a sequence",
+    "a row of None": "DataFormatError: example 1 is None",
+    "layers of text": "LayerError: layer '0' is a str",
+    "half a batch": "OptionError: batch_size=2.5",
+    "what a list": "OptionError: unknown what=['words']: expected one of",
+    "what None": "OptionError: unknown what=None: expected one of",
+    "how a number": "OptionError: unknown how=0: expected one of",
+    "tagger a number": "OptionError: tagger=3: expected 'kind'",
+    "task a number": "OptionError: task=3",
+    "resume a number": "OptionError: resume=3",
+}
+
+
+def test_untyped_options_are_refused_by_name() -> None:
+    found = outcomes_of(SCRIPT)
+    assert set(found) == set(EXPECTED)
+    for name, message in EXPECTED.items():
+        assert found[name].startswith(message), (name, found[name])

@@ -1,0 +1,354 @@
+"""The ablation curve: its definitions by hand, its input checks, its journey to disk and back."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.recipes import ablation_curve
+from interp_compose.recipes.ablation_curve import AblationCurve
+
+LAYERS, N_LAYERS = (0, 2, 4), 5
+CONFIG = {"model": "tiny", "task": "toy", "what": "words", "reach": "from", "mode": "exclude"}
+Z95 = 1.959963984540054
+WORDS = {  # example: its words' kinds
+    0: ["function", "content", "content"],
+    1: ["content"],
+    2: ["function", "function", "content", "number"],
+    3: ["content", "function"],
+    5: ["content", "content", "content", "content", "function"],
+}
+
+
+def make_clean(words: dict[int, list[str]] = WORDS) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    examples = [*words, 7]  # the last one has no word to knock out
+    correct = np.array([example % 3 != 2 for example in examples])
+    return pd.DataFrame(
+        {
+            "example": examples,
+            "prompt": [f"a thing {i} is called a" for i in examples],
+            "answer": " kitten",
+            "n_tokens": 9,
+            "prediction": np.where(correct, 11, 13),
+            "prediction_text": [" kitten" if right else " <b>cat</b>" for right in correct],
+            "correct": correct,
+            "target_logprob": -rng.random(len(examples)),
+            "target_rank": np.where(correct, 1, 7),
+        }
+    )
+
+
+def make_cells(words: dict[int, list[str]] = WORDS) -> pd.DataFrame:
+    rows = [
+        {"example": example, "unit": unit, "text": f"w{unit}", "group": group}
+        for example, groups in words.items()
+        for unit, group in enumerate(groups)
+    ]
+    return pd.DataFrame(rows)
+
+
+def make_outcomes(cells: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for layer in LAYERS:
+        for example, unit in zip(cells["example"], cells["unit"], strict=True):
+            right = bool(rng.random() < 0.5)
+            row = {"example": example, "layer": layer, "unit": unit}
+            row |= {"prediction": 11 if right else 17, "correct": right}
+            row |= {"target_logprob": -3 * float(rng.random())}
+            rows.append(row | {"target_rank": 1 if right else int(rng.integers(2, 50))})
+    return pd.DataFrame(rows)
+
+
+def make_curve(**changes: Any) -> AblationCurve:
+    tables: dict[str, Any] = {"clean": make_clean(), "cells": make_cells()}
+    tables |= {"outcomes": make_outcomes(make_cells())} | changes
+    config = tables.pop("config", CONFIG)
+    return AblationCurve.from_outcomes(**tables, config=config, n_layers=N_LAYERS)
+
+
+def heads_tables(n_heads: int = 3) -> dict[str, Any]:
+    cells = [{"example": -1, "unit": h, "text": str(h), "group": str(h)} for h in range(n_heads)]
+    each = [{"example": e, "unit": h} for e in WORDS for h in range(n_heads)]
+    return {
+        "cells": pd.DataFrame(cells),
+        "outcomes": make_outcomes(pd.DataFrame(each)),
+        "config": {**CONFIG, "what": "heads", "reach": "at", "mode": None, "how": "zero"},
+    }
+
+
+def wilson(k: float, n: int) -> tuple[float, float]:
+    p = k / n
+    half = Z95 * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
+    centre = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    return centre - half, centre + half
+
+
+def bootstrap(values: list[float]) -> tuple[float, float]:
+    """1000 draws of as many examples as there are, seed 0; the 2.5th and 97.5th percentiles."""
+    rng = np.random.default_rng(0)
+    n = len(values)
+    means = [sum(values[i] for i in rng.integers(0, n, n)) / n for _ in range(1000)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def row_by_hand(
+    outcomes: list[dict[str, Any]], clean: dict[int, dict[str, Any]]
+) -> dict[str, float]:
+    """The numbers of one layer and group, from the definitions in the frame's docstring."""
+    by_example: dict[int, list[dict[str, Any]]] = {}
+    for each in outcomes:
+        by_example.setdefault(each["example"], []).append(each)
+    examples = sorted(by_example)
+    n = len(examples)
+
+    def per_example(value: Any) -> list[float]:
+        return [statistics.fmean(map(value, by_example[example])) for example in examples]
+
+    shares = per_example(lambda each: float(each["correct"]))
+    logprobs = per_example(lambda each: each["target_logprob"])
+    changes = per_example(
+        lambda each: each["target_logprob"] - clean[each["example"]]["target_logprob"]
+    )
+    one_each = all(len(cells) == 1 for cells in by_example.values())
+    agree = one_each or set(shares) in ({0.0}, {1.0})
+    low, high = wilson(sum(shares), n) if agree else bootstrap(shares)
+    was_right = [bool(clean[example]["correct"]) for example in examples]
+    kept = [share for share, right in zip(shares, was_right, strict=True) if right]
+    change_low, change_high = bootstrap(changes)
+    return {
+        "accuracy": sum(shares) / n,
+        "ci_low": low,
+        "ci_high": high,
+        "accuracy_kept": sum(kept) / len(kept) if kept else math.nan,
+        "target_logprob": sum(logprobs) / n,
+        "logprob_change": sum(changes) / n,
+        "logprob_change_low": change_low,
+        "logprob_change_high": change_high,
+        "target_rank": statistics.median(each["target_rank"] for each in outcomes),
+        "n": n,
+        "n_cells": len(outcomes),
+        "clean_accuracy": sum(was_right) / n,
+    }
+
+
+def check_frame(curve: AblationCurve, groups: list[str]) -> None:
+    frame = curve.frame
+    order = [(group, layer) for group in groups for layer in LAYERS]
+    assert list(zip(frame["group"], frame["layer"], strict=True)) == order
+    clean = {row["example"]: row for row in curve.clean.to_dict("records")}
+    group_of = {(r["example"], r["unit"]): r["group"] for r in curve.cells.to_dict("records")}
+    for row in frame.to_dict("records"):
+        mine = [
+            each
+            for each in curve.outcomes.to_dict("records")
+            if each["layer"] == row["layer"]
+            and row["group"]
+            in (
+                "all words" if (-1, 0) not in group_of else None,
+                group_of.get((each["example"], each["unit"]), group_of.get((-1, each["unit"]))),
+            )
+        ]
+        assert row["depth"] == row["layer"] / (N_LAYERS - 1)
+        for column, value in row_by_hand(mine, clean).items():
+            assert row[column] == pytest.approx(value, abs=1e-9, nan_ok=True), column
+
+
+def test_every_number_of_words_by_hand() -> None:
+    check_frame(make_curve(), ["all words", "content", "function", "number"])
+
+
+def test_every_number_without_kinds_of_words_by_hand() -> None:
+    check_frame(make_curve(cells=make_cells().assign(group="all words")), ["all words"])
+
+
+def test_all_words_are_there_even_where_all_are_of_one_kind() -> None:
+    curve = make_curve(cells=make_cells().assign(group="NOUN"))
+    check_frame(curve, ["all words", "NOUN"])
+    parts = [curve.frame[curve.frame["group"] == name] for name in ("all words", "NOUN")]
+    for column in set(curve.frame) - {"group"}:
+        assert parts[0][column].tolist() == parts[1][column].tolist()
+
+
+def test_every_number_of_heads_by_hand() -> None:
+    check_frame(make_curve(**heads_tables()), ["0", "1", "2"])
+
+
+def test_eleven_heads_are_in_their_order() -> None:
+    curve = make_curve(**heads_tables(11))
+    assert curve.frame["group"].unique().tolist() == [str(head) for head in range(11)]
+
+
+def test_one_block_has_wilsons_intervals() -> None:
+    tables = heads_tables(1)
+    tables["cells"] = tables["cells"].assign(group="mlp", text="mlp")
+    tables["config"] = {**CONFIG, "what": "mlp", "reach": "at"}
+    curve = make_curve(**tables)
+    check_frame(curve, ["mlp"])
+    assert curve.frame["n_cells"].tolist() == curve.frame["n"].tolist()
+
+
+def test_a_change_of_nothing_is_nothing() -> None:
+    clean, cells = make_clean(), make_cells()
+    outcomes = make_outcomes(cells)
+    before = clean.set_index("example").loc[outcomes["example"]].reset_index()
+    for column in ("prediction", "correct", "target_logprob", "target_rank"):
+        outcomes[column] = before[column].to_numpy()
+    frame = make_curve(outcomes=outcomes).frame
+    for column in ("logprob_change", "logprob_change_low", "logprob_change_high"):
+        assert (frame[column] == 0).all()
+    assert np.allclose(frame["accuracy"], frame["clean_accuracy"])
+    assert set(frame["accuracy_kept"].dropna()) == {1.0}
+    assert frame[frame["accuracy_kept"].isna()]["group"].unique().tolist() == ["number"]
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5))
+@settings(max_examples=25, deadline=None)
+def test_all_words_lie_between_the_kinds_where_every_example_has_each(seed: int, n: int) -> None:
+    """An example's share of all words is a mean of its kinds' shares, weighted by their words.
+
+    With as many words of each kind in every example the weights are everybody's, and the mean over
+    examples lies between the kinds' means.
+    """
+    words = {example: ["a", "b", "b", "c"] for example in range(n)}
+    cells = make_cells(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ablation_curve, "bootstrap_interval", lambda v: (v.mean(axis=0), v.mean(axis=0))
+        )
+        frame = make_curve(
+            clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells, seed)
+        ).frame
+    for column in ("accuracy", "target_logprob", "logprob_change"):
+        table = frame.pivot(index="layer", columns="group", values=column)
+        kinds = table[["a", "b", "c"]]
+        assert (table["all words"] >= kinds.min(axis=1) - 1e-12).all()
+        assert (table["all words"] <= kinds.max(axis=1) + 1e-12).all()
+        weighted = (kinds["a"] + 2 * kinds["b"] + kinds["c"]) / 4
+        np.testing.assert_allclose(table["all words"], weighted, atol=1e-12)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_where_all_agree_the_interval_still_has_a_width(right: bool) -> None:
+    outcomes = make_outcomes(make_cells()).assign(correct=right)
+    curve = make_curve(outcomes=outcomes)
+    check_frame(curve, ["all words", "content", "function", "number"])
+    assert (curve.frame["ci_high"] - curve.frame["ci_low"] > 0.4).all()
+    curve.plot()
+
+
+def test_intervals_hold_the_numbers_they_belong_to() -> None:
+    frame = make_curve().frame
+    for number, low, high in (
+        ("accuracy", "ci_low", "ci_high"),
+        ("logprob_change", "logprob_change_low", "logprob_change_high"),
+    ):
+        assert ((frame[low] <= frame[number]) & (frame[number] <= frame[high])).all()
+
+
+def test_the_columns_are_the_ones_documented() -> None:
+    curve = make_curve()
+    assert list(curve.frame) == [
+        "layer", "depth", "group", "accuracy", "ci_low", "ci_high", "accuracy_kept",
+        "target_logprob", "logprob_change", "logprob_change_low", "logprob_change_high",
+        "target_rank", "n", "n_cells", "clean_accuracy",
+    ]  # fmt: skip
+    assert all(column in (AblationCurve.frame.__doc__ or "") for column in curve.frame)
+    told = AblationCurve.from_outcomes.__doc__ or ""
+    for table in (curve.outcomes, curve.clean, curve.cells):
+        assert all(column in told for column in table)
+
+
+def test_row_order_does_not_matter() -> None:
+    straight = make_curve()
+    tables = {"clean": make_clean(), "cells": make_cells(), "outcomes": make_outcomes(make_cells())}
+    shuffled = make_curve(
+        **{
+            name: table.sample(frac=1, random_state=3)[sorted(table.columns)]
+            for name, table in tables.items()
+        }
+    )
+    for name in ("curve", "outcomes", "clean", "cells"):
+        pd.testing.assert_frame_equal(
+            straight.frames[name], shuffled.frames[name], check_exact=True
+        )
+
+
+def test_save_and_load_return_the_same_curve(tmp_path: Path) -> None:
+    curve = make_curve()
+    loaded = AblationCurve.load(curve.save(tmp_path))
+    assert type(loaded) is AblationCurve
+    assert (loaded.config, loaded.versions) == (curve.config, curve.versions)
+    for name, frame in curve.frames.items():
+        pd.testing.assert_frame_equal(frame, loaded.frames[name], check_exact=True)
+    (tmp_path / "cells.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptFileError, match=r"cells\.parquet"):
+        AblationCurve.load(tmp_path)
+
+
+def test_changes_are_differences_in_reading_order() -> None:
+    cells = make_cells()
+    cells.loc[cells["example"] == 5, "text"] = ["the", "cat", "and", "the", "dog"]
+    curve = make_curve(cells=cells)
+    table = curve.changes(5)
+    assert table.index.tolist() == ["the", "cat", "and", "the", "dog"]  # "the" stays apart
+    assert table.columns.tolist() == list(LAYERS)
+    before = curve.clean.set_index("example").loc[5, "target_logprob"]
+    for row in curve.outcomes[curve.outcomes["example"] == 5].to_dict("records"):
+        found = table.iloc[row["unit"]][row["layer"]]
+        assert found == pytest.approx(row["target_logprob"] - before, abs=1e-12)
+    heads = make_curve(**heads_tables()).changes(3)
+    assert heads.index.tolist() == ["0", "1", "2"]
+
+
+def test_an_example_that_is_not_there_is_named() -> None:
+    for example in (4, 7):
+        with pytest.raises(
+            InputError, match=rf"example {example} has no outcomes.* are \[0, 1, 2, 3, 5\] \(5 in"
+        ):
+            make_curve().heatmap(example)
+
+
+def test_summary_is_an_aligned_table() -> None:
+    curve = make_curve()
+    lines = curve.summary().splitlines()
+    assert lines[0] == (
+        "model tiny · task toy · what words · reach from · mode exclude · 6 examples, 45 outcomes"
+    )
+    low, high = wilson(4, 6)
+    assert lines[1] == f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy:"
+    assert lines[2] == "layer    all words      content     function       number"
+    assert lines[3] == "clean        0.600        0.600        0.500        0.000"
+    expected = curve.frame[curve.frame["layer"] == 2]["accuracy"]
+    assert lines[5] == "    2" + "".join(f"{number:>13.3f}" for number in expected)
+    assert len(lines) == 4 + len(LAYERS)
+    assert len({len(line) for line in lines[2:]}) == 1
+
+
+def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
+    words = {example: [f"kind {n} of many" for n in range(14)] for example in range(3)}
+    cells = make_cells(words)
+    curve = make_curve(clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells))
+    lines = curve.summary().splitlines()
+    assert len({len(line) for line in lines[2:-1]}) == 1
+    assert lines[-1] == "and 3 more columns in curve.csv"
+
+
+def test_the_summary_of_heads_is_of_log_probabilities() -> None:
+    curve = make_curve(**heads_tables())
+    lines = curve.summary().splitlines()
+    assert lines[1].endswith("mean change of the answer's log-probability (nats), by head:")
+    assert lines[2] == "layer            0            1            2"
+    expected = curve.frame[curve.frame["layer"] == 0]["logprob_change"]
+    assert lines[3] == "    0" + "".join(f"{number:>13.3f}" for number in expected)

@@ -1,0 +1,267 @@
+"""Stable ranks during training: when they are measured, what they are, and what a resume makes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weight_matrices import weight_matrices
+from interp_compose.recipes.probe_tracker import ComplexityTracker
+from interp_compose.training.history import Recorder, WeightTracker
+from interp_compose.training.loop import Job, run_training
+from interp_compose.training.processes import Processes
+from tests.training.runs import BASE, made_up, tiny
+
+NAMES = ("W_Q", "W_in")
+
+
+def watched(every: int = 3, **options: Any) -> tuple[ComplexityTracker, LensModel]:
+    model = tiny()
+    tracker = ComplexityTracker(every=every, matrices=NAMES, **options)
+    tracker.watch(model)
+    return tracker, model
+
+
+def train(tracker: ComplexityTracker, model: LensModel) -> None:
+    """Eight steps; what finetune does around a tracker."""
+    recorder = Recorder(track=tracker)
+    job = Job(model, made_up(20), made_up(7, seed=1), BASE, None)
+    run_training(job, recorder=recorder, processes=Processes(model.device), progress=False)
+
+
+def slow_rank(weight: torch.Tensor) -> float:
+    values = np.linalg.svd(weight.detach().double().numpy(), compute_uv=False)
+    return float((values**2).sum() / values[0] ** 2)
+
+
+def test_it_measures_the_model_at_its_steps() -> None:
+    tracker, model = watched()
+    before = {(m.layer, m.name): slow_rank(m.weight) for m in weight_matrices(model, NAMES)}
+    train(tracker, model)
+    frame = tracker.frame
+    assert sorted(set(frame["step"])) == [0, 3, 6]
+    assert len(frame) == 3 * 3 * 2
+    for row in frame[frame["step"] == 0].to_dict("records"):
+        assert row["stable_rank"] == pytest.approx(before[row["layer"], row["matrix"]], rel=1e-5)
+    tracker.measure(8)
+    last = tracker.frame[tracker.frame["step"] == 8]
+    for matrix, row in zip(weight_matrices(model, NAMES), last.to_dict("records"), strict=True):
+        assert (row["layer"], row["matrix"]) == (matrix.layer, matrix.name)
+        assert row["stable_rank"] == pytest.approx(slow_rank(matrix.weight), rel=1e-5)
+        assert row["frobenius_norm"] == pytest.approx(float(matrix.weight.norm()), rel=1e-5)
+    moved = frame.pivot(index=["layer", "matrix"], columns="step", values="stable_rank")
+    assert (moved[0] != moved[3]).all()
+
+
+def test_training_is_the_same_with_it_to_the_bit() -> None:
+    tracker, model = watched(every=1)
+    train(tracker, model)
+    alone = tiny()
+    job = Job(alone, made_up(20), made_up(7, seed=1), BASE, None)
+    run_training(job, recorder=Recorder(), processes=Processes(alone.device), progress=False)
+    for a, b in zip(model.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_step_is_measured_once_however_often_it_is_told() -> None:
+    tracker, _ = watched(every=2)
+    for row in ({"step": 0, "validation/loss": 1.0}, {"step": 0}, {"step": 1}, {"step": 2}):
+        tracker(row)
+    tracker({"step": 2, "layer 1/stable_rank": 3.0})
+    assert tracker.frame["step"].tolist() == [0] * 6 + [2] * 6
+
+
+def test_another_tracker_is_told_everything() -> None:
+    told: list[dict[str, Any]] = []
+    tracker, _ = watched(every=2, also=told.append)
+    tracker({"step": 1, "loss": 0.5})
+    assert told == [{"step": 1, "loss": 0.5}]
+    tracker({"step": 2, "loss": 0.25})
+    assert told[1] == {"step": 2, "loss": 0.25}
+    first = tracker.frame.iloc[0]
+    assert told[2]["step"] == 2
+    assert told[2]["layer 0/W_Q/stable_rank"] == first["stable_rank"]
+    assert told[2]["layer 0/W_Q/frobenius_norm"] == first["frobenius_norm"]
+    assert len(told[2]) == 1 + 2 * 6
+
+
+# ---- larger matrices: iterated from where the last look ended -----------------------------------
+
+
+def wide() -> LensModel:
+    """A model whose matrices are too large to be measured exactly at every look."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from interp_compose.models.load import load_model
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=23, n_positions=17, n_embd=134, n_layer=1, n_head=2, n_inner=149,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return load_model(GPT2LMHeadModel(config).eval())
+
+
+@torch.no_grad()
+def drift(model: LensModel, step: int) -> None:
+    generator = torch.Generator().manual_seed(step)
+    for weight in model.parameters():
+        weight += 0.002 * torch.randn(weight.shape, generator=generator)
+
+
+@pytest.mark.parametrize(("spike", "tolerance"), [(0.5, 2e-4), (0.0, 1e-2)])
+def test_iterated_ranks_hold_their_tolerance_while_weights_move(
+    spike: float, tolerance: float
+) -> None:
+    """Random weights have several singular values within a few parts in a thousand."""
+    model = wide()
+    with torch.no_grad():
+        for matrix in weight_matrices(model, NAMES):
+            matrix.weight.add_(0.1 * spike)
+    tracker = ComplexityTracker(every=1, matrices=NAMES)
+    tracker.watch(model)
+    for step in range(25):
+        tracker.measure(step)
+        now = tracker.frame[tracker.frame["step"] == step]
+        for matrix, found in zip(weight_matrices(model, NAMES), now["stable_rank"], strict=True):
+            assert found == pytest.approx(slow_rank(matrix.weight), rel=tolerance)
+        drift(model, step)
+
+
+# ---- resume ------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_ends_in_the_same_rows(tmp_path: Path) -> None:
+    """Killed after step 11, its last checkpoint being of step 7."""
+    whole, model = watched(path=tmp_path / "whole.jsonl")
+    steps(whole, model, range(16))
+    path = tmp_path / "new folder" / "ranks.jsonl"
+    killed, model = watched(path=path)
+    steps(killed, model, range(12))
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"step": 12, "lay')  # torn by the kill
+    resumed, model = watched(path=path)
+    for step in range(8):
+        drift(model, step)
+    steps(resumed, model, range(8, 16))
+    pd.testing.assert_frame_equal(resumed.frame, whole.frame)
+    assert path.read_text(encoding="utf-8") == (tmp_path / "whole.jsonl").read_text(
+        encoding="utf-8"
+    )
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [row["step"] for row in rows] == resumed.frame["step"].tolist()
+
+
+def test_a_resumed_run_of_larger_matrices_agrees_within_the_tolerance(tmp_path: Path) -> None:
+    def tracker(name: str, model: LensModel) -> ComplexityTracker:
+        made = ComplexityTracker(every=3, matrices=NAMES, path=tmp_path / name)
+        made.watch(model)
+        return made
+
+    model = wide()
+    whole = tracker("whole", model)
+    steps(whole, model, range(16))
+    model = wide()
+    steps(tracker("broken", model), model, range(8))
+    resumed = tracker("broken", model)
+    steps(resumed, model, range(8, 16))
+    pd.testing.assert_frame_equal(resumed.frame, whole.frame, rtol=1e-4)
+
+
+def steps(tracker: ComplexityTracker, model: LensModel, numbers: range) -> None:
+    """The calls of a run: the model moves, then the step is told. Step 0 is before any."""
+    for step in numbers:
+        tracker({"step": step})
+        drift(model, step)
+
+
+def test_a_run_from_the_start_begins_its_file_anew(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.jsonl"
+    for _ in range(2):
+        tracker, model = watched(path=path)
+        steps(tracker, model, range(4))
+    assert len(path.read_text(encoding="utf-8").splitlines()) == len(tracker.frame) == 12
+
+
+# ---- refused -----------------------------------------------------------------------------------
+
+
+def test_a_tracker_without_a_model() -> None:
+    with pytest.raises(InputError, match="watches no model; pass it to finetune"):
+        ComplexityTracker()({"step": 0})
+
+
+@pytest.mark.parametrize("every", [0, -3])
+def test_steps_below_one(every: int) -> None:
+    with pytest.raises(OptionError, match=f"every={every}: expected an integer, 1 or more"):
+        ComplexityTracker(every=every)
+
+
+@pytest.mark.parametrize("matrices", [("W_Q", "W_X"), ()])
+def test_unknown_matrices(matrices: tuple[str, ...]) -> None:
+    with pytest.raises(OptionError, match=r"expected some of W_E, W_pos, W_Q"):
+        ComplexityTracker(matrices=matrices)
+
+
+def test_a_matrix_that_the_model_has_not() -> None:
+    with pytest.raises(CapabilityError, match="offers none of W_gate"):
+        ComplexityTracker(matrices=("W_gate",)).watch(tiny())
+
+
+def test_weights_that_are_not_finite() -> None:
+    tracker, model = watched()
+    with torch.no_grad():
+        next(weight_matrices(model, ("W_in",))).weight[1, 2] = math.inf
+    with pytest.raises(NonFiniteError, match="layer 0, W_in, at step 3"):
+        tracker({"step": 3})
+
+
+def test_finetune_shows_the_tracker_the_copy_that_it_trains() -> None:
+    import interp_compose as ic
+
+    model = ic.load_model("mini-base")
+    task = ic.load_task("mini-idm", model)
+    tracker = ComplexityTracker(every=2, matrices=("W_Q",))
+    assert isinstance(tracker, WeightTracker)
+    config = ic.TrainConfig(lr=1e-2, epochs=1, batch_size=8, max_steps=4, schedule="cosine")
+    some = replace(task, train=task.train[:40], validation=task.validation[:8])
+    tuned, _ = ic.finetune(model, some, config=config, track=tracker, progress=False)
+    before = {m.layer: slow_rank(m.weight) for m in weight_matrices(model, ("W_Q",))}
+    after = {m.layer: slow_rank(m.weight) for m in weight_matrices(tuned, ("W_Q",))}
+    frame = tracker.frame.set_index(["step", "layer"])["stable_rank"]
+    assert sorted(set(tracker.frame["step"])) == [0, 2, 4]
+    for layer in before:
+        assert frame[0, layer] == pytest.approx(before[layer], rel=1e-5)
+        assert frame[4, layer] == pytest.approx(after[layer], rel=1e-5)
+        assert after[layer] != pytest.approx(before[layer], rel=1e-5)
+
+
+def test_every_measure_is_the_one_of_a_report() -> None:
+    from interp_compose.recipes.probe_measure import complexity_report
+    from interp_compose.recipes.probe_tracker import MEASURES
+
+    tracker, model = watched(measures=tuple(MEASURES))
+    tracker.measure(0)
+    report = complexity_report(model, heads=False, progress=False).frame
+    report = report[report["matrix"].isin(NAMES)].set_index(["layer", "matrix"])
+    for row in tracker.frame.to_dict("records"):
+        for name in MEASURES:
+            expected = report.loc[(row["layer"], row["matrix"]), name]
+            assert row[name] == pytest.approx(expected, rel=1e-4), name
+
+
+def test_unknown_measures_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"measures=\('rank',\): expected some of stable_rank"):
+        ComplexityTracker(measures=("rank",))
+    with pytest.raises(OptionError, match="measures="):
+        ComplexityTracker(measures=())
