@@ -66,8 +66,8 @@ def attention_leak(
 
     Raises:
         OptionError: ``keys`` None or none at all, or less than one draw.
-        InterventionError: inside a collapse, where positions are no longer tokens'.
-        Everything that :func:`.masking.mask_attention` raises.
+        InterventionError: inside a collapse, where positions are no longer tokens'; and whatever
+            else :func:`.masking.mask_attention` raises.
     """
     check_is_model(model)
     if draws < 1 or keys is None:

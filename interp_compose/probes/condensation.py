@@ -36,7 +36,7 @@ class Condensation:
         sizes: neurons in each direction; they and the dead add up to all.
         n_directions: condensed directions, those of at least two neurons.
         dead: neurons without weights.
-        mean_abs_cosine: mean |cos| over pairs of different living neurons, NaN without a pair.
+        mean_abs_cosine: mean ``|cos|`` over pairs of different living neurons, NaN without a pair.
         random_abs_cosine: its expectation for independent random directions in as many dimensions,
             the zero of the scale: nothing is condensed.
         threshold: the cosine above which a neuron joins a direction.
@@ -94,7 +94,7 @@ def condensation(W: Float[Tensor, "neuron d_in"], *, threshold: float = 0.4) -> 
 
 
 def mean_abs_cosine(W: Float[Tensor, "neuron d_in"]) -> float:
-    """Mean |cos| over pairs of different rows that are not zero; NaN without a pair.
+    """Mean ``|cos|`` over pairs of different rows that are not zero; NaN without a pair.
 
     The same number as :attr:`Condensation.mean_abs_cosine`, a block of rows at a time.
 
@@ -108,7 +108,7 @@ def mean_abs_cosine(W: Float[Tensor, "neuron d_in"]) -> float:
 
 
 def random_abs_cosine(d: int) -> float:
-    """E |cos| of two independent directions, uniform in ``d`` dimensions.
+    """E ``|cos|`` of two independent directions, uniform in ``d`` dimensions.
 
     Γ(d/2) / (√π Γ((d+1)/2)): 1, 2/π, 1/2 for d = 1, 2, 3, and about √(2 / (π d)) for many.
     """

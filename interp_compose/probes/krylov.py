@@ -55,8 +55,8 @@ def top_pair(
       than ρ may still be mixed, and then the error is of the order of ρ;
     - and a square beyond (1 + 100 ``tolerance``) θ would have been seen, but for 3 starts in 10⁴.
       After k steps the Lanczos vector is p_k(Aᵀ A) times the start, of unit length, so that
-      |p_k(λ)| ≤ 1 / |c| for an eigenvalue λ in whose direction the start has the component c; p_k
-      grows fast above θ, and a random start rarely has a tiny component (Hochstenbach 2013,
+      ``|p_k(λ)| ≤ 1 / |c|`` for an eigenvalue λ in whose direction the start has the component c;
+      p_k grows fast above θ, and a random start rarely has a tiny component (Hochstenbach 2013,
       "Probabilistic upper bounds for the matrix two-norm"). With a ``start`` of yours nothing
       vouches for that: a direction it does not contain can stay unseen.
 

@@ -79,7 +79,8 @@ class ComplexityReport(Result):
         effective_rank       exp of the entropy of σ / Σσ (Roy and Vetterli 2007)
         spectral_entropy     that entropy, in nats; both NaN if both sides exceed 8192
         frobenius_norm       ‖A‖_F
-        mean_abs_cosine      mean |cos| of two different rows; NaN where fewer than two are not zero
+        mean_abs_cosine      mean ``|cos|`` of two different rows; NaN where fewer than two are
+                             not zero
         random_abs_cosine    its expectation for random directions in ``cols`` dimensions
         n_directions         condensed directions: groups of at least two rows that the greedy
                              reordering at cos > 0.4 finds (paper 004, section VI-A)
