@@ -316,7 +316,10 @@ def _refuse_other_result(folder: Path, identity: str, files: Mapping[str, bytes]
     before, after = json.loads(contents[RESULT]), json.loads(files[RESULT])
     what = ("study", "config")
     changed = differences({k: before[k] for k in what}, {k: after[k] for k in what})
-    changed = changed or "the same config gave other numbers"
+    changed = changed or (
+        "the same config gave other numbers (their last digits may differ between thread counts, "
+        "devices and versions)"
+    )
     raise InputError(f"{folder} already holds a different result: {changed}; {remedy}")
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._types import HookedModel, Read
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import InterventionError, OptionError, TrainingModeError
 from interp_compose.interventions.masking import mask_attention
 from interp_compose.interventions.where import (
     Heads,
@@ -19,6 +19,8 @@ from interp_compose.interventions.where import (
     Positions,
     check_is_model,
     check_positions,
+    check_seed,
+    is_whole,
     resolve_positions,
 )
 
@@ -29,7 +31,8 @@ class Leak:
 
     Attributes:
         largest: the largest difference in a logit (of an encoder: in a hidden state), at any
-            position that is neither masked nor padding. 0 means that nothing gets through.
+            position that could see a masked token: in a causal model those after the first one.
+            0 means that nothing gets through.
         unmasked: the same without the mask, for scale.
         changed: share of these positions whose most likely token changed (NaN for encoders).
         unmasked_changed: the same without the mask.
@@ -60,41 +63,54 @@ def attention_leak(
     """Mask ``keys`` as :func:`.masking.mask_attention` would, replace them, and see what moves.
 
     Every token named is replaced by one drawn at random from the vocabulary, ``draws`` times, and
-    all positions outside ``keys`` are compared with what they were. With ``mode="exclude"`` and
-    every query, layer and head closed the answer is exactly 0; with ``"zero"`` (paper 004) it is
-    not, because a score stays in the softmax's denominator.
+    all positions outside ``keys`` that could see one are compared with what they were. With
+    ``mode="exclude"`` and every query, layer and head closed the answer is exactly 0; with
+    ``"zero"`` (paper 004) it is not, because a score stays in the softmax's denominator.
 
     Raises:
-        OptionError: ``keys`` None or none at all, or less than one draw.
-        InterventionError: inside a collapse, where positions are no longer tokens'; and whatever
-            else :func:`.masking.mask_attention` raises.
+        OptionError: ``keys`` None or none at all, less than one draw, a seed below 0.
+        TrainingModeError: dropout would pass for a leak.
+        InterventionError: no other position can see the keys; inside a collapse, where positions
+            are no longer tokens'; and whatever else :func:`.masking.mask_attention` raises.
     """
     check_is_model(model)
-    if draws < 1 or keys is None:
-        raise OptionError(
-            f"keys={keys!r}, draws={draws}: expected the keys whose tokens are to be replaced, and "
-            "1 draw or more."
+    if model.training:
+        raise TrainingModeError(
+            f"{model.name!r} is in training mode, and dropout would pass for a leak; call "
+            "model.eval() first."
         )
+    if not is_whole(draws) or draws < 1 or keys is None:
+        raise OptionError(
+            f"keys={keys!r}, draws={draws!r}: expected the keys whose tokens are to be replaced, "
+            "and 1 draw or more."
+        )
+    check_seed(seed)
     for where, name in ((keys, "keys"), (queries, "queries")):
         check_positions(where, name)
+    read: Read = "hidden" if model.bidirectional else "logits"
+    untouched = model.forward(tokens, attention_mask=attention_mask, read=read)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
     hidden = resolve_positions(model, keys, tokens, mask, "keys")
     if not bool(hidden.any()):
         raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
     asks = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
     how: dict[str, Any] = {"queries": asks, "layers": layers, "heads": heads, "mode": mode}
-    read: Read = "hidden" if model.bidirectional else "logits"
     seen = mask.bool() & ~hidden
-    generator = torch.Generator().manual_seed(seed)
+    if not model.bidirectional:
+        seen &= hidden.cumsum(dim=1) > 0
+    if not bool(seen.any()):
+        raise InterventionError(
+            f"keys={keys!r}: no other position can see them, so there is nothing to measure. Mask "
+            "tokens that others come after."
+        )
+    draws = int(draws)
+    generator = torch.Generator().manual_seed(int(seed))
     shut, ajar = [], []
-    clean = (
-        _read(model, tokens, mask, hidden, how, read),
-        model.forward(tokens, attention_mask=mask, read=read),
-    )
+    masked = _read(model, tokens, mask, hidden, how, read)
     for _ in range(draws):
         other = _replaced(model, tokens, hidden, generator)
-        shut.append(_moved(clean[0], _read(model, other, mask, hidden, how, read), seen))
-        ajar.append(_moved(clean[1], model.forward(other, attention_mask=mask, read=read), seen))
+        shut.append(_moved(masked, _read(model, other, mask, hidden, how, read), seen))
+        ajar.append(_moved(untouched, model.forward(other, attention_mask=mask, read=read), seen))
     changed, unmasked_changed = (
         float("nan") if model.bidirectional else sum(moved[1] for moved in all_moved) / draws
         for all_moved in (shut, ajar)
@@ -147,7 +163,5 @@ def _moved(
 ) -> tuple[float, float]:
     """The largest difference, and the share of positions with another argmax."""
     one, two = before[seen].float(), after[seen].float()
-    if not len(one):
-        return 0.0, 0.0
     changed = (one.argmax(dim=-1) != two.argmax(dim=-1)).float().mean()
     return float((one - two).abs().max()), float(changed)

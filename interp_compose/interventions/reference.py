@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from interp_compose._types import HookedModel
 from interp_compose.errors import InputError, OptionError
+from interp_compose.interventions.where import check_seed
 
 HOW = ("zero", "mean", "resample")
 
@@ -30,8 +30,7 @@ def check_reference(
     """
     if how not in HOW:
         raise OptionError(f"unknown how={how!r}: expected one of {', '.join(HOW)}")
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise OptionError(f"seed={seed!r}: expected a whole number.")
+    check_seed(seed)
     if how == "zero":
         if reference is not None or reference_mask is not None:
             raise OptionError("how='zero' needs no reference; leave it out, or choose how='mean'.")
@@ -59,6 +58,8 @@ def check_reference(
         raise InputError(f"reference_mask is a {type(reference_mask).__name__}; {expected}.")
     if reference_mask.shape != reference.shape:
         raise InputError(f"reference_mask is {list(reference_mask.shape)}; {expected}.")
+    if not bool(((reference_mask == 0) | (reference_mask == 1)).all()):
+        raise InputError(f"reference_mask holds other numbers than 0 and 1; {expected}.")
     if not bool(reference_mask.bool().any(dim=1).all()):
         row = int((~reference_mask.bool().any(dim=1)).nonzero()[0])
         raise InputError(f"reference_mask has no token in row {row}; {expected}.")
@@ -95,6 +96,6 @@ def _drawn(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
 
 def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch pos"]:
     """The same for every activation of a shape ``[batch pos ...]``: heads and layers stay one."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(int(seed))
     draws = torch.randint(n_tokens, tuple(activation.shape[:2]), generator=generator)
     return draws.to(activation.device)

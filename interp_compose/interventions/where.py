@@ -52,7 +52,7 @@ def resolve_layers(layers: Any, n_layers: int) -> list[int]:
     if layers is None:
         return list(range(n_layers))
     found: set[int] = set()
-    if _is_whole(layers) or isinstance(layers, float):
+    if is_whole(layers) or isinstance(layers, float):
         layers = [layers]
     if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable):
         raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
@@ -97,7 +97,7 @@ def resolve_parts(parts: Any, layers: Sequence[int], size: int, kind: str) -> di
     if parts is None:
         return {layer: list(range(size)) for layer in layers}
     expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
-    if _is_whole(parts):
+    if is_whole(parts):
         parts = [parts]
     if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
         raise HeadError(f"{kind}s={parts!r}: {expected}.")
@@ -105,7 +105,7 @@ def resolve_parts(parts: Any, layers: Sequence[int], size: int, kind: str) -> di
     for part in parts:
         pair = isinstance(part, tuple | list)
         numbers = list(part) if pair else [part]
-        if len(numbers) != (2 if pair else 1) or not all(map(_is_whole, numbers)):
+        if len(numbers) != (2 if pair else 1) or not all(map(is_whole, numbers)):
             raise HeadError(f"{kind} {part!r}: {expected}.")
         if not 0 <= int(numbers[-1]) < size:
             raise HeadError(f"{kind} {int(numbers[-1])} is outside its layer: {expected}.")
@@ -127,14 +127,14 @@ def check_positions(where: Any, name: str) -> None:
     Raises:
         OptionError: none of the grammar's forms.
     """
-    if where is None or _is_whole(where) or isinstance(where, str):
+    if where is None or is_whole(where) or isinstance(where, str):
         return
     if isinstance(where, Tensor):
         if where.dtype == torch.bool and where.ndim == 2:
             return
         came = f"a tensor {list(where.shape)} of {where.dtype}"
-    elif isinstance(where, Sequence):
-        if all(map(_is_whole, where)) or all(isinstance(each, str) for each in where):
+    elif isinstance(where, Sequence) and not isinstance(where, bytes):  # bytes are numbers
+        if all(map(is_whole, where)) or all(isinstance(each, str) for each in where):
             return
         came = repr(where)[:80]
     else:
@@ -218,5 +218,16 @@ def _refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
         )
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """An integer of Python's or numpy's, and no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what torch cannot take as a seed.
+
+    Raises:
+        OptionError: no integer, below 0, or of more than 63 bits.
+    """
+    if not is_whole(seed) or not 0 <= seed < 2**63:
+        raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2⁶³ - 1.")

@@ -12,10 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._types import AttentionEdit, HookFn, Read
-from interp_compose.errors import LayerError
+from interp_compose.errors import CapabilityError, LayerError
 from interp_compose.models.attention import edited_attention, unedited
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.hook_log import (
+    check_call,
     check_read,
     hooked,
     in_evaluation_mode,
@@ -157,8 +158,10 @@ class LensModel(Weighted, Wrappable):
 
         Raises:
             OptionError: an unknown ``read``.
+            InputError: no token ids ``[batch pos]``, or a mask of another shape or kind.
         """
         check_read(read)
+        check_call(tokens, attention_mask)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
         return self._called(tokens, mask, read)
 
@@ -351,12 +354,23 @@ class LensModel(Weighted, Wrappable):
             self._wrappers, self._preparations = wrappers, preparations
 
     def n_neurons(self) -> int:
-        """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``."""
+        """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``.
+
+        Raises:
+            CapabilityError: there is no layer of neurons: in a mixture of experts ``hook_post`` is
+                the MLP's output.
+        """
         if self._d_mlp is None:
-            name = "blocks.0.mlp.hook_post"
+            name, out = "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out"
             token = torch.zeros((1, 1), dtype=torch.long, device=self.device)
             with self._bare():
-                _, found = self.capture(token, [name], read="hidden")
+                _, found = self.capture(token, [name, out], read="hidden")
+            if found[name].shape == found[out].shape and torch.equal(found[name], found[out]):
+                raise CapabilityError(
+                    f"{self.architecture} shows its MLP's output at mlp.hook_post, as mixtures of "
+                    "experts do, so that it has no neurons to name; drop the MLP at chosen "
+                    "positions with mask_residual(part='mlp')."
+                )
             self._d_mlp = int(found[name].shape[-1])
         return self._d_mlp
 

@@ -49,7 +49,7 @@ def curve_figure(
         title=f"{config.get('model', 'Model')}: accuracy when {_what(config)}",
         subtitle=_about(
             config,
-            f"{int(frame['n'].max())} examples",
+            _examples(frame),
             f"{'bars' if one_layer else 'bands'}: 95 % intervals",
             *([f"{n_left_out} rarer groups not drawn"] if n_left_out else []),
         ),
@@ -105,7 +105,7 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
     return draw_heatmap(
         HeatMap(
             title=f"{config.get('model', 'Model')}: effect on the answer when {_what(config)}",
-            subtitle=_about(config, f"mean over {int(frame['n'].max())} examples"),
+            subtitle=_about(config, f"mean over {_examples(frame)}"),
             x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
             y_title="head" if heads else "",
             columns=[str(layer) for layer in change.columns],
@@ -114,9 +114,14 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
             value_name=CHANGE,
             diverging=True,
             marked=[(int(row), int(column)) for row, column in zip(*sure.nonzero(), strict=True)],
-            mark_name="95 % interval excludes 0, uncorrected",
+            mark_name="95 % interval excludes 0, uncorrected" if sure.any() else "",
         )
     )
+
+
+def _examples(frame: pd.DataFrame) -> str:
+    n = int(frame["n"].max())
+    return f"{n} example{'s' if n > 1 else ''}"
 
 
 def _what(config: Mapping[str, Any]) -> str:

@@ -12,12 +12,16 @@ from jaxtyping import Float
 from scipy.linalg import eigh_tridiagonal
 from torch import Tensor
 
+from interp_compose.errors import NonFiniteError
+
 CHECK_EVERY: Final = 2
 """Steps between two looks at the convergence (each waits for a GPU)."""
 SURE: Final = 4
 """The estimated error is to be as many times smaller than the tolerance."""
 APART: Final = 5
 """Largest residual, in tolerances: what two nearly equal singular values may be mixed by."""
+ROUNDING: Final = 8
+"""What is left of a vector below so many roundings of ‖AᵀA‖ is nothing but rounding."""
 FAR: Final = 100
 MISSED: Final = 3e-4
 """A square more than FAR tolerances above the one found stays unseen with at most this chance."""
@@ -60,11 +64,15 @@ def top_pair(
       "Probabilistic upper bounds for the matrix two-norm"). With a ``start`` of yours nothing
       vouches for that: a direction it does not contain can stay unseen.
 
-    It always ends: after as many steps as the smaller side has, the iteration is exact.
+    It always ends: after as many steps as the smaller side has, the iteration is exact. The value
+    returned is ‖A v‖, which no rounding can lift above σ₁.
+
+    Raises:
+        NonFiniteError: ‖A v‖² and θ disagree by more than the tolerance.
     """
     rows, cols = A.shape
     last = min(rows, cols) + 1
-    unseen = -math.inf
+    unseen, largest = -math.inf, 0.0
     if start is None:
         start = _random(A)
         unseen = math.log(math.sqrt(2 * cols / math.pi) / MISSED)
@@ -78,22 +86,38 @@ def top_pair(
         w = _normal_product(A, known[-1])
         alpha = known[-1] @ w
         w -= alpha * known[-1]
-        w -= known.mT @ (known @ w)  # in exact arithmetic only the previous vector's part is left
+        # In exact arithmetic only the previous vector's part is left. Twice, since little may be
+        # left of w where singular values are nearly equal, and then rounding is much of it.
+        w -= known.mT @ (known @ w)
+        w -= known.mT @ (known @ w)
         beta = w.norm()
+        largest = max(largest, float(alpha))
+        if float(beta) <= ROUNDING * torch.finfo(A.dtype).eps * largest:
+            beta = torch.zeros_like(
+                beta
+            )  # w is rounding alone: all that the start reaches is known
         coefficients[0, k - 1] = alpha
         coefficients[1, k - 1] = beta
         basis[k] = w / beta.clamp_min(torch.finfo(A.dtype).tiny)
-        if k % CHECK_EVERY and k != last:
+        if k % CHECK_EVERY and k != last and beta != 0:
             continue
         diagonal, off = coefficients[:, :k].tolist()
         theta, vector, error = _top_of(diagonal, off, APART * tolerance)
         far = theta * (1 + FAR * tolerance)
-        if SURE * error <= tolerance * theta and _log_growth(diagonal, off, far) >= unseen:
+        sure = SURE * error <= tolerance * theta and _log_growth(diagonal, off, far) >= unseen
+        if sure or beta == 0:
             break
     right = known.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
     right /= right.norm()
     left = torch.mv(A, right)
-    return TopPair(math.sqrt(theta), left / left.norm(), right, k)
+    value = float(left.norm())  # never above σ₁, whatever rounding did to θ
+    if abs(value**2 - theta) > tolerance * theta:
+        raise NonFiniteError(
+            f"the iteration found {theta:.6g} for the largest squared singular value of a "
+            f"{rows} × {cols} matrix, and its vector gives {value**2:.6g}: rounding spoilt it. "
+            "Pass the matrix in float64."
+        )
+    return TopPair(value, left / value, right, k)
 
 
 def _random(A: Float[Tensor, "row col"]) -> Float[Tensor, "col"]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from interp_compose.consistency import mean_interval
 from interp_compose.errors import InputError, LayerError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
 from interp_compose.recipes.tables import typed
@@ -104,12 +105,13 @@ class AblationCurve(Result):
 
         Columns: layer; depth (0 … 1); group; accuracy, a mean over examples of the share of their
         cells answered rightly, with its 95 % interval ci_low, ci_high (Wilson's, counting examples,
-        where each has one cell or all cells agree; else a bootstrap over whole examples: 1000
-        draws, seed 0); accuracy_kept, the same mean over the examples that the untouched model got
-        right (NaN when there are none); target_logprob (nats; the same kind of mean);
-        logprob_change, its difference to the untouched model, with its bootstrap interval
-        logprob_change_low, logprob_change_high; target_rank (median over cells); n (examples that
-        have such a cell); n_cells; clean_accuracy (the untouched model's, over the same examples).
+        where each has one cell, all cells agree, or there is one example; else a bootstrap over
+        whole examples: 1000 draws, seed 0); accuracy_kept, the same mean over the examples that the
+        untouched model got right (NaN when there are none); target_logprob (nats; the same kind of
+        mean); logprob_change, its difference to the untouched model, with Student's t interval over
+        examples logprob_change_low, logprob_change_high (NaN of one example); target_rank (median
+        over cells); n (examples that have such a cell); n_cells; clean_accuracy (the untouched
+        model's, over the same examples).
         """
         return self.frames["curve"]
 
@@ -218,7 +220,9 @@ class AblationCurve(Result):
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
             "layer" + "".join(f"{name:>{wide}}" for name in shown),
         ]
-        if not heads:
+        if heads:
+            lines[-1] = "layer" + "".join(f"{f'head {name}':>{wide}}" for name in shown)
+        else:
             clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
             lines.append("clean" + "".join(f"{clean[name]:>{wide}.3f}" for name in shown))
         for layer, row in zip(table.index.tolist(), table[shown].to_numpy(float), strict=True):
@@ -318,9 +322,9 @@ def _one_group(rows: pd.DataFrame, clean_right: pd.Series) -> pd.DataFrame:
     accuracy = right.mean(axis=0)
     wilson = wilson_interval(right.sum(axis=0), n)
     drawn = bootstrap_interval(right)  # of no width where all cells agree
-    agree = (n_cells == n) | (accuracy == 0) | (accuracy == 1)
+    agree = (n_cells == n) | (n == 1) | (accuracy == 0) | (accuracy == 1)
     low, high = (np.where(agree, one, other) for one, other in zip(wilson, drawn, strict=True))
-    change_low, change_high = bootstrap_interval(change)
+    change_low, change_high = zip(*map(mean_interval, change.T), strict=True)
     kept = right[was_right].mean(axis=0) if was_right.any() else np.full(len(accuracy), np.nan)
     return pd.DataFrame(
         {

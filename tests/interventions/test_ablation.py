@@ -303,7 +303,7 @@ BAD_REFERENCES: list[tuple[Any, Any, Any, type[Exception], str]] = [
     (REFERENCE, [[1]], 0, InputError, "reference_mask is a list; expected a tensor"),
     (REFERENCE, MASK, 0, InputError, r"reference_mask is \[2, 7\]; expected a tensor \[3, 6\]"),
     (REFERENCE, REFERENCE_MASK * 0, 0, InputError, "reference_mask has no token in row 0"),
-    (REFERENCE, None, 0.5, OptionError, "seed=0.5: expected a whole number"),
+    (REFERENCE, None, 0.5, OptionError, "seed=0.5: expected an integer from 0"),
 ]
 
 
@@ -343,3 +343,24 @@ def test_exceptions_leave_nothing() -> None:
     with pytest.raises(IndexError), ablate(model, heads=[0]):
         run(model, TOKENS + 97)
     assert_clean(model)
+
+
+def test_a_mixture_of_experts_has_no_neurons_to_name() -> None:
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=56,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
+    model = load_model(MixtralForCausalLM(config).eval())
+    refused = pytest.raises(CapabilityError, match="MixtralForCausalLM shows its MLP's output")
+    with refused, ablate(model, neurons=[(1, 5)]):
+        model(TOKENS)
+    with ablate(model, heads=[(1, 0)]) as record:
+        model(TOKENS)
+    assert record.n_changed > 0

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose.errors import HeadError, InterventionError, OptionError, PositionError
+from interp_compose.errors import (
+    HeadError,
+    InterventionError,
+    OptionError,
+    PositionError,
+    TrainingModeError,
+)
 from interp_compose.interventions import leak
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.masking import mask_attention
@@ -69,7 +75,7 @@ def test_the_figure_by_hand() -> None:
     other = TOKENS.clone()
     other[:, 2] = (other[:, 2] + shift[:, 2]) % D_VOCAB
     assert bool((other[:, 2] != TOKENS[:, 2]).all())
-    rest = [0, 1, 3, 4, 5, 6]
+    rest = [3, 4, 5, 6]  # the only ones that can see it
     for masked, largest, changed in (
         (True, found.largest, found.changed),
         (False, found.unmasked, found.unmasked_changed),
@@ -104,16 +110,29 @@ def test_replaced_tokens_are_others_and_never_padding() -> None:
     assert torch.equal(other[:, :4], 2 - tokens[:, :4])  # the only one left
 
 
-def test_keys_alone_have_nobody_to_leak_to() -> None:
-    model = shared("GPT-2")
-    found = attention_leak(model, TOKENS, keys=range(7), draws=1)
-    assert found.largest == found.unmasked == found.changed == 0.0
+@pytest.mark.parametrize("keys", [range(7), [-1], [5, 6]])
+def test_keys_that_nobody_sees_are_no_measurement(keys: Any) -> None:
+    with pytest.raises(InterventionError, match="no other position can see them"):
+        attention_leak(shared("GPT-2"), TOKENS, keys=keys, draws=1)
+
+
+def test_an_encoder_sees_keys_from_both_sides() -> None:
+    assert attention_leak(shared("BERT"), TOKENS, keys=[-1], draws=1).unmasked > 0.0
+
+
+def test_dropout_is_no_leak() -> None:
+    model = make("GPT-2")
+    model.train()
+    with pytest.raises(TrainingModeError, match="dropout would pass for a leak"):
+        attention_leak(model, TOKENS, keys=2, draws=1)
 
 
 def test_refusals() -> None:
     model = shared("GPT-2")
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"keys": None}, OptionError, "keys=None, draws=8: expected the keys"),
+        ({"keys": 2, "seed": -1}, OptionError, "seed=-1: expected an integer from 0"),
+        ({"keys": 2, "draws": True}, OptionError, "draws=True: expected .* 1 draw or more"),
         ({"keys": 2, "draws": 0}, OptionError, "draws=0: expected .* 1 draw or more"),
         ({"keys": []}, OptionError, r"keys=\[\] name no position"),
         ({"keys": torch.zeros(2, 7)}, OptionError, "keys are a tensor"),
@@ -121,7 +140,7 @@ def test_refusals() -> None:
         ({"keys": 7}, PositionError, "position 7 is beyond"),
         ({"keys": 2, "mode": "none"}, OptionError, "unknown mode 'none': expected one of exclude"),
         ({"keys": 2, "heads": [4]}, HeadError, "head 4 is outside"),
-        ({"keys": 6, "queries": 0}, InterventionError, "cut nothing"),
+        ({"keys": 5, "queries": 0}, InterventionError, "cut nothing"),
     ]
     for options, error, message in cases:
         with pytest.raises(error, match=message):

@@ -211,3 +211,41 @@ def test_a_tolerance_out_of_range_is_refused(tolerance: float) -> None:
     assert f"tolerance={tolerance!r}" in str(caught.value)
     with pytest.raises(OptionError, match="tolerance="):
         spectral_norm(torch.eye(3), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-3])
+@pytest.mark.parametrize(("n", "top", "rest"), [(520, 256, 0.1), (640, 50, 0.3), (640, 2, 0.99)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_many_nearly_equal_singular_values(
+    n: int, top: int, rest: float, noise: float, dtype: torch.dtype
+) -> None:
+    """Two values, each many times over, and a little noise: after two steps little is left of the
+    iteration's vectors but rounding."""
+    generator = torch.Generator().manual_seed(n + top)
+    left, right = (
+        torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))[0]
+        for _ in range(2)
+    )
+    values = torch.full((n,), rest, dtype=torch.float64)
+    values[:top] = 1.0
+    matrix = (left * values) @ right
+    matrix += noise * torch.randn(n, n, generator=generator, dtype=torch.float64) / n**0.5
+    A = matrix.to(dtype)
+    exact = torch.linalg.svdvals(A.double())
+    expected = float(exact.square().sum() / exact[0] ** 2)
+    assert float(stable_rank(A)) == pytest.approx(expected, rel=2e-4)
+    assert float(spectral_norm(A)) <= float(exact[0]) * (1 + 1e-6)
+
+
+def test_a_finer_tolerance_is_no_worse() -> None:
+    torch.manual_seed(2)
+    n = 640
+    left, right = (torch.linalg.qr(torch.randn(n, n))[0] for _ in range(2))
+    values = torch.full((n,), 0.3)
+    values[:50] = 1.0
+    A = (left * values) @ right + 1e-3 * torch.randn(n, n) / n**0.5
+    exact = torch.linalg.svdvals(A.double())
+    expected = float(exact.square().sum() / exact[0] ** 2)
+    for tolerance in (1e-2, 1e-4, 1e-6):
+        found = float(stable_rank(A, tolerance=tolerance))
+        assert found == pytest.approx(expected, rel=max(2 * tolerance, 2e-5))
