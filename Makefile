@@ -45,6 +45,9 @@ bench: venv
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.carma
 	$(BIN)/python -m benchmarks.carma_study
+	$(BIN)/python -m benchmarks.circuits
+	$(BIN)/python -m benchmarks.stable_rank
+	$(BIN)/python -m benchmarks.complexity_report
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -12,6 +12,14 @@ from jaxtyping import install_import_hook
 
 install_import_hook("interp_compose", "beartype.beartype")
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+LONGEST = ("test_notebooks.py", "test_similarity_bird.py", "test_docs.py", "test_killed.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -81,10 +81,10 @@ def test_hooks_are_gone_after_success_exception_and_nesting(model: LensModel) ->
 
 
 @torch.no_grad()
-def test_ten_thousand_calls_leave_no_hook(model: LensModel) -> None:
+def test_two_thousand_calls_leave_no_hook(model: LensModel) -> None:
     model(TOKENS)
     before = n_hooks(model)
-    for call in range(10_000):
+    for call in range(2_000):
         try:
             with model.hooks([(RESID, zero)]):
                 raise RuntimeError(call)
