@@ -87,8 +87,11 @@ class _Sweep:
         self.joined = 0
 
     def knocked_out(self, reach: str, layer: int, layers: Sequence[int]) -> Bool[Tensor, "stream"]:
-        """The streams on which the knockout acts in ``layer``: all, or the group that came last."""
-        stream = torch.arange(self.joined * self.n_cells, device=self.mask.device)
+        """The streams on which the knockout acts in ``layer``: all, or the group that came last.
+
+        On the CPU, so that asking whether there are any does not wait for a GPU.
+        """
+        stream = torch.arange(self.joined * self.n_cells)
         if reach == "from":
             return stream >= 0
         acts_here = layer in layers if reach == "at" else layer <= layers[-1]
@@ -152,4 +155,4 @@ class _Sweep:
     ) -> AbstractContextManager[Any]:
         if not bool(active.any()):
             return nullcontext()
-        return self.knockout.acting(self.model, layer, cells, active)
+        return self.knockout.acting(self.model, layer, cells, active.to(cells.device))

@@ -37,7 +37,7 @@ def check_is_model(model: Any) -> None:
     Raises:
         OptionError: it is something else.
     """
-    if not hasattr(model, "editing_attention"):
+    if not isinstance(model, HookedModel):
         raise OptionError(
             f"the model is a {type(model).__name__}; pass what load_model(…) returns."
         )

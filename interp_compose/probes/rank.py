@@ -38,8 +38,8 @@ def stable_rank(
     and Aᵀ A. A larger matrix is iterated (:func:`~interp_compose.probes.krylov.top_pair`) until the
     estimated relative error of the result is below a quarter of ``tolerance``: it never returns
     before, and ends in any case, since the iteration is exact after as many steps as the smaller
-    side has entries. (Where the largest singular values are nearly equal, the estimate can be
-    missed: errors of up to twice the tolerance were seen.)
+    side has entries. Where the largest singular values are nearly equal, the error may exceed the
+    estimate, and ``tolerance`` with it.
     Deterministic; differentiable (2 A / σ² − 2 ‖A‖_F² u vᵀ / σ³, whose error is that of the
     vectors: about √tolerance where the largest singular value is well apart).
 
@@ -69,7 +69,7 @@ def spectral_norm(
 ) -> Float[Tensor, "*batch"]:
     """‖A‖₂, the largest singular value of each matrix, as in :func:`stable_rank`; 0 for zero.
 
-    Its square has the relative error ``tolerance``. Differentiable: u vᵀ.
+    ``tolerance`` is of its square. Differentiable: u vᵀ.
 
     Raises:
         InputError, NonFiniteError, OptionError: as :func:`stable_rank`.

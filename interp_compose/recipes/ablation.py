@@ -80,26 +80,19 @@ def run(config: AblationConfig) -> AblationCurve:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
-    import random
-
-    from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
     from interp_compose.recipes.ablation_measure import measure
     from interp_compose.recipes.ablation_plan import plan_ablation
-    from interp_compose.recipes.options import layer_from_text
+    from interp_compose.recipes.options import check_limit, drawn, layer_from_text
     from interp_compose.recipes.run_folder import check_folder, write_result
     from interp_compose.tasks.load import load_task
 
-    if config.limit is not None and config.limit < 1:
-        raise OptionError(f"limit={config.limit}: expected at least 1 example, or leave it out")
+    check_limit(config.limit)
     model = load_model(
         config.model, device=config.device, dtype=config.dtype, revision=config.revision
     )
     task = load_task(config.task, model, data_dir=config.data_dir, seed=config.seed)
-    examples = list(task.split(config.split))
-    if config.limit is not None and config.limit < len(examples):
-        chosen = random.Random(config.seed).sample(range(len(examples)), config.limit)
-        examples = [examples[i] for i in sorted(chosen)]
+    examples = drawn(task.split(config.split), config.limit, config.seed)
     plan = plan_ablation(
         model,
         examples,

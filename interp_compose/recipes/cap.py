@@ -77,16 +77,14 @@ def run(config: CapConfig) -> CapCurve:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
-    from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
     from interp_compose.recipes.cap_measure import measure
     from interp_compose.recipes.cap_plan import plan_cap
-    from interp_compose.recipes.options import layer_from_text
+    from interp_compose.recipes.options import check_limit, layer_from_text
     from interp_compose.recipes.run_folder import check_folder, write_result
     from interp_compose.tasks.load import load_task
 
-    if config.limit is not None and config.limit < 1:
-        raise OptionError(f"limit={config.limit}: expected at least 1 example, or leave it out")
+    check_limit(config.limit)
     model = load_model(
         config.model, device=config.device, dtype=config.dtype, revision=config.revision
     )

@@ -6,10 +6,8 @@ One dataclass for the command line; the work is done in :mod:`.carma_plan`, :mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -105,13 +103,13 @@ def run(config: CarmaStudy) -> Comparison:
     from interp_compose.recipes.carma_compare import carry_out, finished
     from interp_compose.recipes.carma_plan import plan_comparison
     from interp_compose.recipes.carma_synonyms import synonym_source
-    from interp_compose.recipes.options import layer_from_text
+    from interp_compose.recipes.options import check_limit, layer_from_text
     from interp_compose.recipes.run_folder import check_folder, write_result
     from interp_compose.results import atomic_write
     from interp_compose.tasks.load import load_task
 
     carma = _carma(config)
-    _check_limit(config.limit)
+    check_limit(config.limit)
     model = load_model(config.model, device=config.device, revision=config.revision)
     if config.paper:
         _check_depth(config.model, model.n_layers)
@@ -192,22 +190,15 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _check_limit(limit: int | None) -> None:
-    from interp_compose.errors import OptionError
-
-    if limit is not None and limit < 1:
-        raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
-
-
 def _limited(task: Any, limit: int | None, seed: int) -> Any:
-    """The task with so many examples a split, drawn at random: SST's files are sorted by label."""
+    """The task with so many examples a split."""
+    from interp_compose.recipes.options import drawn
+
     if limit is None:
         return task
-
-    def drawn(examples: Sequence[Any]) -> tuple[Any, ...]:
-        chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
-        return tuple(examples[i] for i in sorted(chosen))
-
     return replace(
-        task, train=drawn(task.train), validation=drawn(task.validation), test=drawn(task.test)
+        task,
+        train=drawn(task.train, limit, seed),
+        validation=drawn(task.validation, limit, seed),
+        test=drawn(task.test, limit, seed),
     )

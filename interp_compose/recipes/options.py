@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 from interp_compose.errors import LayerError, OptionError
+from interp_compose.interventions.where import is_whole
+
+T = TypeVar("T")
 
 
 def layer_from_text(text: str) -> int | float:
@@ -40,14 +43,24 @@ def check_pooling(pooling: Any, known: Sequence[str]) -> None:
 
 def check_numbers(seed: Any, batch_size: Any) -> None:
     """Refuse a seed below 0 and a batch of less than one."""
-    if not _is_whole(seed) or seed < 0:
+    if not is_whole(seed) or seed < 0:
         raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
-    if batch_size is not None and (not _is_whole(batch_size) or batch_size < 1):
+    if batch_size is not None and (not is_whole(batch_size) or batch_size < 1):
         raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and value is not True and value is not False
+def check_limit(limit: int | None) -> None:
+    """Refuse to measure on less than one example."""
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
+
+
+def drawn(examples: Sequence[T], limit: int | None, seed: int) -> tuple[T, ...]:
+    """So many examples, drawn at random, in their order: SST's files are sorted by label."""
+    if limit is None:
+        return tuple(examples)
+    chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
+    return tuple(examples[i] for i in sorted(chosen))
 
 
 def check_kinds(task: Any, controls: Any) -> None:

@@ -8,19 +8,13 @@ from interp_compose._types import HookedModel
 from interp_compose.errors import (
     InputError,
     InterventionError,
-    OptionError,
     PromptError,
     TrainingModeError,
 )
+from interp_compose.interventions.where import check_is_model
 from interp_compose.text.tokenized import TokenizedPrompt
 
-
-def check_is_model(model: object) -> None:
-    """Refuse anything but a loaded model."""
-    if not isinstance(model, HookedModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
+__all__ = ["check_ids", "check_is_model", "check_model", "check_prompts", "check_tokenizer"]
 
 
 def check_model(model: HookedModel) -> None:
