@@ -10,7 +10,7 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
 
-SMALLEST: Final = 0.3  # of the largest bubble's diameter
+SMALLEST: Final = 0.34  # of the largest bubble's diameter
 LARGEST: Final = 38.0  # pixels
 MARGIN: Final = 5.0  # pixels between two of the largest
 LEGEND: Final = 40  # pixels of height

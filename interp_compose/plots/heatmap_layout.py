@@ -29,6 +29,8 @@ HEIGHTS: Final = (120.0, 940.0)
 WIDEST_COLUMN: Final = 110.0
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
 SHORTEST_BAR: Final = 150.0
+BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
+BUBBLE_HEIGHTS: Final = (SHORTEST_BAR, 940.0)  # the bar must not reach into the legend above
 MOST_NUMBERS: Final = 200
 FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are thinned out instead
 
@@ -65,8 +67,9 @@ class Layout:
 def lay_out(heatmap: HeatMap) -> Layout:
     """Room for every label; cells within limits; numbers where they can be read."""
     n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
-    row = _between(USUAL_HEIGHT / n_rows, *ROW_HEIGHTS)
-    height = _between(row * n_rows, *HEIGHTS)
+    bubbles = isinstance(heatmap, Bubbles)
+    row = _between(USUAL_HEIGHT / n_rows, *(BUBBLE_ROWS if bubbles else ROW_HEIGHTS))
+    height = _between(row * n_rows, *(BUBBLE_HEIGHTS if bubbles else HEIGHTS))
     row = height / n_rows
     label_size = 12.0 if row >= 15 else 10.0
 
@@ -91,7 +94,6 @@ def lay_out(heatmap: HeatMap) -> Layout:
     needed = LINE if turned else CHARACTER * longest + 6
     digits = max((len(heatmap.text(i, j)) for i, j, _ in heatmap.measured), default=0)
     few = n_rows * n_columns <= MOST_NUMBERS
-    bubbles = isinstance(heatmap, Bubbles)
     gap = 1.5 if min(row, column) >= 14 else 0.5 if min(row, column) >= 6 else 0.0
     dot = 5.0 if gap > 1 else 3.5
     bottom = TITLE + 14 + (CHARACTER * longest if turned else LINE)

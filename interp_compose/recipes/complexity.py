@@ -74,12 +74,10 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     """
     from interp_compose.recipes.complexity_grid import numbers
     from interp_compose.recipes.complexity_measure import phase_diagram, setting_of
-    from interp_compose.recipes.complexity_presets import PRESETS, Preset
-    from interp_compose.recipes.complexity_run import PhaseRun
+    from interp_compose.recipes.complexity_presets import DEFAULT, PRESETS
     from interp_compose.recipes.run_folder import check_folder, write_result
 
-    default = Preset(PhaseRun(), tuple(numbers("0.3:1.0:0.1", "")), (0, 0.01, 0.1, 1), 3, 0)
-    preset = default if config.paper is None else PRESETS[config.paper]
+    preset = DEFAULT if config.paper is None else PRESETS[config.paper]
     given: dict[str, Any] = {
         name: getattr(config, name) for name in SHAPE if getattr(config, name) is not None
     }

@@ -66,6 +66,10 @@ FIG4: Final = replace(
     biases="unembed",
 )
 """Figs 4, 5A and 5B: two post-LN layers of one head, the rest as Fig. 3."""
+DEFAULT: Final = Preset(
+    PhaseRun(), (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), DECAYS, seeds=3, first_seed=0
+)
+"""Shows the phases in minutes on a CPU."""
 PRESETS: Final[dict[Paper, Preset]] = {
     "fig3": Preset(FIG3, RATES, DECAYS, seeds=3),
     "fig3-code": Preset(FIG3_CODE, RATES, DECAYS, seeds=3),

@@ -118,7 +118,7 @@ class Learners:
     ) -> Float[Tensor, "run"]:
         """One optimiser step of each model; the losses before it, in nats."""
         logits = self.logits(tokens)
-        losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        losses: Tensor = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         losses = losses.unflatten(0, targets.shape).mean(dim=1)
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
@@ -140,8 +140,9 @@ class Learners:
     def finite(self) -> Bool[Tensor, "run"]:
         """Whether every weight of a model is a number."""
         if self.alone:
-            return torch.stack([w.isfinite().all() for w in self.parameters]).all()[None]
-        return torch.stack([w.isfinite().flatten(1).all(1) for w in self.parameters]).all(0)
+            return torch.stack([w.isfinite().all() for w in self.parameters]).all().reshape(1)
+        each = torch.stack([w.isfinite().flatten(1).all(1) for w in self.parameters])
+        return each.all(dim=0)
 
     @torch.no_grad()
     def write_back(self) -> None:

@@ -108,7 +108,6 @@ def run_sweep(
             _here(runs, function, bar, size=size, many=together is not None)
         else:
             start = partial(Process, out, plan.file(out)) if cluster is None else cluster.start
-            plan.save(out)
             number = workers or _cores()
             supervise(runs, start, workers=number, size=size, show=bar.show)
     failed = {index: _why(run) for index, run in enumerate(runs) if not run.is_done}
@@ -184,11 +183,10 @@ def _here(runs: Sequence[Run], function: Any, bar: Progress, *, size: int, many:
         for batch in claimed(left, size):
             bar.show(len(batch))
             perform(batch, function, many=many)
-            bar.show(0)
         left = [run for run in left if not run.is_finished]
         if left:
-            time.sleep(WAIT)
             bar.show(0)
+            time.sleep(WAIT)
 
 
 def _cores() -> int:

@@ -237,19 +237,17 @@ class Plan:
         return out / "runs" / hashed({"format": FORMAT, "work": self.work, "config": config})
 
     @property
-    def _about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
+        """What its file says."""
         return {"work": self.work, "together": self.together, "configs": list(self.configs)}
 
     def file(self, out: Path) -> Path:
-        """Where it is kept: under the hash of its content, so that calls are not in the way."""
-        return out / "plans" / f"{hashed(self._about)}.json"
-
-    def save(self, out: Path) -> None:
-        atomic_write(self.file(out), json_bytes(self._about))
+        """Where it is kept: under a hash of its own, so that two calls do not share a file."""
+        return out / "plans" / f"{hashed(self.about)}.json"
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan as :meth:`Plan.save` left it."""
+    """A plan as :func:`register` left it."""
     return Plan(**read_json(path))
 
 
@@ -279,13 +277,15 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
 
 
 def register(out: Path, plan: Plan) -> None:
-    """Note in ``sweep.json`` what is asked for, behind what was asked for before.
+    """Keep the plan, and note in ``sweep.json`` what is asked for, behind what was before.
 
     Raises:
         InputError: the folder holds a sweep of another work or format.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out / ".lock"):
+        for torn in (*out.glob(".*.tmp"), *out.glob("plans/.*.tmp")):
+            torn.unlink()  # a process was killed right here
         about = read_sweep(out)
         if about is not None and about["work"] != plan.work:
             raise InputError(
@@ -298,6 +298,7 @@ def register(out: Path, plan: Plan) -> None:
         if new or about is None:
             value = {"format": FORMAT, "work": plan.work, "configs": [*known, *new]}
             atomic_write(out / SWEEP, json_bytes(value))
+        atomic_write(plan.file(out), json_bytes(plan.about))
 
 
 @contextmanager

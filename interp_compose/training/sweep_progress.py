@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -19,6 +20,7 @@ class Progress:
 
     def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
         self._left = list(runs)
+        self._counted = self._took = 0.0
         self.done = self.failed = 0
         self._count()
         self._bar = tqdm(
@@ -32,9 +34,10 @@ class Progress:
         self.show(0)
 
     def show(self, running: int) -> None:
-        """Look which runs are finished, and draw the bar."""
+        """Look which runs are finished, if that takes a tenth of the time at most; draw the bar."""
         before = self.done + self.failed
-        self._count()
+        if time.monotonic() - self._counted >= 10 * self._took:
+            self._count()
         self._bar.set_postfix(
             {"done": self.done, "running": running, "failed": self.failed}, refresh=False
         )
@@ -42,6 +45,7 @@ class Progress:
         self._bar.refresh()
 
     def _count(self) -> None:
+        began = time.monotonic()
         left = []
         for run in self._left:
             if run.is_done:
@@ -51,6 +55,8 @@ class Progress:
             else:
                 left.append(run)
         self._left = left
+        self._counted = time.monotonic()
+        self._took = self._counted - began
 
     def __enter__(self) -> Progress:
         return self
@@ -61,4 +67,6 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._took = 0
+        self.show(0)
         self._bar.close()

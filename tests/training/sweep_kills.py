@@ -136,7 +136,7 @@ def killed(folder: Path, victim: str, rng: random.Random) -> list[dict[str, Any]
 
 
 def killed_now(folder: Path, pid: int, victim: str, rng: random.Random) -> bool:
-    """Waits for a run to be begun, not always long enough, and a little more; then kills."""
+    """Kills the victim a little after a run is begun; a caller sometimes before any is."""
     until = time.monotonic() + rng.uniform(0, 3)
     while not at_work(folder) and time.monotonic() < until and alive(pid):
         time.sleep(0.005)

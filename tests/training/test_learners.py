@@ -49,8 +49,10 @@ def test_side_by_side_as_alone_over_fifty_steps(norm: Norm) -> None:
             torch.testing.assert_close(losses[k : k + 1], own, rtol=2e-4, atol=2e-4)
     together.write_back()
     for stacked, one in zip(together.models, alone, strict=True):
-        for a, b in zip(stacked.parameters(), one.models[0].parameters(), strict=True):
-            torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-4)
+        ours = dict(one.models[0].named_parameters())
+        for name, weight in stacked.named_parameters():
+            if not name.endswith("b_K"):  # moves no softmax: its gradient is nothing but rounding
+                torch.testing.assert_close(weight, ours[name], rtol=2e-3, atol=2e-4)
     said = together.predict(tokens[0])
     for k, one in enumerate(alone):
         assert torch.equal(said[k : k + 1], one.predict(tokens[0, k : k + 1]))
@@ -83,8 +85,7 @@ def test_a_step_is_clipped_decoupled_adamw(n: int) -> None:
     for k, model in enumerate(learners.models):
         for name, weight in model.named_parameters():
             moved = (weight.double() - slow[k][name]).abs().max()
-            # A gradient of nothing but rounding (a key's bias moves no softmax) has a sign that
-            # no reference can know, and Adam makes a whole step of it.
+            # Of rounding, the whole gradient of a key's bias, Adam makes steps as large as any.
             assert moved < (0.1 if name.endswith("b_K") else 2e-4), name
 
 
