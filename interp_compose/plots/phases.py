@@ -211,7 +211,8 @@ class _Grid:
                 "over seeds"
             )
         self.cells: dict[tuple[float, float], Cell] = {
-            (row["init_rate"], row["weight_decay"]): row for row in cells.to_dict("records")
+            (row["init_rate"], row["weight_decay"]): row
+            for row in cells.astype(dict.fromkeys([*names, "n"], float)).to_dict("records")
         }
         for row in self.cells.values():
             if _phase(row) not in ("", *PHASES):

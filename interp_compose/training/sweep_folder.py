@@ -25,6 +25,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,7 +155,9 @@ class Run:
         if self.is_finished:
             claim.release()
             return None
-        for torn in self.folder.rglob(".*.tmp"):
+        for torn in sorted(self.folder.rglob(".*.tmp")):
+            if torn.is_dir():
+                shutil.rmtree(torn)
             torn.unlink(missing_ok=True)
         about = {"format": FORMAT, "work": self.work, "config": self.config}
         atomic_write(self.folder / CONFIG, json_bytes(about))

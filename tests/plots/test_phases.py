@@ -213,6 +213,14 @@ def test_bubbles_leave_gaps() -> None:
     assert made.gaps == [(4, 0), (4, 1)]
 
 
+def test_none_is_a_gap_as_nan_is() -> None:
+    frame = diverged().astype(object)
+    none = frame.where(frame.notna(), None)
+    assert none.iloc[0]["id"] is None
+    for one, other in zip(figures(none), figures(diverged()), strict=True):
+        assert one.to_json() == other.to_json()
+
+
 # --- all three -----------------------------------------------------------------------------------
 
 

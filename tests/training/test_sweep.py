@@ -155,6 +155,8 @@ def test_what_a_killed_attempt_left_is_gone_on_from(tmp_path: Path, ledger: Path
     (folder / "checkpoints/step").write_text("whole")
     (folder / "result.json").write_text('{"squ')
     (folder / ".DONE.0a1b2c3d.tmp").write_text('{"for')
+    (folder / ".model.0a1b2c3d.tmp").mkdir()
+    (folder / ".model.0a1b2c3d.tmp/weights").write_text("half")
     (out / ".sweep.json.0a1b2c3d.tmp").write_text('{"for')
     done = sweep(out)
     assert json.loads((folder / "result.json").read_text()) == {"square": 25}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,15 +16,11 @@ from interp_compose.training.sweep import Sweep, run_sweep
 from interp_compose.training.sweep_status import sweep_status
 from tests.training.sweep_jobs import JOBS, events
 
-with_submitit = pytest.mark.skipif(
-    importlib.util.find_spec("submitit") is None, reason="submitit is not installed"
-)
 PLACES = [
     pytest.param({"where": "workers", "workers": 2}, id="workers"),
     pytest.param(
         {"where": "slurm", "workers": 2, "slurm": {"cluster": "local"}},
         id="submitit",
-        marks=with_submitit,
     ),
 ]
 
@@ -125,7 +120,7 @@ def test_processes_that_a_dead_worker_left_behind_end(tmp_path: Path, ledger: Pa
 
 
 def test_a_worker_starts_light() -> None:
-    heavy = {"torch", "transformers", "scipy", "plotly", "matplotlib", "tqdm"}
+    heavy = {"torch", "transformers", "scipy", "plotly", "matplotlib", "tqdm", "pandas"}
     module = "interp_compose.training.sweep_worker"
     check = f"import {module}, sys; print({heavy!r} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
@@ -166,7 +161,6 @@ BAD = {
 }
 
 
-@with_submitit
 @pytest.mark.parametrize("case", BAD)
 def test_options_of_a_cluster_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -178,7 +172,6 @@ def test_options_of_a_cluster_are_refused(
     assert message in str(refused.value)
 
 
-@with_submitit
 def test_a_batch_script_for_slurm(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
