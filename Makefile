@@ -48,6 +48,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.stable_rank
 	$(BIN)/python -m benchmarks.complexity_report
+	$(BIN)/python -m benchmarks.phases
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

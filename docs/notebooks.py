@@ -70,7 +70,7 @@ def executed(path: Path, folder: Path, data: Path | None = None) -> nbformat.Not
     NotebookClient(
         notebook,
         kernel_manager_class=Kernel,
-        timeout=120,
+        timeout=600,
         record_timing=False,
         resources={"metadata": {"path": str(folder)}},
     ).execute(env=os.environ | OFFLINE)

@@ -27,6 +27,7 @@ def test_there_is_a_notebook_for_each_study() -> None:
     assert [path.name for path in NOTEBOOKS] == [
         "01_cap_curves.ipynb",
         "02_carma.ipynb",
+        "03_phases.ipynb",
         "04_circuits.ipynb",
         "05_human_judgements.ipynb",
     ]

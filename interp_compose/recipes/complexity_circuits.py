@@ -21,6 +21,7 @@ from interp_compose.probes.clusters import block_contrast, silhouette, twin_dist
 from interp_compose.tasks.anchors import AnchorTask
 
 Mode = Literal["zero", "exclude"]
+MODES: Final[tuple[Mode, ...]] = ("zero", "exclude")
 KEY: Final = 2
 """Where the key stands in these sequences; anchors follow."""
 PER_PAIR: Final = 50

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose.errors import OptionError
-from interp_compose.recipes.complexity_phase import PHASES, cells_of
+from interp_compose.recipes.complexity_phase import PHASES, cells_of, onsets_of
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
 
@@ -28,6 +28,13 @@ MEASURED: Final = {
 }
 RUNS: Final = {**PLACE, **MEASURED, "phase": "str"}
 HISTORY: Final = {**PLACE, "step": "int64", "train_loss": "float64", **MEASURED}
+CIRCUITS: Final = {
+    **PLACE,
+    "mode": "str",
+    "pair_silhouette": "float64",
+    "twin_distance": "float64",
+    "anchor_contrast": "float64",
+}
 MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
 """NaN before the first step, or where a run has diverged."""
 
@@ -38,16 +45,24 @@ class PhaseDiagram(Result):
 
     @classmethod
     def from_rows(
-        cls, runs: pd.DataFrame, history: pd.DataFrame, config: Mapping[str, Any]
+        cls,
+        runs: pd.DataFrame,
+        history: pd.DataFrame,
+        circuits: pd.DataFrame,
+        config: Mapping[str, Any],
     ) -> PhaseDiagram:
-        """A diagram of rows as :attr:`frame` and :attr:`history` describe them.
+        """A diagram of rows as :attr:`frame`, :attr:`history` and :attr:`circuits` describe them.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
         frames = {
             name: _typed(name, rows, columns)
-            for name, rows, columns in (("runs", runs, RUNS), ("history", history, HISTORY))
+            for name, rows, columns in (
+                ("runs", runs, RUNS),
+                ("history", history, HISTORY),
+                ("circuits", circuits, CIRCUITS),
+            )
         }
         return cls(config=config, frames=frames, versions=environment_versions())
 
@@ -76,6 +91,25 @@ class PhaseDiagram(Result):
         """The same measures over training: a row per run and look, with ``train_loss`` (nats, mean
         over the steps since the look before; NaN before the first)."""
         return self.frames["history"]
+
+    @property
+    def circuits(self) -> pd.DataFrame:
+        """What masks show of each finite run (section V): a row per run and ``mode``, "zero" after
+        the softmax as the paper does it, "exclude" before it, which hides the token.
+
+        ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
+        ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
+        :func:`.complexity_circuits.circuit_numbers`.
+        """
+        return self.frames["circuits"]
+
+    @property
+    def onsets(self) -> pd.DataFrame:
+        """Which came first (a row per run): ``reasons`` is the first step at which OOD accuracy was
+        above 0.5, ``condenses`` the first at which W_Q's stable rank had made half of its way from
+        the start to the end. NaN where that never came, or where the rank fell by less than half.
+        """
+        return onsets_of(self.history)
 
     @property
     def cells(self) -> pd.DataFrame:

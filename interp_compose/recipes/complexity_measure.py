@@ -13,9 +13,10 @@ import torch
 
 from interp_compose._files import read_json
 from interp_compose.errors import ModelError
-from interp_compose.recipes.complexity_diagram import HISTORY, RUNS, PhaseDiagram
+from interp_compose.recipes.complexity_diagram import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 from interp_compose.recipes.complexity_grid import runs_of
 from interp_compose.recipes.complexity_phase import phase_of
+from interp_compose.recipes.complexity_run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.recipes.complexity_run import HISTORY as HISTORY_FILE
 from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.training.sweep import run_sweep
@@ -101,15 +102,18 @@ def setting_of(run: PhaseRun) -> dict[str, Any]:
 def _diagram(
     runs: Sequence[PhaseRun], folders: Sequence[Path], config: Mapping[str, Any]
 ) -> PhaseDiagram:
-    last, history = [], []
+    last, history, circuits = [], [], []
     for run, folder in zip(runs, folders, strict=True):
         place = {name: getattr(run, name) for name in GRID}
         rows = [{**place, **row} for row in read_json(folder / HISTORY_FILE)["rows"]]
         history += rows
+        circuits += [{**place, **row} for row in read_json(folder / CIRCUITS_FILE)]
         end = {name: rows[-1][name] for name in RUNS if name != "phase"}
         shares = (end["id"], end["ood"], end["commutativity"])
         last.append({**end, "phase": phase_of(*shares) if end["finite"] else ""})
-    return PhaseDiagram.from_rows(_frame(last, RUNS), _frame(history, HISTORY), config)
+    return PhaseDiagram.from_rows(
+        _frame(last, RUNS), _frame(history, HISTORY), _frame(circuits, CIRCUITS), config
+    )
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
 from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
+from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
 from interp_compose.tasks.anchors import UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.training.checkpoint import CheckpointFolder
@@ -24,6 +25,7 @@ from interp_compose.training.fit import Samples, fit
 from interp_compose.training.learners import Learners
 
 HISTORY: Final = "history.json"
+CIRCUITS: Final = "circuits.json"
 MODEL: Final = "model"
 STREAMS: Final = ("train", "id", "ood", "init", "order")
 
@@ -141,8 +143,8 @@ _SHARED: Final = [
 
 
 def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
-    """Runs of one shape as one program, on the GPU where there is one; history and weights of each
-    into its folder. Resumes from a checkpoint there."""
+    """Runs of one shape as one program, on the GPU where there is one; history, weights and what
+    masks show of each into its folder. Resumes from a checkpoint there."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     runs = [PhaseRun(**config) for config in configs]
     task = runs[0].task
@@ -164,6 +166,9 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
         shutil.rmtree(folder / MODEL, ignore_errors=True)  # of an attempt that was killed
         lens = SmallDecoderModel(model.cpu(), name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)
+        modes = MODES if own[-1]["finite"] else ()
+        circuits = [{"mode": mode, **circuit_numbers(lens, task, mode=mode)} for mode in modes]
+        atomic_write(folder / CIRCUITS, json_bytes(circuits))
         atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
     if checkpoints is not None:
         checkpoints.clear()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.recipes.complexity_grid import numbers, runs_of
-from interp_compose.recipes.complexity_phase import cells_of, phase_of
+from interp_compose.recipes.complexity_phase import cells_of, onsets_of, phase_of
 from interp_compose.recipes.complexity_run import PhaseRun
 
 
@@ -141,3 +141,22 @@ def test_an_axis_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(OptionError, match=message):
         runs_of(PhaseRun(), rates, decays, seeds, first)
+
+
+def test_which_came_first() -> None:
+    looks = pd.DataFrame(
+        {
+            "init_rate": [0.8] * 4 + [0.3] * 4,
+            "weight_decay": 0.1,
+            "seed": 1,
+            "step": [0, 10, 20, 30] * 2,
+            "ood": [0.0, 0.5, 0.6, 0.4, 0.0, 0.1, 0.2, 0.3],
+            "stable_rank": [16.0, 10.0, 9.0, 2.0, 16.0, 12.0, 10.0, 9.0],
+        }
+    )
+    memorises, reasons = onsets_of(looks).to_dict("records")
+    assert (reasons["reasons"], reasons["condenses"]) == (20, 20)
+    assert math.isnan(memorises["reasons"])
+    assert math.isnan(memorises["condenses"])
+    looks["stable_rank"] = math.nan
+    assert onsets_of(looks)["condenses"].isna().all()

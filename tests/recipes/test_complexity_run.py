@@ -12,7 +12,7 @@ import interp_compose as ic
 from interp_compose._files import read_json
 from interp_compose.errors import InputError
 from interp_compose.probes.condensation import mean_abs_cosine
-from interp_compose.recipes.complexity_run import HISTORY, MODEL, PhaseRun, train
+from interp_compose.recipes.complexity_run import CIRCUITS, HISTORY, MODEL, PhaseRun, train
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
@@ -83,6 +83,7 @@ def test_a_run_without_unseen_pairs_has_neither_ood_nor_commutativity(tmp_path: 
 def test_a_run_that_diverges_says_so(tmp_path: Path) -> None:
     train([asdict(replace(TINY, lr=1e30, warmup_steps=0))], [tmp_path])
     last = rows(tmp_path)[-1]
+    assert read_json(tmp_path / CIRCUITS) == []
     assert last["finite"] is False
     assert last["stable_rank"] is None
     assert last["train_loss"] is None
@@ -93,7 +94,7 @@ def test_checkpoints_are_used_and_taken_away(tmp_path: Path) -> None:
     train([asdict(run)], [tmp_path / "a"])
     train([asdict(TINY)], [tmp_path / "b"])
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {HISTORY, MODEL}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {HISTORY, CIRCUITS, MODEL}
 
 
 @pytest.mark.parametrize(
