@@ -150,6 +150,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_help.txt": partial(help_of, "carma"),
     "ablate_help.txt": partial(help_of, "ablate"),
     "probe_help.txt": partial(help_of, "probe"),
+    "complexity_help.txt": partial(help_of, "complexity"),
     "leaks.md": leaks,
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from interp_compose.interventions.residual import mask_residual as mask_residual
     from interp_compose.losses import mutual_information_loss as mutual_information_loss
     from interp_compose.losses import stability_loss as stability_loss
+    from interp_compose.models.decoder_config import DecoderConfig as DecoderConfig
+    from interp_compose.models.init import InitRates as InitRates
     from interp_compose.models.load import load_model as load_model
+    from interp_compose.models.small_decoder import save_decoder as save_decoder
+    from interp_compose.models.small_decoder import small_decoder as small_decoder
     from interp_compose.models.weights import load_weights as load_weights
     from interp_compose.models.weights import save_weights as save_weights
     from interp_compose.probes.condensation import condensation as condensation
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     from interp_compose.recipes.carma_compare import compare as compare
     from interp_compose.recipes.carma_comparison import Comparison as Comparison
     from interp_compose.recipes.carma_synonyms import synonym_source as synonym_source
+    from interp_compose.recipes.complexity_diagram import PhaseDiagram as PhaseDiagram
+    from interp_compose.recipes.complexity_measure import phase_diagram as phase_diagram
+    from interp_compose.recipes.complexity_run import PhaseRun as PhaseRun
     from interp_compose.recipes.embedding import embed_texts as embed_texts
     from interp_compose.recipes.finetune import finetune as finetune
     from interp_compose.recipes.probe_measure import complexity_report as complexity_report
@@ -48,6 +55,9 @@ if TYPE_CHECKING:
     from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
     from interp_compose.recipes.similarity_curve import compare_similarities as compare_similarities
     from interp_compose.recipes.similarity_measure import similarity_curve as similarity_curve
+    from interp_compose.tasks.anchor_text import anchor_examples as anchor_examples
+    from interp_compose.tasks.anchor_text import anchor_tokenizer as anchor_tokenizer
+    from interp_compose.tasks.anchors import AnchorTask as AnchorTask
     from interp_compose.tasks.load import load_task as load_task
     from interp_compose.tasks.load_pairs import load_pairs as load_pairs
     from interp_compose.tasks.pairs import Pair as Pair
@@ -61,19 +71,26 @@ if TYPE_CHECKING:
     from interp_compose.training.carma import CarmaConfig as CarmaConfig
     from interp_compose.training.config import TrainConfig as TrainConfig
     from interp_compose.training.history import TrainingHistory as TrainingHistory
+    from interp_compose.training.sweep import run_sweep as run_sweep
+    from interp_compose.training.sweep_status import sweep_status as sweep_status
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AblationCurve": "recipes.ablation_curve",
+    "AnchorTask": "tasks.anchors",
     "CapCurve": "recipes.cap_curve",
     "CarmaConfig": "training.carma",
     "Comparison": "recipes.carma_comparison",
     "ComplexityReport": "recipes.probe_report",
     "ComplexityTracker": "recipes.probe_tracker",
+    "DecoderConfig": "models.decoder_config",
     "Example": "_types",
+    "InitRates": "models.init",
     "Pair": "tasks.pairs",
     "PairTask": "tasks.pairs",
+    "PhaseDiagram": "recipes.complexity_diagram",
+    "PhaseRun": "recipes.complexity_run",
     "SimilarityCurve": "recipes.similarity_curve",
     "Task": "tasks.task",
     "ThesaurusSource": "text.synonym_sources",
@@ -81,6 +98,8 @@ _HOME = {
     "TrainingHistory": "training.history",
     "ablate": "interventions.ablation",
     "ablation_curve": "recipes.ablation_measure",
+    "anchor_examples": "tasks.anchor_text",
+    "anchor_tokenizer": "tasks.anchor_text",
     "attention_leak": "interventions.leak",
     "cap_curve": "recipes.cap_measure",
     "compare": "recipes.carma_compare",
@@ -99,16 +118,21 @@ _HOME = {
     "mask_attention": "interventions.masking",
     "mask_residual": "interventions.residual",
     "mutual_information_loss": "losses",
+    "phase_diagram": "recipes.complexity_measure",
     "pool_at": "interventions.pool_at",
     "pool_groups": "interventions.pooling",
     "read_examples": "tasks.user_data",
     "read_pairs": "tasks.pairs",
     "replace_synonyms": "text.synonyms",
+    "run_sweep": "training.sweep",
+    "save_decoder": "models.small_decoder",
     "save_weights": "models.weights",
     "similarity_curve": "recipes.similarity_measure",
+    "small_decoder": "models.small_decoder",
     "spectral_entropy": "probes.rank",
     "stability_loss": "losses",
     "stable_rank": "probes.rank",
+    "sweep_status": "training.sweep_status",
     "synonym_source": "recipes.carma_synonyms",
     "tokenize_prompts": "text.words",
 }
@@ -150,6 +174,17 @@ __all__ = [  # noqa: RUF022  the main path first
     "spectral_entropy",
     "condensation",
     "embedding_geometry",
+    "phase_diagram",
+    "PhaseDiagram",
+    "PhaseRun",
+    "AnchorTask",
+    "anchor_tokenizer",
+    "anchor_examples",
+    "small_decoder",
+    "DecoderConfig",
+    "InitRates",
+    "run_sweep",
+    "sweep_status",
     "pool_groups",
     "tokenize_prompts",
     "read_examples",
@@ -160,6 +195,7 @@ __all__ = [  # noqa: RUF022  the main path first
     "Task",
     "save_weights",
     "load_weights",
+    "save_decoder",
     "__version__",
 ]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import pandas as pd
-import pyarrow as pa
 
 from interp_compose.errors import CorruptFileError, InputError
 
@@ -94,21 +90,6 @@ def read_json(path: Path) -> Any:
             "again, or restore it from a copy"
         )
     return value
-
-
-def parquet_bytes(name: str, frame: pd.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    try:
-        frame.to_parquet(buffer, engine="pyarrow", index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InputError(
-            f"{name} cannot be kept as Parquet ({error}); give each column values of one type"
-        ) from error
-    return buffer.getvalue()
-
-
-def read_parquet(data: bytes) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(data), engine="pyarrow")
 
 
 def differences(before: Any, after: Any, at: str = "") -> str:

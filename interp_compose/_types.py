@@ -95,6 +95,7 @@ class HookedModel(Protocol):
     n_ctx: int
     window: int | None
     bidirectional: bool
+    ends_in_norm: bool
     stated: Any
     pad_id: int | None
 

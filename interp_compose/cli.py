@@ -11,10 +11,11 @@ import tyro
 from interp_compose.recipes.ablation import AblationConfig
 from interp_compose.recipes.cap import CapConfig
 from interp_compose.recipes.carma import CarmaStudy
+from interp_compose.recipes.complexity import ComplexityConfig
 from interp_compose.recipes.probe import ProbeConfig
 from interp_compose.recipes.similarity import SimilarityConfig
 
-Study = CapConfig | AblationConfig | SimilarityConfig | CarmaStudy | ProbeConfig
+Study = CapConfig | AblationConfig | SimilarityConfig | CarmaStudy | ProbeConfig | ComplexityConfig
 
 COMMANDS: dict[str, Callable[..., Study]] = {
     "cap": CapConfig,
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[..., Study]] = {
     "similarity": SimilarityConfig,
     "carma": CarmaStudy,
     "probe": ProbeConfig,
+    "complexity": ComplexityConfig,
 }
 
 
@@ -48,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(config: Study) -> None:
-    from interp_compose.recipes import ablation, cap, carma, probe, similarity
+    from interp_compose.recipes import ablation, cap, carma, complexity, probe, similarity
 
     if config.quiet:
         from transformers.utils import logging
@@ -62,6 +64,8 @@ def _run(config: Study) -> None:
         _tell(config, similarity.run(config))
     elif isinstance(config, ProbeConfig):
         _tell(config, probe.run(config))
+    elif isinstance(config, ComplexityConfig):
+        _tell(config, complexity.run(config), "runs/ (weights and history of each)")
     else:
         _tell(config, carma.run(config), "report.html", "runs/ (weights and history of each)")
 

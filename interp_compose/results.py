@@ -16,6 +16,7 @@ whose writing was interrupted holds no result instead of half of one.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -27,16 +28,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import pyarrow as pa
 
 from interp_compose._files import (
     atomic_write,
     differences,
     file_sha256,
     json_bytes,
-    parquet_bytes,
     plain_json,
     read_json,
-    read_parquet,
     verified,
 )
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
@@ -123,7 +123,7 @@ class Result:
                 f"{folder} holds a {about['study']}, not a {cls.__name__}; "
                 f"load it with {about['study']}.load, or with Result.load for the bare tables"
             )
-        frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
+        frames = {name: _read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
         return cls(config=about["config"], frames=frames, versions=about["versions"])
 
     def _files(self) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ class Result:
         }
         files = {RESULT: json_bytes(about)}
         for name, frame in self.frames.items():
-            files[f"{name}.parquet"] = parquet_bytes(name, frame)
+            files[f"{name}.parquet"] = _parquet_bytes(name, frame)
             files[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n").encode()
         return files
 
@@ -206,7 +206,7 @@ class BatchStore:
         """Store batch ``index``; an earlier one of the same index is replaced."""
         if index < 0:
             raise InputError(f"a batch's index is {index}; it counts from 0")
-        data = parquet_bytes(f"batch {index}", _tidy(f"batch {index}", frame))
+        data = _parquet_bytes(f"batch {index}", _tidy(f"batch {index}", frame))
         name = f"{index:06d}.{self._sha256(data)}.parquet"
         atomic_write(self.folder / name, data)
         for other, path in self._shards():
@@ -231,7 +231,7 @@ class BatchStore:
                 f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
                 "computed anew"
             )
-        return read_parquet(intact[0].read_bytes())
+        return _read_parquet(intact[0].read_bytes())
 
     def clear(self) -> None:
         """Delete the batches and the fingerprint, and the folder if nothing else is in it."""
@@ -348,3 +348,18 @@ def _read_checked(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if set(contents) != expected or _identity(contents) != manifest["identity"]:
         raise altered
     return manifest, contents
+
+
+def _parquet_bytes(name: str, frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        frame.to_parquet(buffer, engine="pyarrow", index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"{name} cannot be kept as Parquet ({error}); give each column values of one type"
+        ) from error
+    return buffer.getvalue()
+
+
+def _read_parquet(data: bytes) -> pd.DataFrame:
+    return pd.read_parquet(io.BytesIO(data), engine="pyarrow")

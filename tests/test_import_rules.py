@@ -49,7 +49,7 @@ MAY_IMPORT = {
     },
     "cli": BASE | {"recipes", "results"},
 }
-STUDIES = ("cap", "similarity", "carma", "probe", "ablation")
+STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity")
 BUILDS_ON = {"carma": {"cap"}}  # a comparison measures its models by CAP curves
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

@@ -44,8 +44,8 @@ def mask_residual(
     Raises:
         OptionError, LayerError: on entering.
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
-        CapabilityError: the part is not a summand of the residual here. Blocks of BERT and RoBERTa
-            normalise the sum: only ``part="block"`` can be dropped there.
+        CapabilityError: the part is not a summand of the residual here. Blocks of BERT, RoBERTa
+            and post-LN decoders normalise the sum: only ``part="block"`` can be dropped there.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
     check_is_model(model)
@@ -54,7 +54,7 @@ def mask_residual(
     places = Places(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
     record = Edited(f"mask_residual(part={part!r})")
-    normalised = model.bidirectional and part == "block"
+    normalised = model.ends_in_norm and part == "block"
     model.require(*(() if normalised else ("drop_parts",)))
 
     def silence(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:

@@ -35,6 +35,7 @@ class EncoderModel(BridgeModel):
     """
 
     bidirectional = True
+    ends_in_norm = True
 
     def __init__(
         self,

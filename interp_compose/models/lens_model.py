@@ -47,6 +47,9 @@ class LensModel(Weighted, Wrappable):
     """Tokens that a layer of local attention looks back on; None where all attention is global."""
     bidirectional: bool = False
     """Whether tokens see the ones after them: an encoder, which predicts no next token."""
+    ends_in_norm: bool = False
+    """Whether blocks begin with no norm and end in one (post-LN), so that what attention and MLP
+    add is no summand of what leaves them."""
     stated: StatedEmbedding | None = None
     """How the sentence-transformers folder it came from reads embeddings."""
     pad_id: int | None = None

@@ -17,6 +17,7 @@ from interp_compose.models.bridge import (
     bridge_from_pretrained,
     bridge_without_tokenizer,
 )
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load_encoder import (
@@ -25,6 +26,11 @@ from interp_compose.models.load_encoder import (
     is_encoder,
     load_encoder,
     peek,
+)
+from interp_compose.models.small_decoder import (
+    SmallDecoderModel,
+    is_decoder_folder,
+    load_decoder,
 )
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
@@ -48,7 +54,8 @@ def load_model(
         source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
             (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model or encoder
             (BERT, RoBERTa, with or without a masked-LM head; sentence-transformers folders), a
-            ``TransformerBridge``, or a ``HookedTransformer`` (transformer-lens 3.9). Objects are
+            ``TransformerBridge``, a ``HookedTransformer`` (transformer-lens 3.9), or a
+            ``SmallDecoder`` or a folder of :func:`.small_decoder.save_decoder`. Objects are
             wrapped in place and keep their device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
             which prepends BOS where the model has one.
@@ -77,6 +84,8 @@ def load_model(
         )
     if isinstance(source, LensModel):
         return source
+    if isinstance(source, SmallDecoder):
+        return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)
     if is_hooked_transformer(source):
         lens: Any = source
         given = tokenizer if tokenizer is not None else lens.tokenizer
@@ -94,7 +103,8 @@ def load_model(
         return BridgeModel(bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
-        "model, a TransformerBridge, or a HookedTransformer with transformer-lens 3.9."
+        "model, a TransformerBridge, a SmallDecoder, or a HookedTransformer with transformer-lens "
+        "3.9."
     )
 
 
@@ -128,6 +138,19 @@ def _load_pretrained(
         if revision is not None:
             raise OptionError(
                 f"revision={revision!r} is of the hub, and {name!r} is a folder here; leave it out"
+            )
+        if is_decoder_folder(folder):
+            if device_map is not None:
+                raise OptionError(
+                    f"device_map={device_map!r} is Hugging Face's, and {name!r} a small decoder: "
+                    "give device."
+                )
+            return load_decoder(
+                folder,
+                name=name,
+                tokenizer=tokenizer,
+                device=_device(device),
+                dtype=options["dtype"],
             )
         verify_checksums(folder)
     try:

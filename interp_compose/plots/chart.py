@@ -64,7 +64,8 @@ class Chart:
 
     An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
     panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
-    ``x_ticks`` are the places to mark where not the pens should choose.
+    ``x_ticks`` are the places to mark where not the pens should choose, ``x_notes`` a second line
+    under each of them. ``x_step`` is about how far apart neighbours on x are.
     """
 
     title: str
@@ -76,6 +77,8 @@ class Chart:
     y_is_share: bool = True
     x_name: str = ""
     x_ticks: Sequence[float] = ()
+    x_notes: Sequence[str] = ()
+    x_step: float = 1.0
 
     @property
     def heading(self) -> str:
@@ -100,10 +103,15 @@ class Chart:
         return all(len(line.x) == 1 for panel in self.panels for line in panel.lines)
 
     @property
+    def noted_ticks(self) -> list[tuple[float, str]]:
+        """The places marked on x and what stands under each."""
+        return list(zip(self.x_ticks, self.x_notes, strict=True))
+
+    @property
     def x_range(self) -> tuple[float, float]:
         """The axis, a little wider than the data."""
         xs = [x for panel in self.panels for line in panel.lines for x in line.x]
-        pad = max(0.03 * (max(xs) - min(xs)), 0.025 if self.x_is_share else 0.25)
+        pad = max(0.03 * (max(xs) - min(xs)), 0.025 if self.x_is_share else 0.25 * self.x_step)
         return min(xs) - pad, max(xs) + pad
 
     @property

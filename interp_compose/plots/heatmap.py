@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final, Literal, TypeGuard
 
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import short
@@ -32,14 +32,17 @@ class HeatMap:
     ``values`` [rows, columns] hold None or NaN where nothing was measured: a grey cell, struck
     through. ``value_name`` is the title of the colour bar; ``value_format`` how a number is
     written, as :func:`format` knows it. ``diverging`` centres the colours on 0; ``log`` spreads
-    them over the values' logarithms. ``marked`` cells (row, column) get a dot, which means
-    ``mark_name``. ``hover`` [rows, columns] is a further line for the interactive figure; an
+    them over the values' logarithms. ``limits`` are the ends of the colours where not the smallest
+    and the largest value should be; what lies beyond has an end's colour. ``marked`` cells (row,
+    column) get a ``mark``, which means ``mark_name``; ``hatched`` cells are hatched, which means
+    ``hatch_name``. ``hover`` [rows, columns] is a further line for the interactive figure; an
     empty text is left out.
 
     Raises:
         InputError: no row or no column; rows of another length; an infinite value; ``log`` with
-            a value that is not positive, or with ``diverging``; a mark that has no name, no cell
-            or no number.
+            a value that is not positive, or with ``diverging``; ``limits`` that are no interval
+            or come with one of these two; a mark or hatching that has no name, no cell or no
+            number.
     """
 
     title: str
@@ -56,6 +59,10 @@ class HeatMap:
     marked: Sequence[tuple[int, int]] = ()
     mark_name: str = ""
     hover: Sequence[Sequence[str]] = ()
+    mark: Literal["dot", "triangle"] = "dot"
+    hatched: Sequence[tuple[int, int]] = ()
+    hatch_name: str = ""
+    limits: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if not self.rows or not self.columns:
@@ -67,7 +74,8 @@ class HeatMap:
         if self.hover:
             self._check_shape("hover", self.hover)
         self._check_values()
-        self._check_marks()
+        self._check_marks("marked", self.marked, "mark_name", f"{self.mark}s")
+        self._check_marks("hatched", self.hatched, "hatch_name", "lines")
 
     @property
     def heading(self) -> str:
@@ -76,8 +84,9 @@ class HeatMap:
 
     @property
     def subheading(self) -> str:
-        """The subtitle, short enough for the picture, and what dots and grey cells mean."""
-        notes = f" · dot: {short(self.mark_name, 40)}" if self.marked else ""
+        """The subtitle, short enough for the picture, and what marks and grey cells mean."""
+        notes = f" · hatched: {short(self.hatch_name, 40)}" if self.hatched else ""
+        notes += f" · {self.mark}: {short(self.mark_name, 40)}" if self.marked else ""
         if self.gaps:
             notes += f" · grey: {NOT_MEASURED}"
         if not self.subtitle:
@@ -137,6 +146,12 @@ class HeatMap:
     def _check_values(self) -> None:
         if self.log and self.diverging:
             raise InputError("log=True and diverging=True: a logarithm has no 0 to centre on")
+        if self.limits is not None and (self.log or self.diverging):
+            raise InputError(
+                f"limits={self.limits} with log=True or diverging=True; pass limits with neither"
+            )
+        if self.limits is not None and not -math.inf < self.limits[0] < self.limits[1] < math.inf:
+            raise InputError(f"limits={self.limits}; expected two finite numbers, the lower first")
         for label, row in zip(self.rows, self.values, strict=True):
             for column, value in zip(self.columns, row, strict=True):
                 if not is_measured(value):
@@ -150,14 +165,16 @@ class HeatMap:
                 if self.log and value <= 0:
                     raise InputError(f"{where} is {value}, which has no logarithm; pass log=False")
 
-    def _check_marks(self) -> None:
-        if self.marked and not self.mark_name:
-            raise InputError("marked cells have no mark_name; say what the dots mean")
-        for row, column in self.marked:
+    def _check_marks(
+        self, what: str, cells: Sequence[tuple[int, int]], name: str, signs: str
+    ) -> None:
+        if cells and not getattr(self, name):
+            raise InputError(f"{what} cells have no {name}; say what the {signs} mean")
+        for row, column in cells:
             inside = 0 <= row < len(self.rows) and 0 <= column < len(self.columns)
             if not inside or not is_measured(self.values[row][column]):
                 raise InputError(
-                    f"marked has row {row}, column {column}, which holds no number; expected "
+                    f"{what} has row {row}, column {column}, which holds no number; expected "
                     f"rows 0 … {len(self.rows) - 1} and columns 0 … {len(self.columns) - 1} that "
                     "were measured"
                 )

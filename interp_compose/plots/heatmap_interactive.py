@@ -8,10 +8,12 @@ import plotly.graph_objects as go
 
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_layout import BAR, TOP, Layout, dot_places, lay_out, shown
+from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, LONGEST_NAME, Bubbles
+from interp_compose.plots.heatmap_hatching import OPACITY, hatching
+from interp_compose.plots.heatmap_layout import BAR, Layout, dot_places, lay_out, shown
 from interp_compose.plots.heatmap_scale import BLACK, GREY, STROKE, WHITE, Scale, scale_of
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.theme import TEMPLATE, harmless
+from interp_compose.plots.theme import INK, TEMPLATE, harmless
 
 NO_BREAK_SPACE: Final = "\N{NO-BREAK SPACE}"  # keeps the bar's title away from its ticks
 LONGEST_HOVER: Final = 80  # characters of a line
@@ -25,9 +27,15 @@ def draw_heatmap(heatmap: HeatMap) -> ChartFigure:
     layout, scale = lay_out(heatmap), scale_of(heatmap)
     figure = ChartFigure()
     figure._chart = heatmap
-    if heatmap.gaps:
-        figure.add_traces(_gaps(heatmap, layout))
-    figure.add_trace(_cells(heatmap, layout, scale))
+    if isinstance(heatmap, Bubbles):
+        figure.add_traces(_bubbles(heatmap, layout, scale))
+        _add_legend(figure, heatmap, layout)
+    else:
+        if heatmap.gaps:
+            figure.add_traces(_gaps(heatmap, layout))
+        figure.add_trace(_cells(heatmap, layout, scale))
+    if heatmap.hatched:
+        figure.add_traces(_hatching(heatmap, layout, scale))
     if layout.numbers:
         figure.add_traces([_numbers(heatmap, scale, ink) for ink in (BLACK, WHITE)])
     if heatmap.marked:
@@ -42,7 +50,7 @@ def draw_heatmap(heatmap: HeatMap) -> ChartFigure:
             "x": 0.02,
             "y": 1 - 22 / layout.figure_height,
         },
-        margin={"t": TOP, "b": layout.bottom, "l": layout.left, "r": layout.right},
+        margin={"t": layout.top, "b": layout.bottom, "l": layout.left, "r": layout.right},
         hovermode="closest",
     )
     _dress(figure, heatmap, layout)
@@ -53,12 +61,11 @@ def _cells(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Heatmap:
     z: list[list[float | None]] = [[None] * len(heatmap.columns) for _ in heatmap.rows]
     for i, j, value in heatmap.measured:
         z[i][j] = scale.place(value)
-    last = len(scale.stops) - 1
     return go.Heatmap(
         z=z,
         zmin=scale.low,
         zmax=scale.high,
-        colorscale=[[k / last, stop] for k, stop in enumerate(scale.stops)],
+        colorscale=_colours(scale),
         showscale=bool(scale.ticks),
         colorbar=_bar(layout, scale),
         xgap=layout.gap,
@@ -67,6 +74,95 @@ def _cells(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Heatmap:
         hovertemplate=_hover_template(heatmap),
         hoverongaps=True,
     )
+
+
+def _bubbles(bubbles: Bubbles, layout: Layout, scale: Scale) -> list[go.Scatter]:
+    """A circle for each number, a cross where there is none."""
+    data = _hover_data(bubbles)
+    diameters = bubbles.diameters(layout.cell)
+    circles = {
+        "size": [diameters[bubbles.sizes[i][j]] for i, j, _ in bubbles.measured],
+        "color": [scale.place(value) for _, _, value in bubbles.measured],
+        "cmin": scale.low,
+        "cmax": scale.high,
+        "colorscale": _colours(scale),
+        "showscale": bool(scale.ticks),
+        "colorbar": _bar(layout, scale),
+        "line": {"color": EDGE, "width": 1},
+        "opacity": 1,
+    }
+    crosses = {"symbol": "x-thin", "size": 8, "line": {"color": STROKE, "width": 1.6}}
+    return [
+        go.Scatter(
+            x=[j for _, j in cells],
+            y=[i for i, _ in cells],
+            mode="markers",
+            marker=marker,
+            customdata=[data[i][j] for i, j in cells],
+            hovertemplate=_hover_template(bubbles),
+        )
+        for cells, marker in (
+            ([(i, j) for i, j, _ in bubbles.measured], circles),
+            (bubbles.gaps, crosses),
+        )
+        if cells
+    ]
+
+
+def _add_legend(figure: ChartFigure, bubbles: Bubbles, layout: Layout) -> None:
+    """The sizes and their names, in a row above the cells."""
+    middle = LEGEND / 2 + 6  # pixels above the cells
+    corner = {"xref": "paper", "yref": "paper"}
+    words = [(0.0, bubbles.size_title)]
+    for key in bubbles.legend(layout.cell, 0.0):
+        radius = key.diameter / 2
+        figure.add_shape(
+            **corner,
+            type="circle",
+            xsizemode="pixel",
+            ysizemode="pixel",
+            xanchor=0,
+            yanchor=1,
+            x0=key.x - radius,
+            x1=key.x + radius,
+            y0=middle - radius,
+            y1=middle + radius,
+            line={"color": INK, "width": 1},
+        )
+        words.append((key.text_x, key.text))
+    for x, text in words:
+        figure.add_annotation(
+            **corner,
+            text=harmless(short(text, LONGEST_NAME)),
+            x=0,
+            xshift=x,
+            xanchor="left",
+            y=1,
+            yshift=middle,
+            yanchor="middle",
+            showarrow=False,
+            font={"size": 12},
+        )
+
+
+def _colours(scale: Scale) -> list[list[float | str]]:
+    last = len(scale.stops) - 1
+    return [[k / last, stop] for k, stop in enumerate(scale.stops)]
+
+
+def _hatching(heatmap: HeatMap, layout: Layout, scale: Scale) -> list[go.Scatter]:
+    return [
+        go.Scatter(
+            x=[x for a, b in strokes for x in (a[0], b[0], None)],
+            y=[y for a, b in strokes for y in (a[1], b[1], None)],
+            mode="lines",
+            line={"color": ink, "width": 1},
+            opacity=OPACITY,
+            hoverinfo="skip",
+        )
+        for ink, strokes in hatching(heatmap, layout, scale).items()
+        if strokes
+    ]
 
 
 def _hover_data(heatmap: HeatMap) -> list[list[list[str]]]:
@@ -136,7 +232,11 @@ def _dots(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Scatter:
         x=[x for x, _, _ in places],
         y=[y for _, y, _ in places],
         mode="markers",
-        marker={"size": layout.dot, "color": [ink for _, _, ink in places]},
+        marker={
+            "size": layout.dot,
+            "color": [ink for _, _, ink in places],
+            **({"symbol": "triangle-up"} if heatmap.mark == "triangle" else {}),
+        },
         hoverinfo="skip",
     )
 
@@ -168,7 +268,12 @@ def _bar(layout: Layout, scale: Scale) -> dict[str, Any]:
 
 def _dress(figure: ChartFigure, heatmap: HeatMap, layout: Layout) -> None:
     """Labels and titles; no grid, no frame."""
-    bare = {"showgrid": False, "showline": False, "tickcolor": WHITE, "tickmode": "array"}
+    bare = {
+        "showgrid": isinstance(heatmap, Bubbles),
+        "showline": False,
+        "tickcolor": WHITE,
+        "tickmode": "array",
+    }
     columns = shown(heatmap.column_labels, layout.column_step)
     rows = shown(heatmap.row_labels, layout.row_step)
     figure.update_xaxes(

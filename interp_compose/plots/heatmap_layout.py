@@ -13,10 +13,12 @@ from typing import Final
 
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_bubbles import LEGEND, Bubbles
 from interp_compose.plots.heatmap_scale import Scale, scale_of
 
 WIDTH: Final = 874
 TOP: Final = 84  # title and subtitle
+TRIANGLE: Final = 1.6  # the width of such a mark, in dots
 CHARACTER: Final = 7.6  # the width of a letter or digit at 12 pixels
 PROSE: Final = 6.6  # the same, of a sentence, with a margin
 LINE: Final = 16.0  # the height of a line of text at 12 pixels
@@ -27,6 +29,8 @@ HEIGHTS: Final = (120.0, 940.0)
 WIDEST_COLUMN: Final = 110.0
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
 SHORTEST_BAR: Final = 150.0
+BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
+BUBBLE_HEIGHTS: Final = (SHORTEST_BAR, 940.0)  # the bar must not reach into the legend above
 MOST_NUMBERS: Final = 200
 FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are thinned out instead
 
@@ -35,6 +39,7 @@ FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are t
 class Layout:
     """``width`` and ``height`` are the cells' together; every ``row_step``-th row has a label."""
 
+    top: int
     left: float
     right: float
     bottom: float
@@ -47,6 +52,8 @@ class Layout:
     label_size: float
     numbers: bool  # written into the cells
     gap: float  # between cells
+    dot: float  # the diameter of a mark
+    cell: float  # a cell's shorter side
     bar_height: float
     bar_title: tuple[str, ...]
     x_title: str
@@ -54,19 +61,15 @@ class Layout:
 
     @property
     def figure_height(self) -> float:
-        return TOP + self.height + self.bottom
-
-    @property
-    def dot(self) -> float:
-        """The diameter of a mark."""
-        return 5.0 if self.gap > 1 else 3.5
+        return self.top + self.height + self.bottom
 
 
 def lay_out(heatmap: HeatMap) -> Layout:
     """Room for every label; cells within limits; numbers where they can be read."""
     n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
-    row = _between(USUAL_HEIGHT / n_rows, *ROW_HEIGHTS)
-    height = _between(row * n_rows, *HEIGHTS)
+    bubbles = isinstance(heatmap, Bubbles)
+    row = _between(USUAL_HEIGHT / n_rows, *(BUBBLE_ROWS if bubbles else ROW_HEIGHTS))
+    height = _between(row * n_rows, *(BUBBLE_HEIGHTS if bubbles else HEIGHTS))
     row = height / n_rows
     label_size = 12.0 if row >= 15 else 10.0
 
@@ -91,11 +94,14 @@ def lay_out(heatmap: HeatMap) -> Layout:
     needed = LINE if turned else CHARACTER * longest + 6
     digits = max((len(heatmap.text(i, j)) for i, j, _ in heatmap.measured), default=0)
     few = n_rows * n_columns <= MOST_NUMBERS
+    gap = 1.5 if min(row, column) >= 14 else 0.5 if min(row, column) >= 6 else 0.0
+    dot = 5.0 if gap > 1 else 3.5
     bottom = TITLE + 14 + (CHARACTER * longest if turned else LINE)
     # a title is as long as the figure lets it be, in the middle of its axis
     wide = width + 2 * min(left, WIDTH - left - width)
     high = height + 2 * min(bottom, TOP - 60)
     return Layout(
+        top=TOP + LEGEND * bubbles,
         left=left,
         right=right,
         bottom=bottom,
@@ -106,8 +112,10 @@ def lay_out(heatmap: HeatMap) -> Layout:
         column_step=_step(needed, column),
         turned=turned,
         label_size=label_size,
-        numbers=few and row >= 16 and CHARACTER * digits + 6 <= column,
-        gap=1.5 if min(row, column) >= 14 else 0.5 if min(row, column) >= 6 else 0.0,
+        numbers=few and not bubbles and row >= 16 and CHARACTER * digits + 6 <= column,
+        gap=gap,
+        dot=dot * TRIANGLE if heatmap.mark == "triangle" else dot,
+        cell=min(row, column),
         bar_height=bar_height,
         bar_title=tuple(bar_title),
         x_title=short(heatmap.x_title, int(wide / CHARACTER)),

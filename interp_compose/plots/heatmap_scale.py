@@ -61,7 +61,7 @@ class Scale:
 
 
 def scale_of(heatmap: HeatMap) -> Scale:
-    """From the smallest to the largest number, or as far below 0 as above it."""
+    """Between the limits; from the smallest to the largest number; as far below 0 as above it."""
     places = [math.log10(v) if heatmap.log else v for _, _, v in heatmap.measured]
     if not places:
         return Scale(0.0, 1.0, False, SEQUENTIAL, ())
@@ -69,6 +69,8 @@ def scale_of(heatmap: HeatMap) -> Scale:
     if heatmap.diverging:
         high = max(-low, high)
         low = -high
+    if heatmap.limits is not None:
+        low, high = heatmap.limits
     if not high - low > 1e-9 * abs(high):  # one number everywhere: the middle of the scale
         pad = 0.1 * abs(high) or 1.0
         low, high = low - pad, high + pad

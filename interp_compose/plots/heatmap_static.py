@@ -8,10 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 
+from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, LONGEST_NAME, Bubbles
+from interp_compose.plots.heatmap_hatching import OPACITY, hatching
 from interp_compose.plots.heatmap_layout import (
     BAR,
+    TOP,
     WIDTH,
     Layout,
     dot_places,
@@ -20,7 +25,7 @@ from interp_compose.plots.heatmap_layout import (
 )
 from interp_compose.plots.heatmap_scale import GREY, STROKE, Scale, scale_of
 from interp_compose.plots.lettering import FAMILY, drawable, plain
-from interp_compose.plots.theme import INK, MUTED
+from interp_compose.plots.theme import GRID, INK, MUTED
 
 PIXELS: Final = 104  # of the layout, in an inch
 POINT: Final = 72 / PIXELS  # points in a pixel of the layout
@@ -35,11 +40,19 @@ def paint_heatmap(heatmap: HeatMap, dpi: int) -> Figure:
     box = (layout.left / WIDTH, layout.bottom / height)
     size = (layout.width / WIDTH, layout.height / height)
     axes = figure.add_axes((*box, *size))
-    _draw_cells(axes, heatmap, layout, scale)
-    _draw_gaps(axes, heatmap)
+    if isinstance(heatmap, Bubbles):
+        _draw_bubbles(axes, heatmap, layout, scale)
+        _draw_legend(figure, heatmap, layout)
+    else:
+        _draw_cells(axes, heatmap, layout, scale)
+        _draw_gaps(axes, heatmap)
+    for ink, strokes in hatching(heatmap, layout, scale).items():
+        axes.add_collection(LineCollection(strokes, colors=ink, linewidths=0.7, alpha=OPACITY))
     if layout.numbers:
         _write_numbers(axes, heatmap, scale)
     _draw_dots(axes, heatmap, layout, scale)
+    axes.set_xlim(-0.5, len(heatmap.columns) - 0.5)
+    axes.set_ylim(len(heatmap.rows) - 0.5, -0.5)
     _dress(axes, heatmap, layout)
     if scale.ticks:
         _draw_bar(figure, layout, scale)
@@ -64,8 +77,46 @@ def _draw_cells(axes: Axes, heatmap: HeatMap, layout: Layout, scale: Scale) -> N
         linewidth=layout.gap * POINT,
         antialiased=bool(layout.gap),
     )
-    axes.set_xlim(-0.5, columns - 0.5)
-    axes.set_ylim(rows - 0.5, -0.5)
+
+
+def _draw_bubbles(axes: Axes, bubbles: Bubbles, layout: Layout, scale: Scale) -> None:
+    """A circle for each number, a cross where there is none, on a grid."""
+    axes.vlines(range(len(bubbles.columns)), -0.5, len(bubbles.rows) - 0.5, color=GRID, lw=0.7)
+    axes.hlines(range(len(bubbles.rows)), -0.5, len(bubbles.columns) - 0.5, color=GRID, lw=0.7)
+    diameters = bubbles.diameters(layout.cell)
+    axes.scatter(
+        [j for _, j, _ in bubbles.measured],
+        [i for i, _, _ in bubbles.measured],
+        s=[(diameters[bubbles.sizes[i][j]] * POINT) ** 2 for i, j, _ in bubbles.measured],
+        color=[scale.colour(value) for _, _, value in bubbles.measured],
+        edgecolors=EDGE,
+        linewidths=0.6,
+        zorder=3,
+    )
+    x, y = [j for _, j in bubbles.gaps], [i for i, _ in bubbles.gaps]
+    axes.scatter(x, y, s=(8 * POINT) ** 2, marker="x", color=STROKE, linewidths=1.2, zorder=3)
+
+
+def _draw_legend(figure: Figure, bubbles: Bubbles, layout: Layout) -> None:
+    """The sizes and their names, in a row above the cells."""
+    height = LEGEND / layout.figure_height
+    axes = figure.add_axes((0, 1 - (TOP - 6) / layout.figure_height - height, 1, height))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(0, LEGEND)
+    words = [(layout.left, bubbles.size_title)]
+    for key in bubbles.legend(layout.cell, layout.left):
+        axes.add_patch(Circle((key.x, LEGEND / 2), key.diameter / 2, fc="none", ec=INK, lw=0.8))
+        words.append((key.text_x, key.text))
+    for x, text in words:
+        axes.text(
+            x,
+            LEGEND / 2,
+            drawable(short(text, LONGEST_NAME)),
+            size=12 * POINT,
+            va="center",
+            **plain(INK),
+        )
 
 
 def _draw_gaps(axes: Axes, heatmap: HeatMap) -> None:
@@ -89,7 +140,9 @@ def _write_numbers(axes: Axes, heatmap: HeatMap, scale: Scale) -> None:
 
 def _draw_dots(axes: Axes, heatmap: HeatMap, layout: Layout, scale: Scale) -> None:
     for x, y, ink in dot_places(heatmap, layout, scale):
-        axes.scatter(x, y, s=(layout.dot * POINT) ** 2, color=ink, linewidths=0, zorder=3)
+        shape = "^" if heatmap.mark == "triangle" else "o"
+        size = (layout.dot * POINT) ** 2
+        axes.scatter(x, y, s=size, marker=shape, color=ink, linewidths=0, zorder=3)
 
 
 def _dress(axes: Axes, heatmap: HeatMap, layout: Layout) -> None:

@@ -9,8 +9,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from interp_compose.plots.chart import Chart, Level, Line, short
-from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.static import small_png_bytes
+from interp_compose.plots.static import Picture, small_png_bytes
 from interp_compose.plots.theme import BAND_OPACITY, LEVEL_OPACITY, TEMPLATE, harmless
 
 CONFIG: Final[dict[str, Any]] = {
@@ -36,12 +35,12 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
     the figure afterwards show in the interactive picture only.
     """
 
-    _chart: Chart | HeatMap | None = None
+    _chart: Picture | None = None
     _ipython_display_ = None  # else IPython would never ask for the bundle below
     _repr_html_ = None  # plotly's own fetches plotly.js from a CDN
 
     @property
-    def chart(self) -> Chart | HeatMap | None:
+    def chart(self) -> Picture | None:
         """What is drawn; None in a copy made by plotly or pickle."""
         return self._chart
 
@@ -115,6 +114,9 @@ def _dress(figure: ChartFigure, chart: Chart) -> None:
         figure.layout[x] = {"range": chart.x_range, "unifiedhovertitle_text": where, **step}
         if chart.x_ticks:
             figure.layout[x].update(tickmode="array", tickvals=list(chart.x_ticks))
+        if chart.x_notes:
+            texts = [f"{tick:g}<br>{harmless(note)}" for tick, note in chart.noted_ticks]
+            figure.layout[x].update(ticktext=texts, unifiedhovertitle_text=name + " %{x:~g}")
         figure.layout[y] = {"range": chart.y_range, "nticks": 8}
         if chart.y_is_share:
             figure.layout[y].tickformat = "~%"

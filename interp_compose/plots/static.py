@@ -19,7 +19,9 @@ from interp_compose.plots.chart import Chart, Level, Line, short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_static import paint_heatmap
 from interp_compose.plots.lettering import FAMILY, drawable, plain
-from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, LEVEL_OPACITY, MUTED
+from interp_compose.plots.scatter import Scatter
+from interp_compose.plots.scatter_static import paint_scatter
+from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, LEVEL_OPACITY, MARKERS, MUTED
 
 SIZE: Final = (8.4, 4.6)  # inches, with one panel
 MORE: Final = 2.2  # inches wider with each further panel
@@ -28,22 +30,15 @@ DPI: Final = 160
 SMALL_DPI: Final = 110
 LABEL_SHARE: Final = 0.05
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
-MARKERS: Final = {
-    "circle": "o",
-    "square": "s",
-    "diamond": "D",
-    "triangle-up": "^",
-    "triangle-down": "v",
-    "x": "X",
-    "cross": "P",
-    "star": "*",
-}
+
+Picture = Chart | HeatMap | Scatter
+"""What both pens can draw."""
 
 
-def small_png_bytes(chart: Chart | HeatMap) -> bytes:
+def small_png_bytes(chart: Picture) -> bytes:
     """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks.
 
-    A heat map is as wide; its height grows with its rows.
+    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels.
     """
     full = Image.open(io.BytesIO(png_bytes(chart, dpi=SMALL_DPI))).convert("RGB")
     buffer = io.BytesIO()
@@ -51,17 +46,22 @@ def small_png_bytes(chart: Chart | HeatMap) -> bytes:
     return buffer.getvalue()
 
 
-def png_bytes(chart: Chart | HeatMap, *, dpi: int = DPI) -> bytes:
+def png_bytes(chart: Picture, *, dpi: int = DPI) -> bytes:
     """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes.
 
-    A heat map is as wide; its height grows with its rows.
+    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
         buffer = io.BytesIO()
-        drawn = paint_heatmap(chart, dpi) if isinstance(chart, HeatMap) else paint(chart, dpi)
-        drawn.savefig(buffer, format="png", metadata={"Software": None})
+        _paint(chart, dpi).savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _paint(chart: Picture, dpi: int) -> Figure:
+    if isinstance(chart, HeatMap):
+        return paint_heatmap(chart, dpi)
+    return paint_scatter(chart, dpi) if isinstance(chart, Scatter) else paint(chart, dpi)
 
 
 def paint(chart: Chart, dpi: int = DPI) -> Figure:
@@ -97,8 +97,10 @@ def _lay_out(figure: Figure, chart: Chart) -> list[Axes]:
     right = 1 - (0.04 + 0.0095 * chart.label_length) * SIZE[0] * inch
     width = (right - left - (n - 1) * GAP * inch) / n
     height = 0.66 if any(panel.title for panel in chart.panels) else 0.70
+    notes = 0.035 if chart.x_notes else 0.0
+    bottom, height = 0.125 + notes, height - notes
     return [
-        figure.add_axes((left + i * (width + GAP * inch), 0.125, width, height)) for i in range(n)
+        figure.add_axes((left + i * (width + GAP * inch), bottom, width, height)) for i in range(n)
     ]
 
 
@@ -143,6 +145,9 @@ def _dress(axes: Axes, chart: Chart) -> None:
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     if chart.x_ticks:
         axes.xaxis.set_major_locator(FixedLocator(list(chart.x_ticks)))
+    if chart.x_notes:
+        texts = [f"{tick:g}\n{drawable(note)}" for tick, note in chart.noted_ticks]
+        axes.set_xticks(list(chart.x_ticks), texts, parse_math=False)
     axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -28,6 +28,18 @@ Marker = Literal[
     "circle", "square", "diamond", "triangle-up", "triangle-down", "x", "cross", "star"
 ]
 
+MARKERS: Final = {
+    "circle": "o",
+    "square": "s",
+    "diamond": "D",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "x": "X",
+    "cross": "P",
+    "star": "*",
+}
+"""What matplotlib calls them."""
+
 
 @dataclass(frozen=True)
 class Style:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from interp_compose._types import HookedModel
+from interp_compose.models.decoder import SmallDecoder
 
 MAX_BATCH = 64
 
@@ -51,8 +53,11 @@ def weights_digest(model: HookedModel) -> str:
 
 
 def _settings(model: HookedModel) -> dict[str, Any]:
-    """The wrapped Hugging Face model's config, less names and versions; of other models nothing."""
+    """The wrapped Hugging Face model's config, less names and versions, or a small decoder's; of
+    other models nothing."""
     lens = getattr(model, "lens", None)
+    if isinstance(lens, SmallDecoder):
+        return asdict(lens.cfg)
     config = getattr(getattr(lens, "original_model", None), "config", None)
     if config is None:
         return {}

@@ -27,6 +27,9 @@ FIGURES = (
     "training",
     "stable_rank",
     "condensation",
+    "phase_curve",
+    "phase_map",
+    "phase_bubbles",
 )
 """Of every study."""
 

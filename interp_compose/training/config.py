@@ -38,7 +38,9 @@ class TrainConfig:
     warmup_steps: int = 500
     """Linear warm-up; at most a tenth of the run."""
     schedule: Schedule = "linear"
-    """From the peak to zero, or constant."""
+    """From the peak to :attr:`final_lr`, or constant."""
+    final_lr: float = 0.0
+    """Learning rate at which the schedule ends."""
     weight_decay: float = 0.01
     """Decoupled, on every parameter (AdamW's)."""
     clip: float = 1.0
@@ -68,6 +70,7 @@ class TrainConfig:
         self._take_number("lr", positive=True)
         self._take_number("clip", positive=True)
         self._take_number("weight_decay", positive=False)
+        self._take_number("final_lr", positive=False)
         if type(self.activation_checkpointing) is not bool:
             raise OptionError(
                 f"activation_checkpointing={self.activation_checkpointing!r}: expected True or "
@@ -115,9 +118,10 @@ class TrainConfig:
             return self.lr * (step + 1) / warmup
         done = (step - warmup) / max(total - warmup, 1)
         if self.schedule == "linear":
-            return self.lr * (1 - done)
+            return self.final_lr + (self.lr - self.final_lr) * (1 - done)
         if self.schedule == "cosine":
-            return self.lr * 0.5 * (1 + math.cos(math.pi * done))
+            share = 0.5 * (1 + math.cos(math.pi * done))
+            return self.final_lr + (self.lr - self.final_lr) * share
         return self.lr
 
     # Numbers of numpy are taken over as Python's own, which JSON knows.

@@ -1,0 +1,190 @@
+"""What a run of the phase diagram costs, beside a plain training loop; many models at once.
+
+Run with ``python -m benchmarks.phases``; on a GPU also the batched program. Turn about:
+
+library
+    a step of a default run, as a sweep does it (one thread);
+plain
+    a step of a model of the same size from ``nn.TransformerEncoderLayer`` (pre-LN, GELU, causal
+    mask) with the same batches, AdamW, clipping and loss at the last position: what one would write
+    by hand;
+batched
+    on a GPU, a step of all 108 runs of a diagram as one program, over 108 single steps.
+
+*Default run* is a whole run of 1500 steps, data, looks and files included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from benchmarks.common import machine, seconds, spread, write
+from interp_compose.recipes.complexity_run import PhaseRun, train
+from interp_compose.training.learners import Learners
+
+STEPS = 40
+GRID = 108
+
+
+class Plain(nn.Module):
+    """The model one would write in ten minutes."""
+
+    def __init__(self, run: PhaseRun, d_vocab: int, length: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(d_vocab, run.d_model)
+        self.places = nn.Embedding(length, run.d_model)
+        layer = nn.TransformerEncoderLayer(
+            run.d_model,
+            run.n_heads,
+            run.d_mlp,
+            dropout=0.0,
+            activation="gelu",
+            batch_first=True,
+            norm_first=True,
+        )
+        self.blocks = nn.TransformerEncoder(
+            layer, run.n_layers, norm=nn.LayerNorm(run.d_model), enable_nested_tensor=False
+        )
+        self.unembed = nn.Linear(run.d_model, d_vocab)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        n = tokens.shape[1]
+        hidden = self.embed(tokens) + self.places(torch.arange(n, device=tokens.device))
+        mask = nn.Transformer.generate_square_subsequent_mask(n, device=tokens.device)
+        out: Tensor = self.unembed(self.blocks(hidden, mask=mask, is_causal=True))
+        return out
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/phases_{device}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=3, help="whole default runs")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": options.repeats}
+    result |= steps(device, options.repeats)
+    print(
+        f"a step: {1e3 * result['library_s']:.2f} ms, plain {1e3 * result['plain_s']:.2f} ms: "
+        f"{result['plain_over_library']:.2f} times {result['plain_over_library_range']}"
+    )
+    if device == "cuda":
+        result |= together(device, options.repeats)
+        result["gpu"] = torch.cuda.get_device_name()
+        print(f"{GRID} runs at once: {result['batched_speedup']:.1f} times faster")
+    result |= whole(options.runs)
+    print(f"a default run: {result['run_cpu_s']:.1f} s of one core {result['run_cpu_s_range']}")
+    write(f"phases_{device}", {**result, **machine()})
+
+
+def steps(device: str, repeats: int) -> dict[str, Any]:
+    """A step of the library and one by hand, turn about."""
+    run = PhaseRun()
+    tokens, targets = _batches(run, device)
+    learners = Learners([run.model(run.task).to(device)], [run.weight_decay], run.train_config())
+    plain = Plain(run, run.task.vocabulary, run.task.length).to(device)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=run.lr, weight_decay=run.weight_decay)
+
+    def library() -> None:
+        for batch, answers in zip(tokens, targets, strict=True):
+            learners.step(batch[None], answers[None], 1e-4)
+
+    def by_hand() -> None:
+        for batch, answers in zip(tokens, targets, strict=True):
+            optimizer.zero_grad()
+            cross_entropy(plain(batch)[:, -1], answers).backward()
+            nn.utils.clip_grad_norm_(plain.parameters(), run.clip)
+            optimizer.step()
+
+    times = _turns({"library": library, "plain": by_hand}, repeats, device)
+    ratios = [a / b for a, b in zip(times["plain"], times["library"], strict=True)]
+    return {
+        "library_s": median(times["library"]),
+        "plain_s": median(times["plain"]),
+        "plain_over_library": median(ratios),
+        "plain_over_library_range": spread(ratios),
+    }
+
+
+def together(device: str, repeats: int) -> dict[str, Any]:
+    """All runs of a diagram in one program, over as many single steps."""
+    run = PhaseRun()
+    tokens, targets = _batches(run, device)
+    models = [run.model(run.task).to(device) for _ in range(GRID)]
+    many = Learners(models, [run.weight_decay] * GRID, run.train_config())
+    one = Learners([run.model(run.task).to(device)], [run.weight_decay], run.train_config())
+
+    def batched() -> None:
+        for batch, answers in zip(tokens, targets, strict=True):
+            many.step(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), 1e-4)
+
+    def single() -> None:
+        for batch, answers in zip(tokens, targets, strict=True):
+            one.step(batch[None], answers[None], 1e-4)
+
+    times = _turns({"batched": batched, "single": single}, repeats, device)
+    ratios = [GRID * a / b for a, b in zip(times["single"], times["batched"], strict=True)]
+    return {
+        "runs": GRID,
+        "batched_s": median(times["batched"]),
+        "batched_speedup": median(ratios),
+        "batched_speedup_range": spread(ratios),
+    }
+
+
+def whole(runs: int) -> dict[str, Any]:
+    """Default runs, from nothing to files: wall time, and time of the processor."""
+    wall, used = [], []
+    for seed in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            started = time.process_time()
+            config = asdict(PhaseRun(seed=seed))
+            wall.append(seconds(lambda config=config, at=folder: train([config], [Path(at)])))
+            used.append(time.process_time() - started)
+    return {
+        "run_s": median(wall),
+        "run_s_range": spread(wall),
+        "run_cpu_s": median(used),
+        "run_cpu_s_range": spread(used),
+    }
+
+
+def _batches(run: PhaseRun, device: str) -> tuple[Tensor, Tensor]:
+    data = run.task.sample("train", STEPS * run.batch_size, seed=0).to(device)
+    tokens = data.tokens.unflatten(0, (STEPS, run.batch_size))
+    return tokens, data.targets.unflatten(0, (STEPS, run.batch_size))
+
+
+def _turns(
+    work: dict[str, Callable[[], None]], repeats: int, device: str
+) -> dict[str, list[float]]:
+    """Seconds of a step of each, turn about; the first turn is not counted."""
+
+    def waited(run: Callable[[], None]) -> None:
+        run()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for turn in range(repeats + 1):
+        for name, run in work.items():
+            taken = seconds(lambda run=run: waited(run)) / STEPS
+            if turn:
+                times[name].append(taken)
+    return times
+
+
+if __name__ == "__main__":
+    main()

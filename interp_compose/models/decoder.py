@@ -1,0 +1,308 @@
+"""Small decoders to train from scratch: GPT-2-like pre-LN, and paper 004's post-LN one.
+
+Written out plainly on TransformerLens' ``HookedRootModule`` with its hook and weight names, since
+its own small decoder is pre-LN alone and shows attention where an edit comes too late. What a
+training step does not need is not computed: :meth:`SmallDecoder.last_logits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import embedding, gelu, layer_norm, linear, relu
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint
+
+from interp_compose._positions import positions_from_mask
+from interp_compose.errors import PromptError
+from interp_compose.models.decoder_config import DecoderConfig
+
+ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {"gelu": gelu, "relu": relu}
+HOMES: Final = {
+    **{"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"},
+    **dict.fromkeys(("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"), "attn"),
+    **dict.fromkeys(("W_in", "b_in", "W_out", "b_out"), "mlp"),
+}
+"""The module that has a weight; ``attn`` and ``mlp`` are parts of each block."""
+
+
+class LayerNorm(nn.Module):
+    """Over ``d_model``, with weight and bias."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(d_model))
+        self.b = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        return layer_norm(x, self.w.shape, self.w, self.b)
+
+
+class Attention(nn.Module):
+    """Multi-head attention, its softmax and both products written out (paper 004, eqs 4 and 5)."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        heads, d_model, d_head = cfg.n_heads, cfg.d_model, cfg.head_width
+        self.n_heads, self.scale = heads, 1 / math.sqrt(d_head)
+        self.W_Q, self.b_Q = _zeros(heads, d_model, d_head), _bias(cfg, heads, d_head)
+        self.W_K, self.b_K = _zeros(heads, d_model, d_head), _bias(cfg, heads, d_head)
+        self.W_V, self.b_V = _zeros(heads, d_model, d_head), _bias(cfg, heads, d_head)
+        self.W_O, self.b_O = _zeros(heads, d_head, d_model), _bias(cfg, d_model)
+        self.hook_in = HookPoint()
+        self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
+        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
+        self.hook_z = HookPoint()
+
+    def forward(
+        self,
+        keys: Float[Tensor, "batch pos d_model"],
+        asks: Float[Tensor, "batch query d_model"] | None,
+        hidden: Bool[Tensor, "#batch 1 query pos"] | None,
+    ) -> Float[Tensor, "batch _ d_model"]:
+        """Keys and values read ``keys``, queries ``asks`` (None: the same); ``hidden`` pairs get
+        the lowest score there is."""
+        if asks is None:  # one product instead of three
+            q, k, v = self._projected(
+                keys, (self.W_Q, self.W_K, self.W_V), (self.b_Q, self.b_K, self.b_V)
+            )
+        else:
+            (q,) = self._projected(asks, (self.W_Q,), (self.b_Q,))
+            k, v = self._projected(keys, (self.W_K, self.W_V), (self.b_K, self.b_V))
+        q, k, v = self.hook_q(q), self.hook_k(k), self.hook_v(v)
+        scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)) * self.scale
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        # [batch head query key]; models/attention.py edits what enters and leaves this softmax.
+        pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(dim=-1))
+        z = self.hook_z((pattern @ v.transpose(1, 2)).transpose(1, 2))
+        return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)
+
+    def _projected(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        weights: tuple[Float[Tensor, "head d_model d_head"], ...],
+        biases: tuple[Float[Tensor, "head d_head"] | None, ...],
+    ) -> list[Float[Tensor, "batch query head d_head"]]:
+        """``x`` through several matrices at once."""
+        together = torch.cat([weight.transpose(0, 1).flatten(1) for weight in weights], dim=1)
+        given = [bias.flatten() for bias in biases if bias is not None]
+        out = linear(x, together.mT, torch.cat(given) if given else None)
+        parts = out.chunk(len(weights), dim=-1)
+        return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]
+
+
+class MLP(nn.Module):
+    """Two linear layers and what lies between them."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.act = ACTS[cfg.act]
+        self.W_in, self.b_in = _zeros(cfg.d_model, cfg.d_mlp), _bias(cfg, cfg.d_mlp)
+        self.W_out, self.b_out = _zeros(cfg.d_mlp, cfg.d_model), _bias(cfg, cfg.d_model)
+        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        post = self.hook_post(self.act(self.hook_pre(linear(x, self.W_in.mT, self.b_in))))
+        return linear(post, self.W_out.mT, self.b_out)
+
+
+class Block(nn.Module):
+    """Attention and MLP, each added to the residual; LayerNorm before, or after (eq. 6)."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.norm = cfg.norm
+        self.ln1, self.attn = LayerNorm(cfg.d_model), Attention(cfg)
+        self.ln2, self.mlp = LayerNorm(cfg.d_model), MLP(cfg)
+        self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
+        self.hook_resid_mid, self.hook_mlp_out = HookPoint(), HookPoint()
+        self.hook_resid_post = HookPoint()
+
+    def forward(
+        self,
+        resid: Float[Tensor, "batch pos d_model"],
+        hidden: Bool[Tensor, "#batch 1 pos pos"] | None,
+        last: bool = False,
+    ) -> Float[Tensor, "batch _ d_model"]:
+        """What leaves the block, at every position or at the ``last`` one alone.
+
+        ``attn.hook_in`` is what keys and values read, and queries as well unless the norm is
+        theirs alone (``norm="query"``).
+        """
+        keys = self.hook_resid_pre(resid)
+        resid = keys[:, -1:] if last else keys
+        if self.norm == "pre":
+            keys = self.ln1(keys)
+        keys = self.attn.hook_in(keys)
+        asks = keys[:, -1:] if last else None
+        if self.norm == "query":
+            asks = self.ln1(resid)
+        mid = resid + self.hook_attn_out(self.attn(keys, asks, hidden))
+        if self.norm == "post":
+            mid = self.hook_resid_mid(self.ln1(mid))
+            out = self.ln2(mid + self.hook_mlp_out(self.mlp(mid)))
+        else:
+            mid = self.hook_resid_mid(mid)
+            out = mid + self.hook_mlp_out(self.mlp(self.ln2(mid)))
+        left: Tensor = self.hook_resid_post(out)
+        return left
+
+
+class Embed(nn.Module):
+    """``W_E``: a vector for each token."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.W_E = _zeros(cfg.d_vocab, cfg.d_model)
+
+    def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        return embedding(tokens, self.W_E)
+
+
+class PosEmbed(nn.Module):
+    """``W_pos``: a vector for each position."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.W_pos = _zeros(cfg.n_ctx, cfg.d_model)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"] | None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        if attention_mask is None:
+            return self.W_pos[: tokens.shape[1]].expand(len(tokens), -1, -1)
+        return embedding(positions_from_mask(attention_mask), self.W_pos)
+
+
+class Unembed(nn.Module):
+    """Logits from the last hidden state."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.W_U = _zeros(cfg.d_model, cfg.d_vocab)
+        self.b_U = _zeros(cfg.d_vocab)
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_vocab"]:
+        return linear(x, self.W_U.mT, self.b_U)
+
+
+class SmallDecoder(HookedRootModule):  # type: ignore[misc]
+    """The module behind :func:`.small_decoder.small_decoder`; its weights are zero until
+    :func:`.init.init_weights`. ``W_Q`` and its like are the weights of all blocks, stacked."""
+
+    def __init__(self, cfg: DecoderConfig) -> None:
+        super().__init__()
+        self.cfg = cfg
+        self.embed, self.hook_embed = Embed(cfg), HookPoint()
+        self.pos_embed, self.hook_pos_embed = PosEmbed(cfg), HookPoint()
+        self.blocks = nn.ModuleList(Block(cfg) for _ in range(cfg.n_layers))
+        if cfg.norm != "post":
+            self.ln_final = LayerNorm(cfg.d_model)
+        self.unembed = Unembed(cfg)
+        self.setup()
+
+    def __getattr__(self, name: str) -> Any:
+        home = HOMES.get(name)
+        if home is None:
+            return super().__getattr__(name)
+        if home not in ("attn", "mlp"):
+            return getattr(getattr(self, home), name)
+        weights = [getattr(getattr(block, home), name) for block in self.blocks]
+        if weights[0] is None:
+            raise AttributeError(f"no {name}, since biases={self.cfg.biases!r}")
+        return torch.stack(weights)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits at every position; padding, on either side, is what the mask marks with 0.
+
+        Raises:
+            PromptError: a sequence has more than ``n_ctx`` tokens.
+        """
+        return self.logits(self.all_blocks(tokens, attention_mask))
+
+    def last_logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]:
+        """Logits at the last position of sequences without padding, and no more than they need: in
+        the last block one query and one position of the MLP. Hooks there see that position alone.
+
+        Raises:
+            PromptError: a sequence has more than ``n_ctx`` tokens.
+        """
+        resid = self.run(self.embedded(tokens), 0, len(self.blocks) - 1)
+        return self.logits(self.blocks[-1](resid, None, last=True))[:, 0]
+
+    def all_blocks(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The residual that leaves the last block."""
+        resid = self.embedded(tokens, attention_mask)
+        return self.run(resid, 0, len(self.blocks), attention_mask)
+
+    def embedded(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The residual that enters block 0 (paper 004, eq. 3)."""
+        longest = tokens.shape[1]
+        if longest > self.cfg.n_ctx and attention_mask is not None:
+            longest = int(attention_mask.sum(dim=1).max())
+        if longest > self.cfg.n_ctx:
+            raise PromptError(
+                f"a sequence has {longest} tokens, and the model n_ctx={self.cfg.n_ctx} positions; "
+                "shorten it, or make the model with a larger n_ctx."
+            )
+        places = self.hook_pos_embed(self.pos_embed(tokens, attention_mask))
+        resid: Tensor = self.hook_embed(self.embed(tokens)) + places
+        return resid
+
+    def run(
+        self,
+        resid: Float[Tensor, "batch pos d_model"],
+        start: int,
+        stop: int,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """Blocks ``start … stop-1``."""
+        pairs = torch.ones((resid.shape[1],) * 2, dtype=torch.bool, device=resid.device)
+        hidden = pairs.triu(1)[None, None]
+        if attention_mask is not None:
+            hidden = hidden | (attention_mask == 0)[:, None, None, :]
+        for block in self.blocks[start:stop]:
+            resid = block(resid, hidden)
+        return resid
+
+    def final(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The last hidden state: after the final norm, where there is one."""
+        hidden: Tensor = resid if self.cfg.norm == "post" else self.ln_final(resid)
+        return hidden
+
+    def logits(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """From the residual that leaves the last block."""
+        logits: Tensor = self.unembed(self.final(resid))
+        return logits
+
+
+def _zeros(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(shape))
+
+
+def _bias(cfg: DecoderConfig, *shape: int) -> nn.Parameter | None:
+    return _zeros(*shape) if cfg.biases == "all" else None

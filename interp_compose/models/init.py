@@ -1,0 +1,158 @@
+"""Initialisation at a rate γ: a weight's standard deviation is fan_in^-γ (paper 004, III-E)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interp_compose.errors import OptionError
+from interp_compose.models.decoder import SmallDecoder
+
+Distribution = Literal["normal", "uniform"]
+FanIn = Literal["own", "d_model"]
+SMALLEST: Final = 1e-12
+"""Three weights of this scale multiplied, as in a gradient through W_Q, are a normal float32."""
+
+
+@dataclass(frozen=True)
+class InitRates:
+    """An init rate γ for each group of matrices. A larger one is a smaller initialisation.
+
+    Attributes:
+        embed: of W_E, W_pos and W_U.
+        qk: of W_Q and W_K.
+        vo: of W_V and W_O.
+        mlp: of W_in and W_out.
+
+    Raises:
+        OptionError: a rate that is not a finite number.
+    """
+
+    embed: float
+    qk: float
+    vo: float
+    mlp: float
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            rate: Any = getattr(self, field.name)
+            number = isinstance(rate, Real) and not isinstance(rate, bool)
+            if not number or not math.isfinite(rate):
+                raise OptionError(
+                    f"the init rate of {field.name} is {rate!r}: expected a finite number; the "
+                    "paper's lie between 0.2 and 1."
+                )
+
+
+GROUPS: Final = {
+    **dict.fromkeys(("W_E", "W_pos", "W_U"), "embed"),
+    **dict.fromkeys(("W_Q", "W_K"), "qk"),
+    **dict.fromkeys(("W_V", "W_O"), "vo"),
+    **dict.fromkeys(("W_in", "W_out"), "mlp"),
+}
+WRITERS: Final = ("W_O", "W_out")
+"""Matrices that write into the residual stream."""
+
+
+@torch.no_grad()
+def init_weights(
+    model: SmallDecoder,
+    rates: float | InitRates,
+    *,
+    seed: int,
+    distribution: Distribution = "normal",
+    fan_in: FanIn = "own",
+    scale_writers: bool = False,
+) -> None:
+    """Every matrix anew: N(0, σ²) with σ = fan_in^-γ, or uniform between -σ and σ.
+
+    The fan-in is the width a matrix reads: ``d_model``, of W_O ``n_heads · d_head``, of W_out
+    ``d_mlp``; embeddings and positions count as reading ``d_model``. Biases become 0, LayerNorm's
+    weights 1. Random numbers depend on the seed, the parameter's name and its shape alone: models
+    that differ in γ begin as multiples of each other, matrix by matrix, and those that differ in
+    the place of the norm begin as one.
+
+    Args:
+        model: changed in place.
+        rates: γ of all groups, or of each.
+        seed: 0 or more.
+        distribution: ``"uniform"`` is that of the paper's Fig. 6; its deviation is σ / √3.
+        fan_in: ``"d_model"`` for every matrix, as in the authors' code.
+        scale_writers: divide W_O and W_out by √(2 · n_layers), as in the authors' code.
+
+    Raises:
+        OptionError: an unknown word, a seed below 0; a γ that is not finite, or at which weights
+            underflow (or overflow).
+    """
+    rates = rates if isinstance(rates, InitRates) else InitRates(rates, rates, rates, rates)
+    _check_words(distribution, fan_in)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
+    scales = init_scales(model, rates, fan_in=fan_in, scale_writers=scale_writers)
+    for name, weight in model.named_parameters():
+        kind = name.rpartition(".")[2]
+        if kind in scales:
+            weight.copy_(_drawn(name, weight, seed, distribution) * scales[kind])
+        else:
+            weight.fill_(1.0 if kind == "w" else 0.0)
+
+
+def init_scales(
+    model: SmallDecoder,
+    rates: InitRates,
+    *,
+    fan_in: FanIn = "own",
+    scale_writers: bool = False,
+) -> dict[str, float]:
+    """σ of each kind of matrix, by its name.
+
+    Raises:
+        OptionError: one outside 1e-12 … 1e12.
+    """
+    cfg = model.cfg
+    widths = dict.fromkeys(GROUPS, cfg.d_model)
+    if fan_in == "own":
+        widths |= {"W_O": cfg.n_heads * cfg.head_width, "W_out": cfg.d_mlp}
+    scales = {}
+    for name, group in GROUPS.items():
+        rate = float(getattr(rates, group))
+        power = -rate * math.log10(widths[name])  # rates of 1000 underflow float64 as well
+        if abs(power) > -math.log10(SMALLEST):
+            raise OptionError(
+                f"an init rate of {rate:g} gives {name} a scale of 10^{power:.0f}, which "
+                f"{'under' if power < 0 else 'over'}flows in training; the paper's rates lie "
+                "between 0.2 and 1."
+            )
+        depth = math.sqrt(2 * cfg.n_layers) if scale_writers and name in WRITERS else 1.0
+        scales[name] = widths[name] ** -rate / depth
+    return scales
+
+
+def _check_words(distribution: str, fan_in: str) -> None:
+    for name, known, given in (
+        ("distribution", Distribution, distribution),
+        ("fan_in", FanIn, fan_in),
+    ):
+        if given not in get_args(known):
+            raise OptionError(f"{name}={given!r}: expected one of {', '.join(get_args(known))}")
+
+
+def _drawn(name: str, weight: Tensor, seed: int, distribution: Distribution) -> Tensor:
+    """Of deviation 1, or uniform between -1 and 1, in float64.
+
+    By NumPy, whose generator takes 256 bits of seed (torch's on a CPU takes 32) and draws the same
+    numbers on every machine.
+    """
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    random = np.random.default_rng(list(digest))
+    shape = tuple(weight.shape)
+    if distribution == "normal":
+        return torch.from_numpy(random.standard_normal(shape))
+    return torch.from_numpy(random.uniform(-1.0, 1.0, shape))

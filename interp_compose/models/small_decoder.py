@@ -1,0 +1,231 @@
+"""Small decoders behind the one surface: made anew at an init rate, saved whole, loaded again."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose._files import atomic_write, file_sha256, json_bytes, read_json
+from interp_compose._types import Read
+from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.decoder_config import DecoderConfig
+from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
+
+FORMAT: Final = "interp_compose.decoder/1"
+ABOUT: Final = "decoder.json"
+WEIGHTS: Final = "weights.safetensors"
+
+
+class SmallDecoderModel(LensModel):
+    """A :class:`~interp_compose._types.HookedModel` on a :class:`.decoder.SmallDecoder`."""
+
+    lens: SmallDecoder
+
+    def __init__(self, lens: SmallDecoder, *, name: str, tokenizer: Any = None) -> None:
+        architecture = f"SmallDecoder(norm={lens.cfg.norm!r})"
+        super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
+        self.window = None
+        self.ends_in_norm = lens.cfg.norm == "post"
+
+    @property
+    def hook_names(self) -> Sequence[str]:
+        return list(self.lens.hook_dict)
+
+    def unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        return self.lens.logits(resid)
+
+    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+        return self.lens.final(self.lens.all_blocks(tokens))
+
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        return self._read(self.lens.all_blocks(tokens, attention_mask), read)
+
+    def _resid_pre(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        layer: int,
+        attention_mask: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        resid = self.lens.embedded(tokens, attention_mask)
+        return self._at_the_door(self.lens.run(resid, 0, layer, attention_mask), layer)
+
+    def _run_blocks(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        stop: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+    ) -> Float[Tensor, "stream pos d_model"]:
+        return self._at_the_door(self._entered(resid, start, stop, attention_mask), stop)
+
+    def _resume(
+        self,
+        resid: Float[Tensor, "stream pos d_model"],
+        start: int,
+        attention_mask: Int[Tensor, "stream pos"],
+        position_ids: Int[Tensor, "stream pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "stream _ width"]:
+        return self._read(self._entered(resid, start, self.n_layers, attention_mask), read)
+
+    def _entered(self, resid: Tensor, start: int, stop: int, attention_mask: Tensor) -> Tensor:
+        """Blocks ``start … stop-1``; the hooks at the door of the first have acted already."""
+        entered: Any = self.lens.blocks[start].hook_resid_pre
+        with without_hooks([entered]):
+            return self.lens.run(resid, start, stop, attention_mask)
+
+    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        door: Any = self.lens.blocks[layer].hook_resid_pre
+        out: Tensor = door(resid)
+        return out
+
+    def _read(
+        self, resid: Float[Tensor, "batch pos d_model"], read: Read
+    ) -> Float[Tensor, "batch _ width"]:
+        """What leaves the last block, as far as ``read`` asks."""
+        if read == "hidden":
+            return self.lens.final(resid)
+        return self.unembed(resid[:, -1:] if read == "last" else resid)
+
+
+def small_decoder(
+    config: DecoderConfig | None = None,
+    *,
+    init_rate: float | InitRates,
+    seed: int,
+    distribution: Distribution = "normal",
+    fan_in: FanIn = "own",
+    scale_writers: bool = False,
+    tokenizer: Any = None,
+) -> LensModel:
+    """A decoder with random weights at an init rate γ (paper 004, sections III-D and III-E).
+
+    In float32, on the CPU, in evaluation mode (there is no dropout); ``model.lens`` is the module
+    to move, cast and train.
+
+    Args:
+        config: the shape; by default :class:`.decoder_config.DecoderConfig`'s own.
+        init_rate: γ of all matrices, or of each group; larger is smaller.
+        seed: equal seeds give equal random numbers at every γ.
+        distribution, fan_in, scale_writers: see :func:`.init.init_weights`.
+        tokenizer: kept as ``model.tokenizer``; calls take token ids and need none.
+
+    Raises:
+        OptionError: see :func:`.init.init_weights`.
+    """
+    lens = SmallDecoder(DecoderConfig() if config is None else config)
+    init_weights(
+        lens,
+        init_rate,
+        seed=seed,
+        distribution=distribution,
+        fan_in=fan_in,
+        scale_writers=scale_writers,
+    )
+    return SmallDecoderModel(lens.eval(), name="small-decoder", tokenizer=tokenizer)
+
+
+def save_decoder(model: LensModel, folder: str | Path) -> Path:
+    """Shape and weights into a new ``folder``, which :func:`.load.load_model` reads.
+
+    ::
+
+        decoder.json                 format and :class:`.decoder_config.DecoderConfig`
+        weights.safetensors          by :func:`.weights.save_weights`, .sha256 beside it
+        SHA256SUMS                   of both, so that neither goes with another model's
+
+    The folder gets its name when it is complete. The tokenizer is not part of it.
+
+    Raises:
+        OptionError: another kind of model; a folder that is there and not empty.
+    """
+    if not isinstance(model, SmallDecoderModel):
+        raise OptionError(
+            f"the model is a {type(model).__name__}: expected one of small_decoder(…); of others, "
+            "keep the weights with save_weights(model, path)."
+        )
+    folder = Path(os.path.abspath(folder))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OptionError(f"{folder} is there already and not empty: give a new folder's name.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.mkdir()
+        save_weights(model, temporary / WEIGHTS)
+        about = {"format": FORMAT, "config": asdict(model.lens.cfg)}
+        atomic_write(temporary / ABOUT, json_bytes(about))
+        atomic_write(temporary / CHECKSUMS, _listing(temporary))
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def is_decoder_folder(folder: Path) -> bool:
+    """Whether :func:`save_decoder` wrote it, as far as the names of its files tell."""
+    return (folder / ABOUT).is_file()
+
+
+def load_decoder(
+    folder: Path, *, name: str, tokenizer: Any, device: str, dtype: torch.dtype
+) -> SmallDecoderModel:
+    """The model in a folder of :func:`save_decoder`, in evaluation mode.
+
+    Raises:
+        CorruptFileError: a file is missing, was altered, or belongs to another model; a format
+            that this release does not know.
+    """
+    about = read_json(folder / ABOUT)
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
+        raise CorruptFileError(
+            f"{folder / ABOUT} states the format {found!r}, and this release reads {FORMAT!r}; "
+            "load it with the release that wrote it."
+        )
+    sums = folder / CHECKSUMS
+    if not sums.is_file() or sums.read_bytes() != _listing(folder):
+        raise CorruptFileError(
+            f"{folder}: {ABOUT} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one of "
+            "them is missing, truncated or altered. Save the model again, or restore a copy."
+        )
+    try:
+        lens = SmallDecoder(DecoderConfig(**about["config"])).to(device, dtype)
+        model = SmallDecoderModel(lens.eval(), name=name, tokenizer=tokenizer)
+        load_weights(model, folder / WEIGHTS)
+    except CorruptFileError:
+        raise
+    except (KeyError, TypeError, RuntimeError, InterpComposeError) as misfit:
+        raise CorruptFileError(
+            f"{folder} does not hold a small decoder: {str(misfit).splitlines()[0]}"
+        ) from misfit
+    return model
+
+
+def _listing(folder: Path) -> bytes:
+    """What SHA256SUMS has to say, in the form of the command ``sha256sum``."""
+    names = [name for name in (ABOUT, WEIGHTS) if (folder / name).is_file()]
+    return "".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()

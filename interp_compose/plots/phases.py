@@ -1,0 +1,294 @@
+"""Phases of solutions: what a model learns, by its initial scale and its weight decay (paper 004).
+
+Section IV tells three phases apart: poor accuracy on seen and unseen pairs of anchors; good on
+seen ones alone; good on both. Each figure takes the same frame, ``cells``, one row for each
+(init_rate, weight_decay):
+
+* ``init_rate``, ``weight_decay``, and ``n``, the number of seeds;
+* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3";
+* for each name of :data:`MEASURES` the mean over seeds, and its interval ``<name>_low`` and
+  ``<name>_high``. Accuracies and commutativity are shares, from 0 to 1.
+
+A cell that is not in the frame, or whose mean is NaN, was not measured. ``config`` names what
+all runs share, for the titles: norm, n_layers, d_model, samples, steps; any may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart, Line, Panel, short, side_by_side
+from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
+from interp_compose.plots.heatmap_bubbles import Bubbles
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
+
+MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
+PHASES: Final = {"1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
+"""From the smallest bubble to the largest, and how the legend calls it."""
+GOOD_ID: Final = 0.9
+"""Below it a cell of the map is hatched (Fig. 3B)."""
+COMMUTES: Final = 0.7
+"""Below it a cell of the map has a triangle (Fig. 3B)."""
+LINES: Final = {
+    "train": ("train", Style(GREEN, "diamond", width=1.6, filled=False)),
+    "id": ("seen pairs (ID)", Style(BLUE, "circle", width=2.6)),
+    "commutativity": ("commutativity", Style("#A3478A", "triangle-up", dash="dash", width=1.6)),
+    "ood": ("unseen pairs (OOD)", Style(VERMILLION, "square", width=2.6)),
+}
+RATE: Final = "init rate γ"
+MOST_TICKS: Final = 17
+
+Cell = Mapping[Hashable, Any]
+
+
+def phase_curve_figure(
+    cells: pd.DataFrame, *, weight_decay: float, config: Mapping[str, Any]
+) -> ChartFigure:
+    """Accuracies and commutativity against the init rate, at one weight decay (Fig. 3A).
+
+    Bands reach from each measure's low to its high; ``config["interval"]`` says what these are
+    where not the smallest and the largest seed. The phase stands under each init rate.
+
+    Raises:
+        InputError: as :func:`phase_map_figure`; nothing was measured at this weight decay.
+    """
+    grid = _Grid(cells)
+    rows = [
+        grid.cells[rate, decay]
+        for rate in grid.rates
+        for decay in grid.decays
+        if np.isclose(decay, weight_decay, rtol=1e-9, atol=0) and (rate, decay) in grid.cells
+    ]
+    lines = [
+        _line(*LINES[name], name, found)
+        for name in LINES
+        if (found := [row for row in rows if not np.isnan(row[name])])
+    ]
+    if not lines:
+        raise InputError(
+            f"nothing was measured at weight_decay={weight_decay}; cells hold "
+            f"{', '.join(f'{decay:g}' for decay in grid.decays)}"
+        )
+    measured = {x for line in lines for x in line.x}
+    gaps = [f"{rate:g}" for rate in grid.rates if rate not in measured]
+    ticks = sorted(measured)
+    step = min(np.diff(ticks), default=0.1)
+    if all(len(line.x) == 1 for line in lines):
+        lines = side_by_side(lines, True)
+    kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
+    phases = {row["init_rate"]: _phase(row) for row in rows}
+    explained = " (2c: 2 with commutativity)" if "2c" in phases.values() else ""
+    return draw(
+        Chart(
+            title=f"{_model(config)}: accuracy at weight decay {weight_decay:g}",
+            subtitle=" · ".join(
+                [
+                    *_run(config, rows),
+                    f"bands: {config.get('interval', 'smallest to largest seed')}",
+                    *([f"{NOT_MEASURED}: γ {', '.join(gaps)}"] if gaps else []),
+                ]
+            ),
+            x_title=f"{RATE}, below it the phase{explained}",
+            y_title="accuracy",
+            x_is_share=False,
+            panels=[Panel(lines, [])],
+            x_name=RATE,
+            x_ticks=kept,
+            x_notes=[phases[rate] for rate in kept],
+            x_step=float(step),
+        )
+    )
+
+
+def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
+    """Accuracy on unseen pairs, by init rate and weight decay (Fig. 3B).
+
+    Hatched where the mean accuracy on seen pairs is below :data:`GOOD_ID`; a triangle where mean
+    commutativity is below :data:`COMMUTES`. Colours span 0 to 100 %.
+
+    Raises:
+        InputError: no rows, a column missing, two rows for one cell, an unknown phase.
+    """
+    grid = _Grid(cells)
+
+    def below(name: str, bound: float) -> list[tuple[int, int]]:
+        values = [(place, grid.cells[key]) for place, key in grid.map_places("ood")]
+        return [place for place, row in values if row[name] < bound]
+
+    return draw_heatmap(
+        HeatMap(
+            title=f"{_model(config)}: accuracy on unseen pairs",
+            subtitle=" · ".join(_run(config, grid.cells.values())),
+            x_title=RATE,
+            y_title="weight decay",
+            columns=[f"{rate:g}" for rate in grid.rates],
+            rows=[f"{decay:g}" for decay in grid.falling],
+            values=[[grid.number(r, d, "ood") for r in grid.rates] for d in grid.falling],
+            value_name="OOD accuracy, mean over seeds",
+            value_format=".0%",
+            limits=(0.0, 1.0),
+            marked=below("commutativity", COMMUTES),
+            mark_name=f"commutativity < {COMMUTES:.0%}",
+            mark="triangle",
+            hatched=below("id", GOOD_ID),
+            hatch_name=f"ID < {GOOD_ID:.0%}",
+            hover=[[_hover(grid.cells.get((r, d))) for r in grid.rates] for d in grid.falling],
+        )
+    )
+
+
+def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
+    """Phase and complexity of each cell (Fig. 5C).
+
+    The larger a bubble, the higher its phase; its colour is the mean stable rank of W_Q in
+    layer 0, on a logarithmic scale. The values of both axes are as far apart as their number is,
+    not their size.
+
+    Raises:
+        InputError: as :func:`phase_map_figure`; a stable rank that is not positive.
+    """
+    grid = _Grid(cells)
+    rates = grid.rates[::-1]
+    order = list(PHASES)
+    measured = {
+        key: row
+        for key, row in grid.cells.items()
+        if _phase(row) in order and not np.isnan(row["stable_rank"])
+    }
+    ranks = [row["stable_rank"] for row in measured.values()]
+    return draw_heatmap(
+        Bubbles(
+            title=f"{_model(config)}: phase and complexity",
+            subtitle=" · ".join(_run(config, grid.cells.values())),
+            x_title="weight decay",
+            y_title=RATE,
+            columns=[f"{decay:g}" for decay in grid.decays],
+            rows=[f"{rate:g}" for rate in rates],
+            values=[
+                [grid.number(r, d, "stable_rank") if (r, d) in measured else None
+                 for d in grid.decays]
+                for r in rates
+            ],
+            value_name="stable rank of W_Q, layer 0",
+            value_format=".2f" if max(ranks, default=0) < 10 else ".1f",
+            log=True,
+            hover=[[_hover(grid.cells.get((r, d))) for d in grid.decays] for r in rates],
+            sizes=[
+                [order.index(_phase(measured[r, d])) if (r, d) in measured else 0
+                 for d in grid.decays]
+                for r in rates
+            ],
+            size_names=list(PHASES.values()),
+            size_title="phase:",
+        )
+    )  # fmt: skip
+
+
+class _Grid:
+    """The cells by (init_rate, weight_decay), checked; both axes in rising order."""
+
+    def __init__(self, cells: pd.DataFrame) -> None:
+        names = [*MEASURES, *(f"{name}_{end}" for name in MEASURES for end in ("low", "high"))]
+        needed = ["init_rate", "weight_decay", "n", "phase", *names]
+        if missing := [name for name in needed if name not in cells]:
+            raise InputError(f"cells lack the columns {', '.join(missing)}; add them")
+        if cells.empty:
+            raise InputError("cells hold no row; pass one for each init rate and weight decay")
+        where = ["init_rate", "weight_decay"]
+        if cells[where].isna().any(axis=None):
+            raise InputError("a cell has no init_rate or no weight_decay; both say where it is")
+        if (again := cells.duplicated(where)).any():
+            rate, decay = cells[again].iloc[0][where]
+            raise InputError(
+                f"two rows have init_rate {rate:g} and weight_decay {decay:g}; pass one, the mean "
+                "over seeds"
+            )
+        self.cells: dict[tuple[float, float], Cell] = {
+            (row["init_rate"], row["weight_decay"]): row
+            for row in cells.astype(dict.fromkeys([*names, "n"], float)).to_dict("records")
+        }
+        for row in self.cells.values():
+            if _phase(row) not in ("", *PHASES):
+                raise InputError(
+                    f"phase {short(str(row['phase']))!r}; expected {', '.join(map(repr, PHASES))}, "
+                    "or None where nothing was measured"
+                )
+        self.rates: list[float] = sorted(set(cells["init_rate"].tolist()))
+        self.decays: list[float] = sorted(set(cells["weight_decay"].tolist()))
+        self.falling = self.decays[::-1]
+
+    def number(self, rate: float, decay: float, name: str) -> float | None:
+        row = self.cells.get((rate, decay))
+        return None if row is None else float(row[name])
+
+    def map_places(self, name: str) -> list[tuple[tuple[int, int], tuple[float, float]]]:
+        """Row and column of the map, and the key, of each cell in which ``name`` was measured."""
+        return [
+            ((i, j), (rate, decay))
+            for i, decay in enumerate(self.falling)
+            for j, rate in enumerate(self.rates)
+            if (row := self.cells.get((rate, decay))) and not np.isnan(row[name])
+        ]
+
+
+def _line(label: str, style: Style, name: str, rows: list[Cell]) -> Line:
+    return Line(
+        label=label,
+        style=style,
+        x=[float(row["init_rate"]) for row in rows],
+        y=[float(row[name]) for row in rows],
+        low=[_end(row, name, "low") for row in rows],
+        high=[_end(row, name, "high") for row in rows],
+        n=[int(row["n"]) for row in rows],
+    )
+
+
+def _end(row: Cell, name: str, end: str) -> float:
+    """An end of the interval; the mean where there is none, as with one seed."""
+    value = float(row[f"{name}_{end}"])
+    return float(row[name]) if np.isnan(value) else value
+
+
+def _phase(row: Cell) -> str:
+    """Empty where nothing was measured."""
+    return "" if pd.isna(row["phase"]) else str(row["phase"])
+
+
+def _hover(row: Cell | None) -> str:
+    """Like "phase 3 · ID 99% · train 100% · commutativity 98% · n = 3"."""
+    if row is None or not _phase(row):
+        return ""
+    names = {"ood": "OOD", "id": "ID", "train": "train", "commutativity": "commut."}
+    shares = [f"{said} {row[name]:.0%}" for name, said in names.items() if not np.isnan(row[name])]
+    return " · ".join([f"phase {_phase(row)}", *shares, f"n = {row['n']:.0f}"])
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    """Like "2 layers, pre norm, width 64"."""
+    layers = config.get("n_layers")
+    parts = [f"{layers} layer{'' if layers == 1 else 's'}"] if layers is not None else []
+    parts += [f"{short(str(config['norm']))} norm"] if config.get("norm") is not None else []
+    parts += [f"width {config['d_model']}"] if config.get("d_model") is not None else []
+    return ", ".join(parts) or "Model"
+
+
+def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
+    """Like "5,000 samples", "1,500 steps", "2–3 seeds"."""
+    told = [
+        f"{value:,} {key}" if isinstance(value, int) else f"{value} {key}"
+        for key in ("samples", "steps")
+        if (value := config.get(key)) is not None
+    ]
+    counts = [int(row["n"]) for row in rows if row["n"] > 0]
+    if not counts:
+        return told
+    low, high = min(counts), max(counts)
+    seeds = f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
+    return [*told, seeds]

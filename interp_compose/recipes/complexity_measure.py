@@ -1,0 +1,116 @@
+"""``phase_diagram``: a grid of runs, done where they are missing, and what came of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pandas as pd
+import torch
+
+from interp_compose._files import read_json
+from interp_compose.errors import ModelError
+from interp_compose.recipes.complexity_diagram import HISTORY, RUNS, PhaseDiagram
+from interp_compose.recipes.complexity_grid import runs_of
+from interp_compose.recipes.complexity_phase import phase_of
+from interp_compose.recipes.complexity_run import HISTORY as HISTORY_FILE
+from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.training.sweep import run_sweep
+
+Where = Literal["here", "workers", "slurm"]
+WORK: Final = "interp_compose.recipes.complexity_run:train"
+GRID: Final = ("init_rate", "weight_decay", "seed")
+
+
+def phase_diagram(
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    out: str | os.PathLike[str],
+    *,
+    seeds: int = 3,
+    first_seed: int = 0,
+    run: PhaseRun | None = None,
+    where: Where = "workers",
+    workers: int | None = None,
+    slurm: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> PhaseDiagram:
+    """Train a model for every init rate, weight decay and seed, and name the phase of each
+    (paper 004, section IV, Figs 3 and 5C).
+
+    Runs that ``out`` holds already, of this grid or another, are not done again; a call that is
+    interrupted loses the runs in flight at most. With a GPU, runs are trained many at a time.
+
+    Args:
+        init_rates: γ; a larger one is a smaller initialisation.
+        weight_decays: of AdamW, on every parameter.
+        out: folder for the runs: histories and weights.
+        seeds: runs per cell, each with data, initialisation and order of its own.
+        first_seed: the first of them.
+        run: everything else; its init rate, weight decay and seed are not read.
+        where: as :func:`run_sweep` has it: in this process, in one worker process per core, or in
+            jobs of a cluster.
+        workers: how many.
+        slurm: what the cluster's jobs ask for.
+        progress: show a bar.
+
+    Raises:
+        OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be.
+        InputError: ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    base = PhaseRun() if run is None else run
+    runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
+    for each in runs:
+        each.check()
+    on_gpu = torch.cuda.is_available() and where == "here"
+    sweep = run_sweep(
+        WORK,
+        [asdict(each) for each in runs],
+        out,
+        where=where,
+        workers=workers,
+        slurm=slurm,
+        together=len(runs) if on_gpu else 1,
+        progress=progress,
+    )
+    if sweep.failed:
+        index, why = next(iter(sweep.failed.items()))
+        raise ModelError(
+            f"{len(sweep.failed)} of {len(runs)} runs failed; the first, in "
+            f"{sweep.folders[index]}: {why}. The others are kept: call again to go on."
+        )
+    config = {
+        "study": "complexity",
+        **setting_of(base),
+        "init_rates": sorted({each.init_rate for each in runs}),
+        "weight_decays": sorted({each.weight_decay for each in runs}),
+        "seeds": sorted({each.seed for each in runs}),
+    }
+    return _diagram(runs, sweep.folders, config)
+
+
+def setting_of(run: PhaseRun) -> dict[str, Any]:
+    """What the runs of a grid have in common."""
+    return {name: value for name, value in asdict(run).items() if name not in GRID}
+
+
+def _diagram(
+    runs: Sequence[PhaseRun], folders: Sequence[Path], config: Mapping[str, Any]
+) -> PhaseDiagram:
+    last, history = [], []
+    for run, folder in zip(runs, folders, strict=True):
+        place = {name: getattr(run, name) for name in GRID}
+        rows = [{**place, **row} for row in read_json(folder / HISTORY_FILE)["rows"]]
+        history += rows
+        end = {name: rows[-1][name] for name in RUNS if name != "phase"}
+        shares = (end["id"], end["ood"], end["commutativity"])
+        last.append({**end, "phase": phase_of(*shares) if end["finite"] else ""})
+    return PhaseDiagram.from_rows(_frame(last, RUNS), _frame(history, HISTORY), config)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))

@@ -1,0 +1,169 @@
+"""One training run of the phase diagram: data, model, and what is measured while it learns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from interp_compose._files import atomic_write, json_bytes
+from interp_compose.errors import OptionError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
+from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
+from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
+from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
+from interp_compose.tasks.anchors import UNSEEN, AnchorTask, Modulus, violations
+from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.fit import Samples, fit
+from interp_compose.training.learners import Learners
+
+HISTORY: Final = "history.json"
+MODEL: Final = "model"
+STREAMS: Final = ("train", "id", "ood", "init", "order")
+
+
+@dataclass(frozen=True)
+class PhaseRun:
+    """Everything that decides a run. The default takes some 20 s of one core."""
+
+    init_rate: float = 0.8
+    """γ: every matrix starts with the deviation fan_in^-γ."""
+    weight_decay: float = 0.01
+    """Decoupled, on every parameter (AdamW's)."""
+    seed: int = 0
+    """Of data, initialisation and order."""
+    norm: Norm = "pre"
+    n_layers: int = 2
+    d_model: int = 64
+    n_heads: int = 1
+    d_head: int | None = None
+    d_mlp: int = 128
+    act: Act = "gelu"
+    biases: Biases = "all"
+    fan_in: FanIn = "own"
+    scale_writers: bool = False
+    modulus: Modulus = "paper"
+    violations: int = 0
+    """Groups of anchor pairs whose target breaks the rule: the reasoning complexity."""
+    hold_out: bool = True
+    """Whether (c, d) and (d, c) are kept from training."""
+    d_vocab: int | None = None
+    """None: as few as the task needs."""
+    samples: int = 5000
+    """Training sequences."""
+    n_test: int = 1000
+    """Sequences on which each accuracy is measured."""
+    steps: int = 1500
+    batch_size: int = 256
+    lr: float = 3e-3
+    final_lr: float = 1e-5
+    warmup_steps: int = 500
+    """At most a tenth of the steps."""
+    clip: float = 1.0
+    evaluate_every: int = 100
+    checkpoint_every: int | None = None
+
+    @property
+    def task(self) -> AnchorTask:
+        """The data's definition."""
+        return AnchorTask(
+            unseen=UNSEEN if self.hold_out else (),
+            modulus=self.modulus,
+            violations=violations(self.violations),
+            d_vocab=self.d_vocab,
+        )
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before anything is.
+
+        Raises:
+            InputError: data, shape, schedule or rate that cannot be; each names its value.
+        """
+        for name in ("samples", "n_test", "steps", "evaluate_every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+        self.train_config()
+        shape = self.decoder_config(self.task)
+        with torch.device("meta"):
+            model = SmallDecoder(shape)
+        rates = InitRates(*[self.init_rate] * 4)
+        init_scales(model, rates, fan_in=self.fan_in, scale_writers=self.scale_writers)
+
+    def stream(self, name: str) -> int:
+        """A seed of its own for each thing that is random."""
+        return self.seed * len(STREAMS) + STREAMS.index(name)
+
+    def decoder_config(self, task: AnchorTask) -> DecoderConfig:
+        """The model's shape."""
+        here = {name: getattr(self, name) for name in _SHARED}
+        return DecoderConfig(**{**here, "d_vocab": task.vocabulary, "n_ctx": task.length})
+
+    def model(self, task: AnchorTask) -> SmallDecoder:
+        """The model as it starts."""
+        model = SmallDecoder(self.decoder_config(task))
+        init_weights(
+            model,
+            self.init_rate,
+            seed=self.stream("init"),
+            fan_in=self.fan_in,
+            scale_writers=self.scale_writers,
+        )
+        return model
+
+    def train_config(self) -> TrainConfig:
+        """AdamW with warm-up and cosine."""
+        return TrainConfig(
+            lr=self.lr,
+            final_lr=self.final_lr,
+            weight_decay=self.weight_decay,
+            epochs=self.steps * self.batch_size // self.samples + 1,
+            max_steps=self.steps,
+            batch_size=self.batch_size,
+            warmup_steps=self.warmup_steps,
+            schedule="cosine",
+            clip=self.clip,
+            evaluate_every=self.evaluate_every,
+            checkpoint_every=self.checkpoint_every,
+            seed=self.seed,
+        )
+
+
+_SHARED: Final = [
+    field.name for field in fields(DecoderConfig) if field.name in PhaseRun.__dataclass_fields__
+]
+
+
+def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """Runs of one shape as one program, on the GPU where there is one; history and weights of each
+    into its folder. Resumes from a checkpoint there."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    runs = [PhaseRun(**config) for config in configs]
+    task = runs[0].task
+    models = [run.model(task).to(device) for run in runs]
+    learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
+    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream) for run in runs], device)
+    checkpoints = None
+    if runs[0].checkpoint_every:
+        names = {"folders": [folder.name for folder in folders]}
+        checkpoints = CheckpointFolder(folders[0] / "checkpoints", names)
+    rows = fit(
+        learners,
+        Samples(*sets["train"], seeds=tuple(run.stream("order") for run in runs)),
+        Looks(sets),
+        checkpoints=checkpoints,
+        progress=False,
+    )
+    for run, folder, own, model in zip(runs, folders, rows, models, strict=True):
+        shutil.rmtree(folder / MODEL, ignore_errors=True)  # of an attempt that was killed
+        lens = SmallDecoderModel(model.cpu(), name=f"γ = {run.init_rate:g}")
+        save_decoder(lens, folder / MODEL)
+        atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
+    if checkpoints is not None:
+        checkpoints.clear()

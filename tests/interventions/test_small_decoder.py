@@ -1,0 +1,258 @@
+"""Every intervention on small decoders, each against hooks or equations written out here."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp_compose.errors import CapabilityError
+from interp_compose.interventions.ablation import ablate
+from interp_compose.interventions.edited import Edited
+from interp_compose.interventions.leak import attention_leak
+from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.one_pass import Protocol, sweep
+from interp_compose.interventions.places import Places
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.interventions.residual import _passing, mask_residual
+from interp_compose.interventions.slots import Slots
+from interp_compose.models.decoder_config import DecoderConfig, Norm
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.small_decoder import small_decoder
+from tests.interventions.reference import in_place_cap
+from tests.interventions.shared import assert_clean, replaced
+from tests.interventions.test_cap_parity import ROWS, last_valid, padded
+
+pytestmark = pytest.mark.tl3
+
+N_LAYERS = 3
+FEW = ("mean", "max", "last")
+TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1]])
+
+
+def make(norm: str) -> LensModel:
+    cfg = DecoderConfig(
+        d_vocab=97, n_ctx=23, n_layers=N_LAYERS, d_model=20, n_heads=2, d_mlp=17, norm=norm
+    )
+    return small_decoder(cfg, init_rate=0.5, seed=0)
+
+
+@pytest.fixture(scope="module", params=get_args(Norm))
+def model(request: pytest.FixtureRequest) -> LensModel:
+    """No test may change it."""
+    return make(request.param)
+
+
+# ---- pooling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@torch.no_grad()
+def test_collapse_equals_the_in_place_reference(model: LensModel, side: str) -> None:
+    tokens, mask, groups = padded(side)
+    rows = torch.arange(len(ROWS))
+    for layer in range(N_LAYERS):
+        for how in FEW:
+            expected = in_place_cap(model, tokens, mask, groups, layer, how)
+            with pool_at(model, layer, groups, how) as record:
+                found = model(tokens, attention_mask=mask)
+            assert record.n_affected == len(ROWS)
+            torch.testing.assert_close(
+                found[:, -1], expected[rows, last_valid(mask)], atol=2e-5, rtol=2e-5
+            )
+    assert_clean(model)
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str) -> None:
+    tokens, mask, groups = padded("left")
+    layers = list(range(N_LAYERS))
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
+    _, resid = model.capture(tokens, names, attention_mask=mask)
+    slots = Slots.from_groups(groups, mask)
+
+    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
+        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+
+    found = sweep(
+        model,
+        lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
+        mask,
+        [Protocol(how, how, slots) for how in FEW],
+        layers,
+        finish,
+        mode=mode,
+        max_tokens=40,
+    )
+    for i, layer in enumerate(layers):
+        for j, how in enumerate(FEW):
+            with pool_at(model, layer, groups, how, mode=mode):
+                expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
+            torch.testing.assert_close(found[i, j], expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_units_of_one_token_change_no_bit(model: LensModel, mode: str) -> None:
+    clean = model(TOKENS, attention_mask=MASK)
+    alone = torch.arange(7).expand_as(TOKENS).masked_fill(MASK == 0, -1)
+    for layer in range(N_LAYERS):
+        with pool_at(model, layer, alone, mode=mode):
+            found = model(TOKENS, attention_mask=MASK)
+        assert torch.equal(found[MASK.bool()], clean[MASK.bool()])
+
+
+# ---- attention ----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_exclude_equals_a_softmax_over_the_others(model: LensModel) -> None:
+    """Heads (0, 1) and (2, 0), queries 4 and 6, key 3."""
+
+    def hide(head: int) -> Any:
+        def edit(pattern: Tensor, hook: Any) -> Tensor:
+            out = pattern.clone()
+            out[:, head, [4, 6], 3] = 0
+            return out / out.sum(-1, keepdim=True)
+
+        return edit
+
+    at = "attn.hook_pattern"
+    hooks: list[Any] = [(f"blocks.0.{at}", hide(1)), (f"blocks.2.{at}", hide(0))]
+    expected = model.run_with_hooks(TOKENS, hooks, attention_mask=MASK)
+    with mask_attention(model, keys=3, queries=[4, 6], heads=[(0, 1), (2, 0)]) as record:
+        found = model(TOKENS, attention_mask=MASK)
+    real = MASK.bool()
+    torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+    assert record.n_cut == 8  # two heads, two rows, two queries
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_zero_equals_a_hook_after_the_softmax(model: LensModel) -> None:
+    def cut(pattern: Tensor, hook: Any) -> Tensor:
+        out = pattern.clone()
+        out[:, :, :, 2] = 0
+        return out
+
+    hooks: list[Any] = [(f"blocks.{layer}.attn.hook_pattern", cut) for layer in (1, 2)]
+    expected = model.run_with_hooks(TOKENS, hooks, attention_mask=MASK)
+    with mask_attention(model, keys=2, layers=[1, 2], mode="zero"):
+        found = model(TOKENS, attention_mask=MASK)
+    assert torch.equal(found[MASK.bool()], expected[MASK.bool()])
+    assert not torch.equal(found, model(TOKENS, attention_mask=MASK))
+
+
+@torch.no_grad()
+def test_a_query_without_keys_attends_to_nothing(model: LensModel) -> None:
+    with mask_attention(model, keys=0, queries=0) as record:
+        _, found = model.capture(TOKENS, ["blocks.1.attn.hook_pattern"])
+    assert record.n_emptied == N_LAYERS * 2 * 2
+    pattern = found["blocks.1.attn.hook_pattern"]
+    assert float(pattern[:, :, 0].abs().max()) == 0.0
+
+
+def test_leaks(model: LensModel) -> None:
+    shut = attention_leak(model, TOKENS, keys=2, attention_mask=MASK, draws=3)
+    assert shut.largest == shut.changed == 0.0
+    assert shut.unmasked > 0.01
+    leaky = attention_leak(model, TOKENS, keys=2, attention_mask=MASK, draws=3, mode="zero")
+    assert leaky.largest > 0.01
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_last_logits_under_a_mask(model: LensModel) -> None:
+    """A training step's call is edited as well: positions by number, of the whole sequence."""
+    with mask_attention(model, keys=2, layers=[0, 1]):
+        expected = model(TOKENS)[:, -1]
+        found = model.lens.last_logits(TOKENS)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+
+
+# ---- heads, neurons, parts ----------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_ablation_equals_weights_of_zero(model: LensModel) -> None:
+    with ablate(model, heads=[(1, 0)], neurons=[(2, 5), (2, 11)]):
+        found = model(TOKENS, attention_mask=MASK)
+    twin = make(model.lens.cfg.norm)
+    twin.lens.blocks[1].attn.W_O[0] = 0
+    twin.lens.blocks[2].mlp.W_out[[5, 11]] = 0
+    expected = twin(TOKENS, attention_mask=MASK)
+    real = MASK.bool()
+    torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+    assert not torch.equal(found, model(TOKENS, attention_mask=MASK))
+    with ablate(model, heads=1, layers=0, how="mean", reference=TOKENS.flip(0)) as record:
+        model(TOKENS)
+    assert record.n_changed == TOKENS.numel()
+    assert_clean(model)
+
+
+@pytest.mark.parametrize("part", ["block", "attn", "mlp"])
+@pytest.mark.parametrize("norm", ["pre", "query"])
+@torch.no_grad()
+def test_summands_are_dropped(norm: str, part: str) -> None:
+    model, twin = make(norm), make(norm)
+    names = ["blocks.1.hook_resid_pre", "blocks.1.hook_resid_post"]
+    with mask_residual(model, positions=[1, -2], layers=1, part=part) as record:
+        _, found = model.capture(TOKENS, names)
+    entered, left = (found[name][:, [1, 5]] for name in names)
+    assert torch.equal(left, entered) == (part == "block")
+    assert record.n_changed == (8 if part == "block" else 4)
+    if part != "mlp":
+        twin.lens.blocks[1].attn.W_O.zero_()
+    if part != "attn":
+        twin.lens.blocks[1].mlp.W_out.zero_()
+    _, found = twin.capture(TOKENS, names)
+    torch.testing.assert_close(left, found[names[1]][:, [1, 5]], atol=1e-5, rtol=1e-5)
+    assert_clean(model)
+
+
+@pytest.mark.parametrize("part", ["attn", "mlp"])
+def test_what_is_no_summand_is_refused(part: str) -> None:
+    model = make("post")
+    with (
+        pytest.raises(CapabilityError, match=r"norm='post'\) cannot do 'drop_parts'"),
+        mask_residual(model, part=part),
+    ):
+        pass
+    assert_clean(model)
+
+
+@torch.no_grad()
+def test_blocks_that_end_in_a_norm_can_be_passed() -> None:
+    """As BERT's: attn.hook_in shows what entered, the last edit of hook_resid_pre included."""
+    model = make("post")
+    names = ["blocks.1.hook_resid_pre", "blocks.1.hook_resid_post"]
+    record = Edited("passing")
+    places = Places(model, [1, 5], "positions")
+
+    def shift(resid: Tensor, hook: Any) -> Tensor:
+        return resid + torch.linspace(-1, 1, resid.shape[-1])
+
+    _, usual = model.capture(TOKENS, names)
+    with (
+        places.of_call(TOKENS, torch.ones_like(TOKENS)),
+        model.hooks(_passing(1, places, record)),
+        model.hooks([(names[0], shift)]),
+    ):
+        _, found = model.capture(TOKENS, names)
+    entered, left = found[names[0]], found[names[1]]
+    torch.testing.assert_close(entered, shift(usual[names[0]], None))
+    assert torch.equal(left[:, [1, 5]], entered[:, [1, 5]])
+    rest = [0, 2, 3, 4, 6]
+    assert not torch.equal(left[:, rest], entered[:, rest])
+
+
+@torch.no_grad()
+def test_a_replaced_token_is_seen_by_later_ones_alone(model: LensModel) -> None:
+    other = replaced(TOKENS, 3)
+    one, two = model(TOKENS), model(other)
+    assert torch.equal(one[:, :3], two[:, :3])
+    assert bool(((one - two)[:, 3:].abs().amax(-1) > 1e-4).all())

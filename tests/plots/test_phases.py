@@ -1,0 +1,327 @@
+"""The phase diagram: every cell's numbers where they belong, gaps said to be gaps."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.export import save_html, save_png
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_bubbles import Bubbles
+from interp_compose.plots.heatmap_static import paint_heatmap
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.phases import (
+    MEASURES,
+    phase_bubble_figure,
+    phase_curve_figure,
+    phase_map_figure,
+)
+from interp_compose.plots.static import paint, png_bytes
+from tests.plots.test_figures import HOSTILE, Tags, strings
+from tests.plots.test_similarity_files import visible_texts
+
+CONFIG = {"norm": "pre", "n_layers": 2, "d_model": 64, "samples": 5000, "steps": 1500}
+RATES, DECAYS = (0.2, 0.3, 0.5, 0.7, 1.0), (0.001, 0.01, 0.5)
+RUN = "5,000 samples · 1,500 steps · 3 seeds"
+NAN = float("nan")
+
+
+def cell(rate: float, decay: float, phase: str, n: int = 3, **changes: float) -> dict[str, Any]:
+    means = {"train": 1.0, "id": 0.95, "ood": 0.25, "commutativity": 0.8} | {
+        "stable_rank": 8.0, "mean_abs_cosine": 0.1,
+    }  # fmt: skip
+    row: dict[str, Any] = {"init_rate": rate, "weight_decay": decay, "n": n, "phase": phase}
+    for name, mean in (means | changes).items():
+        row |= {name: mean, f"{name}_low": 0.9 * mean, f"{name}_high": min(1.1 * mean, 99.0)}
+    return row
+
+
+def cells(rates: tuple[float, ...] = RATES, decays: tuple[float, ...] = DECAYS) -> pd.DataFrame:
+    """Every number its own; phase 1, 2, 2c and 3 by the init rate."""
+    rows = []
+    for i, rate in enumerate(rates):
+        for j, decay in enumerate(decays):
+            at = i * len(decays) + j
+            numbers = {
+                name: 0.01 * (len(MEASURES) * at + k) % 1 for k, name in enumerate(MEASURES)
+            } | {"stable_rank": 1.0 + at}
+            rows.append(cell(rate, decay, ("1", "2", "2c", "3", "3")[i % 5], **numbers))
+    return pd.DataFrame(rows)
+
+
+def diverged() -> pd.DataFrame:
+    """The first cell gave no numbers; the second is not in the frame."""
+    frame = cells().astype({"n": float})
+    numbers = frame.columns.difference(["init_rate", "weight_decay", "phase", "n"])
+    frame.loc[0, numbers] = NAN
+    frame.loc[0, "n"] = 0
+    frame.loc[0, "phase"] = None
+    return frame.drop(index=1)
+
+
+def figures(frame: pd.DataFrame, config: dict[str, Any] | None = None) -> list[ChartFigure]:
+    config = CONFIG if config is None else config
+    return [
+        phase_curve_figure(frame, weight_decay=frame["weight_decay"].iloc[-1], config=config),
+        phase_map_figure(frame, config=config),
+        phase_bubble_figure(frame, config=config),
+    ]
+
+
+# --- the curve -----------------------------------------------------------------------------------
+
+
+def curve(frame: pd.DataFrame, weight_decay: float = 0.01, **config: Any) -> Chart:
+    made = phase_curve_figure(frame, weight_decay=weight_decay, config=CONFIG | config).chart
+    assert isinstance(made, Chart)
+    return made
+
+
+def test_the_curve_shows_one_weight_decay_with_its_seeds() -> None:
+    frame = cells().sample(frac=1, random_state=0)
+    own = cells()[cells()["weight_decay"] == 0.01]
+    made = curve(frame)
+    lines = {line.label: line for line in made.panels[0].lines}
+    names = {"train": "train", "id": "seen pairs (ID)", "ood": "unseen pairs (OOD)"}
+    for name, label in (names | {"commutativity": "commutativity"}).items():
+        assert lines[label].x == list(RATES)
+        assert lines[label].y == own[name].tolist()
+        assert lines[label].low == own[f"{name}_low"].tolist()
+        assert lines[label].high == own[f"{name}_high"].tolist()
+        assert lines[label].n == [3] * 5
+    assert [line.style.dash for line in lines.values()].count("dash") == 1
+    assert lines["commutativity"].style.dash == "dash"
+    assert made.title == "2 layers, pre norm, width 64: accuracy at weight decay 0.01"
+    assert (
+        made.subtitle == "5,000 samples · 1,500 steps · 3 seeds · bands: smallest to largest seed"
+    )
+    assert curve(frame, interval="95 % intervals").subtitle.endswith("bands: 95 % intervals")
+
+
+def test_the_phase_stands_under_each_init_rate() -> None:
+    figure = phase_curve_figure(cells(), weight_decay=0.01, config=CONFIG)
+    assert list(figure.layout.xaxis.tickvals) == list(RATES)
+    texts = ["0.2<br>1", "0.3<br>2", "0.5<br>2c", "0.7<br>3", "1<br>3"]
+    assert list(figure.layout.xaxis.ticktext) == texts
+    assert figure.layout.xaxis.title.text.endswith("(2c: 2 with commutativity)")
+    plain = phase_curve_figure(cells((0.2, 0.3)), weight_decay=0.01, config=CONFIG)
+    assert plain.layout.xaxis.title.text.endswith("the phase")
+    low, high = figure.layout.xaxis.range
+    assert 0.15 < low < 0.2
+    assert 1.0 < high < 1.05
+
+
+def test_many_init_rates_keep_legible_ticks() -> None:
+    made = curve(cells(tuple(round(0.2 + 0.02 * k, 2) for k in range(41)), (0.01,)))
+    assert len(made.panels[0].lines[0].x) == 41
+    assert list(made.x_ticks)[:3] == [0.2, 0.26, 0.32]
+    assert len(made.x_notes) == len(made.x_ticks) <= 17
+
+
+def test_the_curve_says_which_init_rates_are_missing() -> None:
+    frame = diverged()
+    assert curve(frame, 0.001).subtitle.endswith(" · not measured: γ 0.2")
+    assert curve(frame, 0.01).subtitle.endswith(" · not measured: γ 0.2")
+    assert curve(frame, 0.01).panels[0].lines[0].x == list(RATES[1:])
+    assert "not measured" not in curve(frame, 0.5).subtitle
+
+
+def test_an_interval_that_is_missing_is_the_mean() -> None:
+    frame = cells()
+    frame.loc[:, ["id_low", "id_high"]] = NAN
+    line = curve(frame).panels[0].lines[1]
+    assert line.low == line.y == line.high
+
+
+def test_seeds_are_counted() -> None:
+    frame = cells()
+    frame.loc[frame["init_rate"] == 0.2, "n"] = 1
+    assert "· 1–3 seeds ·" in curve(frame).subtitle
+    assert "· 1 seed ·" in curve(frame.assign(n=1)).subtitle
+
+
+# --- the map -------------------------------------------------------------------------------------
+
+
+def test_the_map_has_large_weight_decays_on_top() -> None:
+    frame = cells()
+    made = phase_map_figure(frame.sample(frac=1, random_state=1), config=CONFIG).chart
+    assert isinstance(made, HeatMap)
+    assert made.columns == ["0.2", "0.3", "0.5", "0.7", "1"]
+    assert made.rows == ["0.5", "0.01", "0.001"]
+    value = frame.set_index(["init_rate", "weight_decay"])["ood"]
+    assert made.values == [[value[r, d] for r in RATES] for d in DECAYS[::-1]]
+    assert made.limits == (0.0, 1.0)
+
+
+def test_signs_follow_their_bounds() -> None:
+    rows = [
+        cell(0.2, 0.1, "1", id=0.899, commutativity=0.699),
+        cell(0.4, 0.1, "2c", id=0.9, commutativity=0.7),
+        cell(0.2, 0.01, "2", id=0.95, commutativity=0.1),
+        cell(0.4, 0.01, "1", id=0.1, commutativity=0.9),
+    ]
+    made = phase_map_figure(pd.DataFrame(rows), config=CONFIG).chart
+    assert made.hatched == [(0, 0), (1, 1)]
+    assert made.marked == [(0, 0), (1, 0)]
+    assert made.mark == "triangle"
+    assert made.subheading == f"{RUN} · hatched: ID < 90% · triangle: commutativity < 70%"
+
+
+def test_the_map_leaves_gaps() -> None:
+    made = phase_map_figure(diverged(), config=CONFIG).chart
+    assert made.gaps == [(1, 0), (2, 0)]
+    assert made.subheading.endswith("grey: not measured")
+    assert made.hover[2][0] == made.hover[1][0] == ""
+    row = diverged().loc[2]
+    assert made.hover[0][0] == (
+        f"phase 1 · OOD {row['ood']:.0%} · ID {row['id']:.0%} · train {row['train']:.0%} · "
+        f"commut. {row['commutativity']:.0%} · n = 3"
+    )
+
+
+# --- the bubbles ---------------------------------------------------------------------------------
+
+
+def test_bubbles_say_phase_and_stable_rank() -> None:
+    frame = cells()
+    made = phase_bubble_figure(frame.sample(frac=1, random_state=2), config=CONFIG).chart
+    assert isinstance(made, Bubbles)
+    assert made.columns == ["0.001", "0.01", "0.5"]
+    assert made.rows == ["1", "0.7", "0.5", "0.3", "0.2"]
+    rank = frame.set_index(["init_rate", "weight_decay"])["stable_rank"]
+    assert made.values == [[rank[r, d] for d in DECAYS] for r in RATES[::-1]]
+    assert made.sizes == [[k] * 3 for k in (3, 3, 2, 1, 0)]
+    assert made.log
+    assert list(made.size_names) == ["1", "2", "2, commutative", "3"]
+
+
+def test_bubbles_leave_gaps() -> None:
+    made = phase_bubble_figure(diverged(), config=CONFIG).chart
+    assert made.gaps == [(4, 0), (4, 1)]
+
+
+def test_none_is_a_gap_as_nan_is() -> None:
+    frame = diverged().astype(object)
+    none = frame.where(frame.notna(), None)
+    assert none.iloc[0]["id"] is None
+    for one, other in zip(figures(none), figures(diverged()), strict=True):
+        assert one.to_json() == other.to_json()
+
+
+# --- all three -----------------------------------------------------------------------------------
+
+
+SHAPES = {
+    "usual": cells,
+    "diverged": diverged,
+    "paper": lambda: cells(tuple(round(0.2 + 0.05 * k, 2) for k in range(17)), DECAYS),
+    "one cell": lambda: cells((0.5,), (0.1,)),
+    "one row": lambda: cells(RATES, (0.1,)),
+    "one column": lambda: cells((0.5,), DECAYS),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_text_leaves_the_picture_or_covers_another(name: str) -> None:
+    for figure in figures(SHAPES[name]()):
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            chart = figure.chart
+            painted = paint(chart, 100) if isinstance(chart, Chart) else paint_heatmap(chart, 100)
+            painted.draw_without_rendering()
+            whole = painted.bbox
+            shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
+        assert len(shown) > 6
+        for text, box in shown.items():
+            assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+            assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+        for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
+            width = min(a.x1, b.x1) - max(a.x0, b.x0)
+            height = min(a.y1, b.y1) - max(a.y0, b.y0)
+            assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+@pytest.mark.parametrize("name", ["diverged", "one cell"])
+def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
+    again = figures(SHAPES[name]())
+    for figure, other in zip(figures(SHAPES[name]()), again, strict=True):
+        data = save_png(figure, tmp_path / "a.png").read_bytes()
+        assert data == save_png(other, tmp_path / "b.png").read_bytes()
+        assert Image.open(io.BytesIO(data)).width == 1344
+        bundle = figure._repr_mimebundle_()
+        assert len(bundle["image/png"]) < 60_000
+        assert len(json.dumps(bundle["application/vnd.plotly.v1+json"])) < 60_000
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
+    for figure in figures(cells(), dict.fromkeys([*CONFIG, "interval"], name)):
+        layout = figure.to_dict()["layout"]
+        layout.pop("template")
+        texts = [s.replace("<br>", "") for s in strings(layout)]
+        assert not [s for s in texts if "<" in s or "$" in s or "%{y" in s]
+        save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
+
+
+def test_pages_are_self_contained(tmp_path: Path) -> None:
+    for figure in figures(cells()):
+        tags = Tags(save_html(figure, tmp_path / "f.html").read_text()).tags
+        assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
+
+
+def test_titles_do_without_a_config() -> None:
+    curve, chart, bubbles = (figure.chart for figure in figures(cells(), {}))
+    assert curve.title.startswith("Model: ")
+    assert chart.subheading.startswith("3 seeds · ")
+    assert bubbles.subheading == "3 seeds"
+    one = phase_map_figure(cells(), config={"n_layers": 1, "norm": "post"}).chart
+    assert one.title == "1 layer, post norm: accuracy on unseen pairs"
+
+
+def test_a_grid_of_nothing_but_gaps_is_drawn_as_gaps() -> None:
+    frame = cells().astype({"n": float})
+    frame[[name for name in frame if name not in ("init_rate", "weight_decay", "phase")]] = NAN
+    frame["phase"] = None
+    for make in (phase_map_figure, phase_bubble_figure):
+        chart = make(frame, config=CONFIG).chart
+        assert len(chart.gaps) == 15
+        assert png_bytes(chart)[:4] == b"\x89PNG"
+    with pytest.raises(InputError, match=r"nothing was measured at weight_decay=0.01; cells hold"):
+        phase_curve_figure(frame, weight_decay=0.01, config=CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (cells().drop(columns=["ood_low", "phase"]), r"cells lack the columns phase, ood_low; add"),
+        (cells().iloc[:0], r"cells hold no row"),
+        (pd.concat([cells(), cells().iloc[[3]]]), r"two rows have init_rate 0.3 and weight_decay "),
+        (cells().replace({"phase": {"2c": "4"}}), r"phase '4'; expected '1', '2', '2c', '3', or"),
+        (cells().replace({"init_rate": {0.2: NAN}}), r"a cell has no init_rate or no weight_decay"),
+    ],
+)
+def test_what_is_no_grid_is_refused(frame: pd.DataFrame, message: str) -> None:
+    for make in (phase_map_figure, phase_bubble_figure):
+        with pytest.raises(InputError, match=message):
+            make(frame, config=CONFIG)
+    with pytest.raises(InputError, match=message):
+        phase_curve_figure(frame, weight_decay=0.01, config=CONFIG)
+
+
+def test_an_unknown_weight_decay_is_refused() -> None:
+    with pytest.raises(InputError, match=r"weight_decay=0.02; cells hold 0.001, 0.01, 0.5"):
+        phase_curve_figure(cells(), weight_decay=0.02, config=CONFIG)
+    assert curve(cells(), math.nextafter(0.01, 1)).panels[0].lines[0].x == list(RATES)

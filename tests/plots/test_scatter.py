@@ -1,0 +1,297 @@
+"""Scatters: every point in its place and colour, one legend, panels without points say so."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from PIL import Image
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import short
+from interp_compose.plots.export import save_html, save_png
+from interp_compose.plots.heatmap_scale import luminance
+from interp_compose.plots.scatter import (
+    SHADES,
+    TWINS,
+    Group,
+    Scatter,
+    ScatterPanel,
+    pair_styles,
+)
+from interp_compose.plots.scatter_interactive import draw_scatter
+from interp_compose.plots.scatter_layout import BOTTOM, LEFT, lay_out
+from interp_compose.plots.scatter_static import PIXELS, paint_scatter
+from interp_compose.plots.static import png_bytes
+from interp_compose.plots.theme import BLUE, VERMILLION, Style
+from tests.plots.test_figures import HOSTILE, Tags, strings
+from tests.plots.test_similarity_files import visible_texts
+
+NAN = float("nan")
+BLUES, REDS = Style(BLUE, "circle"), Style(VERMILLION, "square")
+PAIRS = list(itertools.product("abcd", repeat=2))
+
+
+def scatter(*panels: ScatterPanel, **changes: Any) -> Scatter:
+    named = {"title": "outputs", "subtitle": "t-SNE", "x_title": "first", "y_title": "second"}
+    return Scatter(**(named | changes), panels=panels or [panel()])
+
+
+def panel(**changes: Any) -> ScatterPanel:
+    groups = [
+        Group("(a, b)", BLUES, [0.0, 1.0, NAN], [0.0, 10.0, 5.0]),
+        Group("(b, a)", REDS, [2.0, 3.0], [4.0, -6.0], ["", "17"]),
+    ]
+    return replace(ScatterPanel(groups, "phase 1"), **changes)
+
+
+def clouds(title: str, scale: float = 1.0, n: int = 25) -> ScatterPanel:
+    """Sixteen pairs of anchors, 25 points each."""
+    rng = random.Random(title)
+    styles = pair_styles(PAIRS)
+    groups = []
+    for pair in PAIRS:
+        points = [[scale * rng.gauss(0, 1) for _ in range(n)] for _ in range(2)]
+        groups.append(Group(f"({pair[0]}, {pair[1]})", styles[pair], points[0], points[1]))
+    return ScatterPanel(groups, title)
+
+
+def tokens() -> ScatterPanel:
+    places = [float(k) for k in range(20, 100, 4)]
+    texts = [f"{place:.0f}" for place in places]
+    return ScatterPanel([Group("", BLUES, places, places[::-1], texts)], "phase 3")
+
+
+def nothing() -> ScatterPanel:
+    return ScatterPanel([Group("(a, b)", BLUES, [NAN], [NAN])], "phase 2")
+
+
+EVERY_SCATTER: dict[str, Callable[[], Scatter]] = {
+    "pairs": lambda: scatter(
+        clouds("phase 1"), clouds("phase 2, with commutativity (γ 0.6)", 1e-4), clouds("3", 1e6)
+    ),
+    "two panels": lambda: scatter(clouds("phase 1"), clouds("phase 2", 40)),
+    "tokens": lambda: scatter(tokens(), tokens()),
+    "gaps": lambda: scatter(panel(), nothing(), ScatterPanel([])),
+    "one point": lambda: scatter(ScatterPanel([Group("a", BLUES, [0.0], [7.5])])),
+    "long": lambda: scatter(
+        panel(title="long " * 40), title="long " * 40, subtitle="long " * 60,
+    ),
+    "many names": lambda: scatter(
+        ScatterPanel([Group(f"group {k} " * 9, BLUES, [float(k)], [1.0]) for k in range(30)])
+    ),
+}  # fmt: skip
+every_scatter = pytest.mark.parametrize("make", EVERY_SCATTER.values(), ids=EVERY_SCATTER)
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_points_are_markers_or_their_texts_and_gaps_are_left_out() -> None:
+    blue, red, text, *keys = draw_scatter(scatter()).data
+    assert (list(blue.x), list(blue.y), blue.mode) == ([0, 1], [0, 10], "markers")
+    assert (list(red.x), list(red.y), red.mode) == ([2], [4], "markers")
+    assert (list(text.x), list(text.y), list(text.text)) == ([3], [-6], ["17"])
+    assert (blue.marker.color, red.marker.symbol) == (BLUE, "square")
+    assert [key.name for key in keys] == ["(a, b)", "(b, a)"]
+    assert [key.marker.color for key in keys] == [BLUE, VERMILLION]
+    assert panel().heading == "phase 1 · 1 not measured"
+
+
+def test_hover_names_group_text_and_place() -> None:
+    blue, _, text, *_ = draw_scatter(scatter()).data
+    assert blue.hovertemplate == "(a, b)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
+    assert text.hovertemplate == "%{text} (b, a)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
+
+
+def test_each_panel_has_axes_of_its_own() -> None:
+    figure = draw_scatter(scatter(clouds("a"), clouds("b", 100)))
+    assert figure.layout.xaxis2.range[1] > 50 * figure.layout.xaxis.range[1]
+    assert figure.layout.xaxis.matches is None
+    assert {trace.xaxis for trace in figure.data[16:32]} == {"x2"}
+    first, second = figure.layout.xaxis.domain, figure.layout.xaxis2.domain
+    assert 0 == first[0] < first[1] < second[0] < second[1] == pytest.approx(1)
+    assert first[1] - first[0] == pytest.approx(second[1] - second[0])
+
+
+def test_one_legend_serves_all_panels() -> None:
+    figure = draw_scatter(scatter(clouds("a"), clouds("b")))
+    keys = [trace for trace in figure.data if trace.showlegend]
+    assert [key.name for key in keys] == [f"({a}, {b})" for a, b in PAIRS]
+    for key in keys:
+        assert sum(trace.legendgroup == key.legendgroup for trace in figure.data) == 3
+    assert draw_scatter(scatter(tokens())).layout.showlegend is False
+
+
+def test_a_panel_without_points_says_so() -> None:
+    figure = draw_scatter(EVERY_SCATTER["gaps"]())
+    said = [a.xref for a in figure.layout.annotations if a.text == "not measured"]
+    assert said == ["x2 domain", "x3 domain"]
+    assert {trace.xaxis for trace in figure.data} >= {"x", "x2", "x3"}  # else no axes are drawn
+    painted = paint_scatter(EVERY_SCATTER["gaps"](), 100)
+    assert [t.get_text() for t in visible_texts(painted)].count("not measured") == 2
+
+
+def test_the_static_scatter_has_each_point_in_its_place() -> None:
+    made = scatter(panel(), panel())
+    layout = lay_out(made)
+    picture = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
+    one = made.panels[0]
+    for k, (x, y, colour) in itertools.product(
+        range(2), [(0.0, 0.0, BLUE), (1.0, 10.0, BLUE), (2.0, 4.0, VERMILLION)]
+    ):
+        across = (x - one.x_range[0]) / (one.x_range[1] - one.x_range[0])
+        up = (y - one.y_range[0]) / (one.y_range[1] - one.y_range[0])
+        at_x = layout.left(k) + across * layout.panel
+        at_y = layout.height - BOTTOM - up * layout.panel_height
+        scale = 160 / PIXELS
+        found = picture.getpixel((round(at_x * scale), round(at_y * scale)))[:3]
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        # 85 % of the colour, the rest white or grid
+        assert found == pytest.approx([0.85 * w + 0.15 * 255 for w in wanted], abs=6)
+
+
+def test_three_panels_are_wider_than_two() -> None:
+    widths = [lay_out(scatter(*[clouds("a")] * n)).width for n in (1, 2, 3, 4)]
+    assert widths[0] == widths[1] < widths[2] < widths[3]
+    layout = lay_out(scatter(*[clouds("a")] * 3))
+    assert layout.left(0) == LEFT
+    assert layout.left(2) + layout.panel + layout.right == pytest.approx(layout.width)
+
+
+# --- colours -------------------------------------------------------------------------------------
+
+
+def test_symmetric_pairs_share_a_hue_in_two_shades() -> None:
+    styles = pair_styles(PAIRS)
+    assert len({(style.colour, style.marker) for style in styles.values()}) == 16
+    for a, b in PAIRS:
+        if a < b:
+            shades = (styles[a, b].colour, styles[b, a].colour)
+            assert shades in SHADES
+            assert luminance(shades[0]) < luminance(shades[1]) / 1.8
+            assert styles[a, b].marker == styles[b, a].marker
+        elif a == b:
+            assert styles[a, b] in TWINS
+
+
+def test_the_first_order_seen_is_the_dark_one() -> None:
+    styles = pair_styles([("d", "c"), ("c", "d"), ("d", "c")])
+    assert [style.colour for style in styles.values()] == list(SHADES[0])
+    assert list(styles) == [("d", "c"), ("c", "d")]
+
+
+@given(st.permutations(PAIRS))
+def test_styles_differ_in_every_order(pairs: list[tuple[str, str]]) -> None:
+    styles = pair_styles(pairs)
+    assert list(styles) == pairs
+    assert len(set(styles.values())) == 16
+
+
+def test_hues_return_with_another_marker() -> None:
+    pairs = [("z", k) for k in range(len(SHADES) + 1)]
+    styles = list(pair_styles(pairs).values())
+    assert styles[-1].colour == styles[0].colour
+    assert styles[-1].marker != styles[0].marker
+
+
+# --- room and files ------------------------------------------------------------------------------
+
+
+@every_scatter
+def test_no_text_leaves_the_picture_or_covers_another(make: Callable[[], Scatter]) -> None:
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        painted = paint_scatter(make(), 100)
+        painted.draw_without_rendering()
+        whole = painted.bbox
+        shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
+    assert len(shown) > 4
+    for text, box in shown.items():
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+    for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
+        width = min(a.x1, b.x1) - max(a.x0, b.x0)
+        height = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+@pytest.mark.parametrize("name", ["pairs", "tokens", "gaps", "one point"])
+def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
+    make = EVERY_SCATTER[name]
+    figure = draw_scatter(make())
+    data = save_png(figure, tmp_path / "a.png").read_bytes()
+    assert data == save_png(draw_scatter(make()), tmp_path / "b.png").read_bytes()
+    assert Image.open(io.BytesIO(data)).width == int(lay_out(make()).width / PIXELS * 160)
+    bundle = figure._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
+    assert len(bundle["image/png"]) < 80_000
+    data_only = json.dumps(bundle["application/vnd.plotly.v1+json"])
+    assert len(data_only) < 100_000
+    assert "NaN" not in data_only
+
+
+def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
+    plain = png_bytes(scatter())
+    with mpl.rc_context(
+        {"axes.facecolor": "black", "font.size": 30, "axes.formatter.limits": [0, 0]}
+    ):
+        assert png_bytes(scatter()) == plain
+    assert png_bytes(scatter(panel(title="phase 2"))) != plain
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
+    made = Scatter(
+        name, name, name, name, [ScatterPanel([Group(name, REDS, [1.0], [2.0], [name])], name)]
+    )
+    figure = draw_scatter(made)
+    drawn = figure.to_dict()
+    drawn["layout"].pop("template")
+    for trace in drawn["data"]:
+        trace.pop("hovertemplate", None)
+    assert not [s for s in strings(drawn) if "<" in s or "$" in s or "%{y" in s]
+    (hover,) = {trace.hovertemplate for trace in figure.data if trace.mode == "text"}
+    said = hover.replace("%{text} ", "").replace("<br>(%{x:.3g}, %{y:.3g})<extra></extra>", "")
+    assert "<" not in said
+    assert "%{" not in said
+    save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
+    bad = Tags(save_html(figure, tmp_path / "bad.html").read_text()).tags
+    assert bad == Tags(save_html(draw_scatter(scatter()), tmp_path / "f.html").read_text()).tags
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("panels", "message"),
+    [
+        ([], r"a scatter of no panels; pass at least one"),
+        ([[Group("a", BLUES, [1.0], [])]], r"group 'a' has 1 x, 0 y and 0 texts; expected as many"),
+        ([[Group("a", BLUES, [1.0], [1.0], ["", ""])]], r"group 'a' has 1 x, 1 y and 2 texts"),
+        ([[Group("a", BLUES, [1.0], [float("inf")])]], r"group 'a' has a point at inf; expected f"),
+        ([[Group("a", BLUES, [], [])] * 2], r"two groups of one panel are named 'a'; join them"),
+        ([[Group("a", BLUES, [], [])], [Group("a", REDS, [], [])]], r"group 'a' has two styles; "),
+    ],
+)
+def test_what_is_no_scatter_is_refused(panels: list[list[Group]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Scatter("t", "s", "x", "y", [ScatterPanel(groups) for groups in panels])
+
+
+def test_long_names_are_shortened_and_keep_apart() -> None:
+    made = EVERY_SCATTER["many names"]()
+    keys = [trace for trace in draw_scatter(made).data if trace.showlegend]
+    assert keys[3].name == short("group 3 " * 9, 24).strip()
+    assert len({key.legendgroup for key in keys}) == 30

@@ -1,0 +1,143 @@
+"""The paper's rule for phases, cells from runs, and grids as they are written."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interp_compose.errors import InputError, OptionError
+from interp_compose.recipes.complexity_grid import numbers, runs_of
+from interp_compose.recipes.complexity_phase import cells_of, phase_of
+from interp_compose.recipes.complexity_run import PhaseRun
+
+
+@pytest.mark.parametrize(
+    ("id", "ood", "commutativity", "phase"),
+    [
+        (0.89, 1.0, 1.0, "1"),
+        (0.9, 0.5, 0.69, "2"),
+        (0.9, 0.5, 0.7, "2c"),
+        (0.9, 0.51, 0.0, "3"),
+        (0.0, 0.0, 0.0, "1"),
+        (1.0, 1.0, 1.0, "3"),
+    ],
+)
+def test_the_rule(id: float, ood: float, commutativity: float, phase: str) -> None:
+    assert phase_of(id, ood, commutativity) == phase
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_no_share_is_refused(bad: float) -> None:
+    with pytest.raises(InputError, match="expected a share between 0 and 1"):
+        phase_of(bad, 0.5, 0.5)
+
+
+def runs(**columns: list[object]) -> pd.DataFrame:
+    n = len(next(iter(columns.values())))
+    filled: dict[str, list[object]] = {
+        "init_rate": [0.5] * n,
+        "weight_decay": [0.1] * n,
+        "seed": list(range(n)),
+        "finite": [True] * n,
+        "train": [1.0] * n,
+        "id": [1.0] * n,
+        "ood": [0.0] * n,
+        "commutativity": [0.0] * n,
+        "stable_rank": [2.0] * n,
+        "mean_abs_cosine": [0.1] * n,
+    }
+    frame = pd.DataFrame(filled | columns)
+    frame["phase"] = [
+        phase_of(row["id"], row["ood"], row["commutativity"]) if row["finite"] else ""
+        for row in frame.to_dict("records")
+    ]
+    return frame
+
+
+def test_a_cell_is_the_mean_of_its_sound_runs() -> None:
+    frame = runs(
+        ood=[0.2, 0.9, 0.6, 0.0],
+        stable_rank=[2.0, 4.0, 9.0, math.nan],
+        finite=[True, True, True, False],
+    )
+    (cell,) = cells_of(frame).to_dict("records")
+    assert (cell["n"], cell["diverged"]) == (4, 1)
+    assert (cell["ood"], cell["ood_low"], cell["ood_high"]) == pytest.approx((1.7 / 3, 0.2, 0.9))
+    assert cell["stable_rank"] == 5
+    assert cell["phase"] == "3"  # of the mean, as in the paper
+    assert cell["agree"] == pytest.approx(2 / 3)
+
+
+def test_a_cell_that_diverged_has_no_phase() -> None:
+    (cell,) = cells_of(runs(finite=[False, False])).to_dict("records")
+    assert (cell["n"], cell["diverged"], cell["phase"]) == (2, 2, "")
+    assert math.isnan(cell["ood"])
+    assert math.isnan(cell["agree"])
+
+
+def test_one_row_for_each_rate_and_weight_decay() -> None:
+    frame = runs(init_rate=[0.3, 0.5, 0.3, 0.5], weight_decay=[0.0, 0.0, 0.1, 0.1])
+    cells = cells_of(frame)
+    places = list(zip(cells["init_rate"], cells["weight_decay"], strict=True))
+    assert sorted(places) == [(0.3, 0.0), (0.3, 0.1), (0.5, 0.0), (0.5, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("0.3:1.0:0.1", [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]),
+        ("0,0.01,0.1,1", [0, 0.01, 0.1, 1]),
+        ("0.2,0.4:0.5:0.05,1", [0.2, 0.4, 0.45, 0.5, 1]),
+        ("0.5:0.5:0.1", [0.5]),
+        ("1:0:-0.5", [1, 0.5, 0]),
+        ("0.3:0.55:0.1", [0.3, 0.4, 0.5]),
+    ],
+)
+def test_numbers_as_they_are_written(text: str, values: list[float]) -> None:
+    assert numbers(text, "gammas") == values
+
+
+@given(st.integers(0, 50), st.integers(1, 60), st.sampled_from([0.01, 0.05, 0.1, 0.25]))
+def test_both_ends_are_in(start: int, count: int, step: float) -> None:
+    low = start * step
+    found = numbers(f"{low}:{low + (count - 1) * step}:{step}", "gammas")
+    assert found == pytest.approx([low + i * step for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "0.3:0.4", "0.3:0.4:0", "0.4:0.3:0.1", "0:1:1e-9", "0:inf:1", "0.1,,0.2"]
+)
+def test_what_is_no_grid_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="gammas="):
+        numbers(text, "gammas")
+
+
+def test_every_run_of_a_grid() -> None:
+    found = runs_of(PhaseRun(steps=7), [0.3, 0.5], [0.0, 1.0], 3, 4)
+    assert len(found) == len(set(found)) == 12
+    assert {run.seed for run in found} == {4, 5, 6}
+    assert {run.steps for run in found} == {7}
+
+
+@pytest.mark.parametrize(
+    ("rates", "decays", "seeds", "first", "message"),
+    [
+        ([], [0.0], 1, 0, "init_rates="),
+        ([0.3, 0.3], [0.0], 1, 0, "init_rates holds 0.3 twice"),
+        ([0.3], [0.0, 0.0], 1, 0, "weight_decays holds 0 twice"),
+        ([0.3], [-1.0], 1, 0, "weight_decays holds -1"),
+        ([math.nan], [0.0], 1, 0, "init_rates holds nan"),
+        ([0.3], [0.0], 0, 0, "seeds=0"),
+        ([0.3], [0.0], True, 0, "seeds=True"),
+        ([0.3], [0.0], 1, -1, "first_seed=-1"),
+    ],
+)
+def test_an_axis_that_cannot_be_is_refused(
+    rates: list[float], decays: list[float], seeds: int, first: int, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        runs_of(PhaseRun(), rates, decays, seeds, first)
