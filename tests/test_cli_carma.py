@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +22,10 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose._types import Example
 from interp_compose.errors import OptionError
+from interp_compose.models.load import load_model
 from interp_compose.recipes import carma, run_folder
 from interp_compose.recipes.carma import CarmaStudy
+from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
 from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
 
@@ -39,10 +42,22 @@ def command(out: Path, *more: str) -> list[str]:
 
 
 def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with nothing_runs(), pytest.raises(SystemExit) as stopped:
+    with nothing_runs(), loaded_once(), pytest.raises(SystemExit) as stopped:
         cli.main(command)
     assert stopped.value.code == 2
     return capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def loaded_once() -> Iterator[None]:
+    """What is refused changes neither model nor task, so that all refusals may share them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp_compose.models.load.load_model", _load_model)
+        patch.setattr("interp_compose.tasks.load.load_task", _load_task)
+        yield
+
+
+_load_model, _load_task = cache(load_model), cache(load_task)
 
 
 @pytest.fixture(autouse=True, scope="module")

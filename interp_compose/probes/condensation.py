@@ -141,27 +141,31 @@ def _mean_abs_of(blocks: Iterable[Tensor], alive: Tensor) -> float:
     n = int(alive.sum())
     if n < 2:
         return math.nan
-    total = sum(float(block.abs().sum(dim=1).sum(dtype=torch.float64)) for block in blocks)
+    by_row = (torch.linalg.vector_norm(block, ord=1, dim=1) for block in blocks)
+    total = sum(float(sums.sum(dtype=torch.float64)) for sums in by_row)
     return max(total - n, 0.0) / (n * (n - 1))
 
 
 def _grouped(
     near: Tensor, alive: Tensor
 ) -> tuple[Int[Tensor, "neuron"], Int[Tensor, "neuron"], tuple[int, ...]]:
-    """Greedy order, each neuron's group, and the groups' sizes."""
-    joins = near.cpu().numpy()
-    free = alive.cpu().numpy().copy()
-    group = np.full(len(free), -1)
-    order: list[np.ndarray] = []
-    for first in range(len(free)):
+    """Greedy order, each neuron's group, and the groups' sizes. ``near`` loses its diagonal."""
+    social = near.fill_diagonal_(False).any(1)  # the others are a direction each
+    crowd = np.flatnonzero(social.cpu().numpy())
+    joins = near[social][:, social].cpu().numpy()
+    free = np.ones(len(crowd), dtype=bool)
+    lonely = np.flatnonzero((alive & ~social).cpu().numpy())
+    found = [lonely[i : i + 1] for i in range(len(lonely))]
+    for first in range(len(crowd)):
         if not free[first]:
             continue
         members = free & joins[first]
-        members[first] = False
-        found = np.concatenate([[first], np.flatnonzero(members)])
-        group[found] = len(order)
-        free[found] = False
-        order.append(found)
-    sizes = tuple(len(found) for found in order)
-    order.append(np.flatnonzero(group == -1))
-    return torch.from_numpy(np.concatenate(order)), torch.from_numpy(group), sizes
+        found.append(crowd[np.concatenate([[first], np.flatnonzero(members)])])
+        free[members] = free[first] = False
+    found.sort(key=lambda direction: int(direction[0]))
+    sizes = tuple(len(direction) for direction in found)
+    dead = np.flatnonzero(~alive.cpu().numpy())
+    order = np.concatenate([*found, dead])
+    group = np.full(len(alive), -1)
+    group[order[: len(order) - len(dead)]] = np.repeat(np.arange(len(sizes)), sizes)
+    return torch.from_numpy(order), torch.from_numpy(group), sizes

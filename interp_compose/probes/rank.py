@@ -101,14 +101,26 @@ def spectral_entropy(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batc
         InputError: as :func:`stable_rank`, and a smaller side above 8192.
         NonFiniteError: NaN or infinite entries.
     """
+    return spectrum(A)[1]
+
+
+@torch.no_grad()
+def spectrum(
+    A: Float[Tensor, "*batch row col"],
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """:func:`stable_rank` and :func:`spectral_entropy` from one set of singular values.
+
+    Raises:
+        InputError, NonFiniteError: as :func:`spectral_entropy`, whose size limit it has.
+    """
     check_matrices(A)
     if min(A.shape[-2:]) > SPECTRUM_LIMIT:
         raise InputError(
             f"A has the shape {tuple(A.shape)}; all singular values are computed up to a smaller "
             f"side of {SPECTRUM_LIMIT}: use stable_rank, which has no such limit, or a part of A"
         )
-    with torch.no_grad():
-        return _each(A, _entropies, CHUNK)
+    both = _each(A, _of_spectrum, CHUNK)
+    return both[..., 0], both[..., 1]
 
 
 def effective_rank(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
@@ -133,16 +145,16 @@ def check_tolerance(tolerance: float, dtype: torch.dtype) -> None:
 
 def _each(
     A: Float[Tensor, "*batch row col"], work: Callable[[Tensor], Tensor], entries: int
-) -> Float[Tensor, "*batch"]:
+) -> Float[Tensor, "..."]:
     """``work`` on as many matrices at a time as have that many entries, at least one, upcast."""
     dtype = wide_enough(A.dtype)
     batch, matrix = A.shape[:-2], A.shape[-2:]
-    if A.numel() == 0:
-        return A.new_zeros(batch, dtype=dtype)
-    flat = A.reshape(-1, *matrix)
+    flat = A.reshape(math.prod(batch), *matrix)
+    some = flat if len(flat) else flat.new_ones(1, *matrix)  # what comes out has a shape as well
     with full_precision(A):
-        parts = flat.split(max(1, entries // matrix.numel()))
-        return torch.cat([work(part.to(dtype)) for part in parts]).reshape(batch)
+        parts = some.split(max(1, entries // matrix.numel()))
+        found = torch.cat([work(part.to(dtype)) for part in parts])[: len(flat)]
+    return found.reshape((*batch, *found.shape[1:]))
 
 
 def scaled(matrix: Float[Tensor, "row col"]) -> tuple[Float[Tensor, "_ _"], float]:
@@ -206,27 +218,32 @@ def _small_norms(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:
     return norm
 
 
-def _entropies(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:
-    """Large ones in float32 first, twice as fast; what rounding may have spoilt, in float64."""
+def _of_spectrum(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n 2"]:
+    """Stable rank and entropy. Large ones in float32 first, twice as fast; those whose entropy
+    rounding may have spoilt, in float64."""
     precise = torch.get_float32_matmul_precision() == "highest"  # no TF32 or bfloat16 products
     if min(A.shape[-2:]) <= SMALL or not precise:
-        return _entropy_and_error(A.double())[0].to(A.dtype)
-    entropy, error = _entropy_and_error(A)
+        return _of_spectrum_and_error(A.double())[0].to(A.dtype)
+    both, error = _of_spectrum_and_error(A)
     again = error > SPOILT
     if bool(again.any()):
-        entropy[again] = _entropy_and_error(A[again].double())[0].to(A.dtype)
-    return entropy
+        both[again] = _of_spectrum_and_error(A[again].double())[0].to(A.dtype)
+    return both
 
 
-def _entropy_and_error(
+def _of_spectrum_and_error(
     A: Float[Tensor, "n row col"],
-) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Entropy, and what an error of four roundings of the largest eigenvalue does to it.
+) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n"]]:
+    """Stable rank and entropy, and what an error of four roundings of the largest eigenvalue does
+    to the entropy.
 
     An eigenvalue λ of the Gram matrix that is off by δ is a singular value that is off by δ / 2σ,
     or √δ at most; that moves the entropy by (|log p| + H) / Σ σ times as much.
     """
-    squares = torch.linalg.eigvalsh(_gram(A)[0]).clamp_min(0)
+    gram, largest = _gram(A)
+    squares = torch.linalg.eigvalsh(gram).clamp_min(0)
+    top = squares[..., -1].masked_fill(largest == 0, 1)
+    stable = gram.diagonal(dim1=-2, dim2=-1).sum(-1) / top
     values = squares.sqrt()
     total = values.sum(-1, keepdim=True)
     total = total.masked_fill(total == 0, 1)
@@ -237,4 +254,4 @@ def _entropy_and_error(
     off = torch.where(values == 0, delta.sqrt(), off)
     logs = -shares.clamp_min(torch.finfo(A.dtype).eps).log()
     error = (off * (logs + entropy.unsqueeze(-1)) / total).sum(-1)
-    return entropy, error
+    return torch.stack([stable, entropy], dim=-1), error

@@ -24,7 +24,7 @@ from interp_compose.probes.condensation import condensation
 from interp_compose.probes.rank import (
     SPECTRUM_LIMIT,
     frobenius,
-    spectral_entropy,
+    spectrum,
     stable_rank,
 )
 from interp_compose.recipes.budget import weights_digest
@@ -130,12 +130,11 @@ def _measured(
 ) -> Iterator[dict[str, Any]]:
     """One row per matrix of a stack."""
     n_rows, n_cols = stack.shape[1:]
-    stable = stable_rank(stack).tolist()
     norms = [float(frobenius(one.float())) for one in stack]
     if min(n_rows, n_cols) > SPECTRUM_LIMIT:
-        entropies = [math.nan] * len(stack)
+        stable, entropies = stable_rank(stack).tolist(), [math.nan] * len(stack)
     else:
-        entropies = spectral_entropy(stack).tolist()
+        stable, entropies = (found.tolist() for found in spectrum(stack))
     for i, head in enumerate(numbers):
         compared = _compared(matrix.name, stack[i])
         directions = condensation(compared)

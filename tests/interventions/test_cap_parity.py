@@ -51,8 +51,7 @@ def model(request: pytest.FixtureRequest) -> LensModel:
     return make(request.param)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("layer", range(N_LAYERS))
+@pytest.mark.parametrize(("side", "layer"), [("left", 0), ("right", 1), ("left", N_LAYERS - 1)])
 @torch.no_grad()
 def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, layer: int) -> None:
     tokens, mask, groups = padded(side)
@@ -104,13 +103,23 @@ def test_single_tokens_give_bit_equal_logits(model: LensModel, mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
-@pytest.mark.parametrize("max_tokens", [1, 40, 10_000])
 @torch.no_grad()
-def test_one_pass_equals_one_intervention_at_a_time(
-    model: LensModel, mode: str, max_tokens: int
+def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str) -> None:
+    one_pass_equals_single_interventions(model, mode, 40, list(range(N_LAYERS)))
+
+
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_chunks_of_one_stream_and_of_all(mode: str) -> None:
+    model = make("Llama")
+    one_pass_equals_single_interventions(model, mode, 1, [0, 2])
+    one_pass_equals_single_interventions(model, mode, 10_000, list(range(N_LAYERS)))
+
+
+def one_pass_equals_single_interventions(
+    model: LensModel, mode: str, max_tokens: int, layers: list[int]
 ) -> None:
     tokens, mask, groups = padded("left")
-    layers = list(range(N_LAYERS)) if max_tokens > 1 else [0, 2]
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
     _, resid = model.capture(tokens, names, attention_mask=mask)
     slots = Slots.from_groups(groups, mask)

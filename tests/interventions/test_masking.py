@@ -93,8 +93,7 @@ def test_a_mask_of_nothing_is_bit_equal(model: LensModel) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("mode", ["exclude", "zero"])
+@pytest.mark.parametrize(("side", "mode"), [("left", "exclude"), ("right", "zero")])
 def test_batch_and_padding_change_nothing(model: LensModel, side: str, mode: str) -> None:
     rows = [[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23]]
     alone = []
@@ -117,6 +116,12 @@ def test_batch_and_padding_change_nothing(model: LensModel, side: str, mode: str
         together = run(model, tokens, mask)
     for i, place in enumerate(places):
         torch.testing.assert_close(together[i, place], alone[i], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("side", "mode"), [("left", "zero"), ("right", "exclude")])
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BERT"])
+def test_the_other_padding_changes_nothing_either(name: str, side: str, mode: str) -> None:
+    test_batch_and_padding_change_nothing(shared(name), side, mode)
 
 
 @torch.no_grad()

@@ -141,7 +141,8 @@ def places(weight: Tensor) -> list[int]:
     """The address of every entry."""
     steps = [torch.arange(n) * step for n, step in zip(weight.shape, weight.stride(), strict=True)]
     offsets = sum(torch.meshgrid(*steps, indexing="ij")).flatten()
-    return [weight.data_ptr() + weight.element_size() * int(i) for i in offsets]
+    found: list[int] = (weight.data_ptr() + weight.element_size() * offsets).tolist()
+    return found
 
 
 def test_ends_of_the_model(case: tuple[str, LensModel]) -> None:

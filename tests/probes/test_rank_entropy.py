@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.probes import rank
-from interp_compose.probes.rank import effective_rank, spectral_entropy
+from interp_compose.probes.rank import effective_rank, spectral_entropy, stable_rank
 from tests.untyped import outcomes_of
 
 
@@ -89,8 +89,8 @@ def test_small_singular_values_are_not_lost(
 def test_float64_takes_over_where_float32_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "SMALL", 0)
     A = ill_conditioned("rank one").float()
-    single, estimate = rank._entropy_and_error(A[None])
-    assert abs(single.item() - slow_entropy(A)) > 0.01
+    single, estimate = rank._of_spectrum_and_error(A[None])
+    assert abs(single[0, 1].item() - slow_entropy(A)) > 0.01
     assert estimate.item() > rank.SPOILT
     both = spectral_entropy(torch.stack([torch.eye(256), A]))
     assert both.tolist() == pytest.approx([math.log(256), slow_entropy(A)], abs=1e-4)
@@ -100,8 +100,10 @@ def test_short_products_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """TF32 and its like: a user's setting for speed, not for measuring."""
     monkeypatch.setattr(rank, "SMALL", 0)
     seen: list[torch.dtype] = []
-    plain = rank._entropy_and_error
-    monkeypatch.setattr(rank, "_entropy_and_error", lambda A: (seen.append(A.dtype), plain(A))[1])
+    plain = rank._of_spectrum_and_error
+    monkeypatch.setattr(
+        rank, "_of_spectrum_and_error", lambda A: (seen.append(A.dtype), plain(A))[1]
+    )
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -198,3 +200,17 @@ def test_untyped_misuse_is_refused_by_name() -> None:
     assert set(outcomes) == set(REFUSED)
     for name, start in REFUSED.items():
         assert outcomes[name].startswith(start), outcomes[name]
+
+
+@pytest.mark.parametrize("shape", [(3, 0, 5, 4), (2, 5, 4), (7, 30), (0, 4, 4)])
+@pytest.mark.parametrize("small", [0, rank.SMALL])
+def test_stable_rank_and_entropy_at_once(
+    shape: tuple[int, ...], small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    A = torch.randn(shape)
+    expected = stable_rank(A), spectral_entropy(A)
+    monkeypatch.setattr(rank, "SMALL", small)
+    for found, alone in zip(rank.spectrum(A), expected, strict=True):
+        assert found.shape == shape[:-2]
+        torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
+    assert [one.item() for one in rank.spectrum(torch.zeros(4, 3))] == [0, 0]

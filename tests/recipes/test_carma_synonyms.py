@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -191,7 +193,7 @@ def test_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.data
-def test_no_textblob(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_no_textblob(few_words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sentiment_words.textblob.cache_clear()
     real = importlib.import_module
 
@@ -203,7 +205,7 @@ def test_no_textblob(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  
     monkeypatch.setattr(importlib, "import_module", without)
     monkeypatch.setattr(nltk.data, "path", list(nltk.data.path))
     with pytest.raises(MissingPackageError, match=r"pip install 'interp-compose\[synonyms\]'"):
-        synonym_source("wordnet", "idm", data_dir=data_dir / "nltk_data")
+        synonym_source("wordnet", "idm", data_dir=few_words)
 
 
 # ---- WordNet's reader -------------------------------------------------------------------------
@@ -229,10 +231,32 @@ print(len(added))
 """In a process of its own: NLTK's path is the whole process'."""
 
 
+@pytest.fixture(scope="module")
+def few_words(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+    """NLTK's data with WordNet as it is but for its index, which NLTK reads whole each time."""
+    folder = tmp_path_factory.mktemp("nltk_data")
+    wordnet = folder / "corpora" / "wordnet"
+    wordnet.mkdir(parents=True)
+    for file in (data_dir / "nltk_data" / "corpora" / "wordnet").iterdir():
+        if file.name in ("index.noun", "index.verb", "index.adj", "index.adv"):
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            chosen = [line for line in lines if line.startswith(("house ", "ocean "))]
+            synsets = {at for line in chosen for at in re.findall(r"\d{8}", line)}
+            text = "".join(
+                line  # of the licence, or of a word that such a synset has
+                for line in lines
+                if line.startswith("  ") or synsets & {*re.findall(r"\d{8}", line)}
+            )
+            (wordnet / file.name).write_text(text, encoding="utf-8")
+        else:
+            shutil.copyfile(file, wordnet / file.name)
+    return folder
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_wordnet_is_found_and_the_path_stays_usable(by: str, data_dir: Path) -> None:  # noqa: F811
-    folder = str(data_dir / "nltk_data")
+def test_wordnet_is_found_and_the_path_stays_usable(by: str, few_words: Path) -> None:
+    folder = str(few_words)
     given, environment = (folder, {}) if by == "argument" else ("", {"NLTK_DATA": folder})
     ran = subprocess.run(
         [sys.executable, "-c", READ, given],

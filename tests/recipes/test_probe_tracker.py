@@ -130,7 +130,7 @@ def test_iterated_ranks_hold_their_tolerance_while_weights_move(
             matrix.weight.add_(0.1 * spike)
     tracker = ComplexityTracker(every=1, matrices=NAMES)
     tracker.watch(model)
-    for step in range(25):
+    for step in range(12):
         tracker.measure(step)
         now = tracker.frame[tracker.frame["step"] == step]
         for matrix, found in zip(weight_matrices(model, NAMES), now["stable_rank"], strict=True):

@@ -64,8 +64,16 @@ def whole(bert: LensModel) -> ic.SimilarityCurve:
 # ---- the numbers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("embedding", ["mean", "cls", "last"])
-@pytest.mark.parametrize("unit", ["phrase", "word", "constituent"])
+@pytest.mark.parametrize(
+    ("unit", "embedding"),
+    [
+        ("phrase", "mean"),
+        ("word", "mean"),
+        ("constituent", "mean"),
+        ("word", "cls"),
+        ("word", "last"),
+    ],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cosine_equals_one_intervention_by_hand(name: str, unit: str, embedding: str) -> None:
     kinds = {"cls": slow.ENCODERS, "last": slow.DECODERS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import torch
 
 from interp_compose._files import file_sha256
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.recipes.finetune import finetune_on
+from interp_compose.recipes.finetune import Finetuned, finetune_on
 from interp_compose.training import loop
+from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import read_history
-from tests.training.runs import BASE, CARMA, made_up, same_weights, tiny, train
+from tests.training.runs import BASE, CARMA, made_up, same_weights, shared, tiny, train
 
 OFTEN = replace(BASE, checkpoint_every=3)  # of 8 steps: after 3, 6 and the last
 
@@ -45,33 +48,37 @@ def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, **opt
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_part", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(tiny(), folder=folder, **{"config": OFTEN, **options})
+            train(shared(), folder=folder, **{"config": OFTEN, **options})
 
 
 def test_the_last_two_are_kept(tmp_path: Path) -> None:
-    train(tiny(), OFTEN, folder=tmp_path)
+    train(shared(), OFTEN, folder=tmp_path)
     assert steps_kept(tmp_path) == [6, 8]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "history.jsonl"]
 
 
 def test_by_default_there_is_one_with_each_evaluation(tmp_path: Path) -> None:
-    train(tiny(), replace(BASE, evaluate_every=5), folder=tmp_path)
+    train(shared(), replace(BASE, evaluate_every=5), folder=tmp_path)
     assert steps_kept(tmp_path) == [5, 8]
 
 
-@pytest.mark.parametrize("after", [2, 4, 7])
-@pytest.mark.parametrize("patience", [None, 9])
+@cache
+def undisturbed(config: TrainConfig, carma: CarmaConfig | None) -> Finetuned:
+    return train(shared(), config, carma=carma)
+
+
+@pytest.mark.parametrize(("after", "patience"), [(2, None), (4, 9), (7, None), (7, 9)])
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
     after: int, patience: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(OFTEN, patience=patience, evaluate_every=2)
-    whole, history = train(tiny(), config, carma=CARMA)
+    whole, history = undisturbed(config, CARMA)
     interrupted(tmp_path, monkeypatch, after, config=config, carma=CARMA)
     torn = tmp_path / "history.jsonl"
     with open(torn, "a") as file:
         file.write('{"table": "steps", "st')
     assert len(read_history(torn)["steps"]) == after
-    resumed, again = train(tiny(), config, carma=CARMA, folder=tmp_path)
+    resumed, again = train(shared(), config, carma=CARMA, folder=tmp_path)
     assert same_weights(whole, resumed)
     for name, frame in history.frames.items():
         other = again.frames[name]
@@ -84,11 +91,11 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
 
 def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(OFTEN, patience=9)
-    first, history = train(tiny(), config, carma=CARMA, folder=tmp_path)
+    first, history = train(shared(), config, carma=CARMA, folder=tmp_path)
     text = (tmp_path / "history.jsonl").read_text()
     monkeypatch.setattr(loop, "optimiser_step", lambda *args: pytest.fail("it trained again"))
     monkeypatch.setattr(loop, "_evaluate", lambda *args: pytest.fail("it evaluated again"))
-    again, same = train(tiny(), config, carma=CARMA, folder=tmp_path)
+    again, same = train(shared(), config, carma=CARMA, folder=tmp_path)
     assert same_weights(first, again)
     assert not again.training
     assert (tmp_path / "history.jsonl").read_text() == text
@@ -116,7 +123,7 @@ def empty(path: Path) -> None:
 def test_a_damaged_one_is_passed_over_for_the_one_before(
     damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, _ = train(tiny(), OFTEN)
+    whole, _ = undisturbed(OFTEN, None)
     interrupted(tmp_path, monkeypatch, after=7)
     assert steps_kept(tmp_path) == [3, 6]
     damaged = newest(tmp_path)
@@ -124,7 +131,7 @@ def test_a_damaged_one_is_passed_over_for_the_one_before(
     with pytest.warns(
         UserWarning, match="step_00000006.*truncated or altered.*checkpoint before it"
     ):
-        resumed, _ = train(tiny(), OFTEN, folder=tmp_path)
+        resumed, _ = train(shared(), OFTEN, folder=tmp_path)
     assert same_weights(whole, resumed)
     assert steps_kept(tmp_path) == [6, 8]
     for path in (tmp_path / "checkpoints").iterdir():
@@ -144,11 +151,11 @@ def test_a_passed_over_checkpoint_makes_way(tmp_path: Path) -> None:
 
 
 def test_all_damaged(tmp_path: Path) -> None:
-    train(tiny(), OFTEN, folder=tmp_path)
+    train(shared(), OFTEN, folder=tmp_path)
     for path in (tmp_path / "checkpoints").glob("step_*"):
         flip_a_bit(path)
     with pytest.warns(UserWarning, match="altered"), pytest.raises(CorruptFileError) as refusal:
-        train(tiny(), OFTEN, folder=tmp_path)
+        train(shared(), OFTEN, folder=tmp_path)
     assert "all 2 checkpoints in" in str(refusal.value)
     assert "delete the folder to train from the start" in str(refusal.value)
 
@@ -169,7 +176,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
         path.write_bytes(b"half")
     mine = tmp_path / "notes.tmp"
     mine.write_text("the user's")
-    train(tiny(), OFTEN, folder=tmp_path)
+    train(shared(), OFTEN, folder=tmp_path)
     assert not any(path.exists() for path in left)
     assert mine.exists()
 
@@ -205,7 +212,7 @@ def test_the_checkpoints_of_another_run_are_refused_by_what_differs(
 @pytest.fixture(scope="module")
 def another(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("another")
-    train(tiny(), OFTEN, carma=CARMA, folder=folder)
+    train(shared(), OFTEN, carma=CARMA, folder=folder)
     return folder
 
 
@@ -228,7 +235,7 @@ def test_a_folder_may_be_a_text_and_must_not_be_a_file(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
     with pytest.raises(InputError, match="is no folder and cannot be made one"):
-        train(tiny(), folder=taken)
+        train(shared(), folder=taken)
     assert taken.read_text() == "mine"
 
 
@@ -267,7 +274,7 @@ def test_clear(tmp_path: Path) -> None:
 
 
 def test_the_history_file_is_json_line_by_line(tmp_path: Path) -> None:
-    train(tiny(), OFTEN, carma=CARMA, folder=tmp_path)
+    train(shared(), OFTEN, carma=CARMA, folder=tmp_path)
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["table"] for line in lines]
     assert kinds.count("steps") == 8

@@ -10,7 +10,7 @@ import torch
 
 from interp_compose.training import loop
 from interp_compose.training.state import TrainingState
-from tests.training.runs import BASE, same_weights, tiny, train, weights
+from tests.training.runs import BASE, same_weights, shared, tiny, train, weights
 
 # The rate is constant without warm-up, so that a shorter run takes the same steps.
 CONFIG = replace(BASE, epochs=5, schedule="constant", warmup_steps=0, evaluate_every=2, patience=3)
@@ -30,18 +30,18 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("scored")
 def test_it_stops_and_returns_the_first_of_the_best() -> None:
-    stopped, history = train(tiny(), CONFIG)
+    stopped, history = train(shared(), CONFIG)
     assert list(history.evaluations["step"]) == [0, 2, 4, 6, 8, 10]
     assert len(history.frame) == 10
-    best, _ = train(tiny(), replace(CONFIG, patience=None, max_steps=4))
+    best, _ = train(shared(), replace(CONFIG, patience=None, max_steps=4))
     assert same_weights(stopped, best)
 
 
 @pytest.mark.usefixtures("scored")
 def test_more_patience_finds_the_later_best() -> None:
-    patient, history = train(tiny(), replace(CONFIG, patience=4))
+    patient, history = train(shared(), replace(CONFIG, patience=4))
     assert len(history.frame) == 20  # to the end
-    best, _ = train(tiny(), replace(CONFIG, patience=None, max_steps=12))
+    best, _ = train(shared(), replace(CONFIG, patience=None, max_steps=12))
     assert same_weights(patient, best)
 
 
@@ -51,7 +51,7 @@ def test_patience_and_the_best_weights_survive_a_resume(
     after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(CONFIG, checkpoint_every=1)
-    whole, history = train(tiny(), config)
+    whole, history = train(shared(), config)
     optimise, steps = loop.optimiser_step, [0]
 
     def stop(*args: object) -> object:
@@ -63,11 +63,11 @@ def test_patience_and_the_best_weights_survive_a_resume(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "optimiser_step", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(tiny(), config, folder=tmp_path)
-    resumed, again = train(tiny(), config, folder=tmp_path)
+            train(shared(), config, folder=tmp_path)
+    resumed, again = train(shared(), config, folder=tmp_path)
     assert same_weights(whole, resumed)
     assert len(again.frame) == len(history.frame) == 10
-    finished, _ = train(tiny(), config, folder=tmp_path)
+    finished, _ = train(shared(), config, folder=tmp_path)
     assert same_weights(whole, finished)
 
 
@@ -85,7 +85,7 @@ def test_a_model_that_never_gets_better_comes_back_as_it_was(
 def test_by_the_real_accuracy() -> None:
     """The returned weights score what the best evaluation says."""
     config = replace(CONFIG, patience=2, lr=0.02)
-    stopped, history = train(tiny(), config, validation=30)
+    stopped, history = train(shared(), config, validation=30)
     scores = history.evaluations
     at = int(scores["accuracy"].idxmax())
     ended = len(scores) - 1

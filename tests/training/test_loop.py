@@ -19,6 +19,7 @@ from tests.training.runs import (
     largest_difference,
     made_up,
     same_weights,
+    shared,
     tiny,
     train,
     weights,
@@ -32,8 +33,8 @@ def without_seconds(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_weight_zero_is_plain_training_to_the_bit_and_records_the_terms() -> None:
-    plain, plain_history = train(tiny())
-    zero, history = train(tiny(), carma=replace(CARMA, weight=0.0))
+    plain, plain_history = train(shared())
+    zero, history = train(shared(), carma=replace(CARMA, weight=0.0))
     assert same_weights(plain, zero)
     assert history.frame[TERMS].notna().all(axis=None)
     assert plain_history.frame[TERMS].isna().all(axis=None)
@@ -45,24 +46,24 @@ def test_weight_zero_is_plain_training_to_the_bit_and_records_the_terms() -> Non
 
 def test_carma_changes_the_weights_and_what_it_minimises() -> None:
     config = replace(BASE, epochs=6)
-    plain, before = train(tiny(), config, carma=replace(CARMA, weight=0.0))
-    regularised, after = train(tiny(), config, carma=CARMA)
+    plain, before = train(shared(), config, carma=replace(CARMA, weight=0.0))
+    regularised, after = train(shared(), config, carma=CARMA)
     assert not same_weights(plain, regularised)
     for term in TERMS:
         assert after.frame[term].iloc[-4:].mean() < before.frame[term].iloc[-4:].mean()
 
 
 def test_each_term_alone_changes_the_weights() -> None:
-    both, _ = train(tiny(), carma=CARMA)
+    both, _ = train(shared(), carma=CARMA)
     for name in ("mi_weight", "stability_weight"):
-        one, _ = train(tiny(), carma=replace(CARMA, **{name: 0.0}))
+        one, _ = train(shared(), carma=replace(CARMA, **{name: 0.0}))
         assert not same_weights(both, one)
 
 
 def test_one_seed_gives_the_same_weights_and_another_others() -> None:
-    first, history = train(tiny(), carma=CARMA)
-    again, repeated = train(tiny(), carma=CARMA)
-    other, _ = train(tiny(), replace(BASE, seed=1), carma=CARMA)
+    first, history = train(shared(), carma=CARMA)
+    again, repeated = train(shared(), carma=CARMA)
+    other, _ = train(shared(), replace(BASE, seed=1), carma=CARMA)
     assert same_weights(first, again)
     pd.testing.assert_frame_equal(without_seconds(history.frame), without_seconds(repeated.frame))
     assert not same_weights(first, other)
@@ -81,7 +82,7 @@ def seen_by(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[tuple[Any, 
 
     with monkeypatch.context() as patch:
         patch.setattr(LensModel, "capture", spy)
-        train(tiny(), **options)
+        train(shared(), **options)
     return seen
 
 
@@ -173,8 +174,8 @@ def test_no_hook_stays_after_a_run_or_after_a_failure(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("accumulate", [2, 3])
 def test_parts_add_up_to_the_whole_batch(accumulate: int) -> None:
-    whole, history = train(tiny(dropout=0.0))
-    parts, in_parts = train(tiny(dropout=0.0), replace(BASE, accumulate=accumulate))
+    whole, history = train(shared(dropout=0.0))
+    parts, in_parts = train(shared(dropout=0.0), replace(BASE, accumulate=accumulate))
     assert 0 < largest_difference(whole, parts) < 1e-5
     for name in ("loss", "accuracy", "grad_norm"):
         np.testing.assert_allclose(history.frame[name], in_parts.frame[name], rtol=1e-4)
@@ -182,16 +183,16 @@ def test_parts_add_up_to_the_whole_batch(accumulate: int) -> None:
 
 def test_parts_weigh_mutual_information_by_their_anchors() -> None:
     carma = replace(CARMA, stability_weight=0.0)
-    whole, history = train(tiny(dropout=0.0), carma=carma)
-    parts, in_parts = train(tiny(dropout=0.0), replace(BASE, accumulate=3), carma=carma)
+    whole, history = train(shared(dropout=0.0), carma=carma)
+    parts, in_parts = train(shared(dropout=0.0), replace(BASE, accumulate=3), carma=carma)
     assert largest_difference(whole, parts) < 1e-5
     np.testing.assert_allclose(history.frame["mi"], in_parts.frame["mi"], rtol=1e-4)
 
 
 def test_a_last_batch_smaller_than_its_parts() -> None:
     config = replace(BASE, accumulate=5, epochs=1)  # the last of four batches holds two examples
-    whole, _ = train(tiny(dropout=0.0), replace(config, accumulate=1))
-    parts, history = train(tiny(dropout=0.0), config)
+    whole, _ = train(shared(dropout=0.0), replace(config, accumulate=1))
+    parts, history = train(shared(dropout=0.0), config)
     assert largest_difference(whole, parts) < 1e-5
     assert len(history.frame) == 4
 
@@ -210,8 +211,8 @@ def test_bfloat16_is_near_float32_and_keeps_losses_and_weights_in_float32(
         return total(*terms)
 
     monkeypatch.setattr(loop, "total_loss", spy)
-    full, history = train(tiny(dropout=0.0), carma=CARMA)
-    half, rounded = train(tiny(dropout=0.0), replace(BASE, precision="bfloat16"), carma=CARMA)
+    full, history = train(shared(dropout=0.0), carma=CARMA)
+    half, rounded = train(shared(dropout=0.0), replace(BASE, precision="bfloat16"), carma=CARMA)
     assert dtypes == {torch.float32}
     assert {weight.dtype for weight in half.parameters()} == {torch.float32}
     ahead = np.abs(history.frame["loss"] - rounded.frame["loss"])
@@ -225,15 +226,16 @@ def test_recomputed_activations_give_the_same_weights(
     carma: Any, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(BASE, precision=precision, epochs=1)
-    kept, _ = train(tiny(dropout=0.3), config, carma=carma)
+    kept, _ = train(shared(dropout=0.3), config, carma=carma)
     calls = []
     attention = torch.nn.functional.softmax
     monkeypatch.setattr(
         torch.nn.functional, "softmax", lambda *a, **k: (calls.append(1), attention(*a, **k))[1]
     )
-    train(tiny(dropout=0.3), config, carma=carma)
+    train(shared(dropout=0.3), config, carma=carma)
     once = len(calls)
-    again, _ = train(tiny(dropout=0.3), replace(config, activation_checkpointing=True), carma=carma)
+    config = replace(config, activation_checkpointing=True)
+    again, _ = train(shared(dropout=0.3), config, carma=carma)
     assert same_weights(kept, again)
     if once:
         assert len(calls) - once == once + 4 * 3  # four steps, three blocks run a second time
@@ -244,7 +246,7 @@ def test_a_model_in_float64_is_trained_in_float64() -> None:
     model.lens.double()
     trained, history = train(model, carma=CARMA)
     assert {weight.dtype for weight in trained.parameters()} == {torch.float64}
-    single, _ = train(tiny(dropout=0.0), carma=CARMA)
+    single, _ = train(shared(dropout=0.0), carma=CARMA)
     assert 0 < largest_difference(single, trained) < 1e-4
     loss = history.frame["task_loss"].iloc[0]
     assert loss != np.float32(loss)
@@ -263,7 +265,7 @@ def test_frozen_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tied_weights_stay_tied() -> None:
-    trained, _ = train(tiny())
+    trained, _ = train(shared())
     embeddings = trained.lens.original_model.transformer.wte.weight
     assert trained.lens.original_model.lm_head.weight.data_ptr() == embeddings.data_ptr()
 
@@ -272,7 +274,7 @@ def test_tied_weights_stay_tied() -> None:
 
 
 def steps_evaluated(**options: Any) -> list[int]:
-    _, history = train(tiny(), replace(BASE, **options))
+    _, history = train(shared(), replace(BASE, **options))
     assert len(history.representations) == 3 * len(history.evaluations)
     return [int(step) for step in history.evaluations["step"]]
 
@@ -286,7 +288,7 @@ def test_when_it_evaluates() -> None:
 
 
 def test_without_a_validation_split_representations_are_the_training_splits() -> None:
-    _, history = train(tiny(), validation=0)
+    _, history = train(shared(), validation=0)
     assert history.evaluations.empty
     assert list(history.representations["step"].unique()) == [0, 4, 8]
 

@@ -19,7 +19,7 @@ from interp_compose.models.load import load_model
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
-from tests.training.runs import BASE, hugging_face, made_up, tiny, train
+from tests.training.runs import BASE, hugging_face, made_up, shared, train
 
 # Hugging Face's last hidden state is after the final norm: stability stays a layer below.
 CARMA = CarmaConfig(
@@ -115,7 +115,7 @@ def reference_run(config: TrainConfig, carma: CarmaConfig | None) -> tuple[GPT2L
 
 @pytest.mark.parametrize("carma", [None, CARMA], ids=["plain", "carma"])
 def test_weights_and_history_agree_with_the_reference(carma: CarmaConfig | None) -> None:
-    trained, history = train(tiny(dropout=0.0), CONFIG, carma=carma, n=N)
+    trained, history = train(shared(dropout=0.0), CONFIG, carma=carma, n=N)
     expected, rows = reference_run(CONFIG, carma)
     frame = history.frame
     assert len(frame) == len(rows) == STEPS
@@ -141,7 +141,7 @@ def test_weights_and_history_agree_with_the_reference(carma: CarmaConfig | None)
 
 
 def test_hits_are_counted_on_the_batch() -> None:
-    _, history = train(tiny(dropout=0.0), replace(BASE, lr=1e-12, schedule="constant"))
+    _, history = train(shared(dropout=0.0), replace(BASE, lr=1e-12, schedule="constant"))
     model, items = hugging_face(dropout=0.0), made_up(20)
     hit = [int(model(torch.tensor(x.ids)[None]).logits[0, -1].argmax()) == x.answer for x in items]
     for epoch in range(2):

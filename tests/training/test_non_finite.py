@@ -14,7 +14,7 @@ from interp_compose.training import loop
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.history import read_history
 from interp_compose.training.measure import representations
-from tests.training.runs import BASE, CARMA, made_up, tiny, train
+from tests.training.runs import BASE, CARMA, made_up, shared, tiny, train
 
 STEADY = replace(BASE, schedule="constant", warmup_steps=0, evaluate_every=100)
 
@@ -59,11 +59,11 @@ def break_at(call: int, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def test_the_term_that_broke_is_named_and_the_weights_before_are_kept(
     name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, _ = train(tiny(), replace(STEADY, max_steps=3), carma=CARMA)
+    good, _ = train(shared(), replace(STEADY, max_steps=3), carma=CARMA)
     with monkeypatch.context() as patch:
         break_at(4, patch, name)
         with pytest.raises(NonFiniteError) as broken:
-            train(tiny(), STEADY, carma=CARMA, folder=tmp_path)
+            train(shared(), STEADY, carma=CARMA, folder=tmp_path)
     message = str(broken.value)
     assert message.startswith(
         f"step 4: {name} is {value}; the weights are still those after step 3"
@@ -73,8 +73,8 @@ def test_the_term_that_broke_is_named_and_the_weights_before_are_kept(
     assert all(torch.equal(kept, weight) for kept, weight in pairs)
     assert len(read_history(tmp_path / "history.jsonl")["steps"]) == 3
     # Once the cause is gone, the run goes on from there.
-    whole, _ = train(tiny(), STEADY, carma=CARMA)
-    resumed, _ = train(tiny(), STEADY, carma=CARMA, folder=tmp_path)
+    whole, _ = train(shared(), STEADY, carma=CARMA)
+    resumed, _ = train(shared(), STEADY, carma=CARMA, folder=tmp_path)
     pairs = zip(whole.parameters(), resumed.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
 
@@ -92,20 +92,20 @@ def test_a_gradient_that_broke(monkeypatch: pytest.MonkeyPatch) -> None:
     entropy = loop.cross_entropy
     monkeypatch.setattr(loop, "cross_entropy", lambda *args: Spoiled.apply(entropy(*args)))
     with pytest.raises(NonFiniteError, match="step 1: the gradient is nan"):
-        train(tiny(), STEADY)
+        train(shared(), STEADY)
 
 
 def test_a_learning_rate_that_breaks_the_model(tmp_path: Path) -> None:
     wild = replace(STEADY, lr=1e30, checkpoint_every=1)
     with pytest.raises(NonFiniteError, match=r"step 2: the task's loss is (nan|inf)"):
-        train(tiny(), wild, folder=tmp_path)
+        train(shared(), wild, folder=tmp_path)
     assert read_history(tmp_path / "history.jsonl")["steps"]["step"].tolist() == [1]
 
 
 def test_an_evaluation_of_a_broken_model_says_after_which_step(tmp_path: Path) -> None:
     wild = replace(STEADY, lr=1e30, evaluate_every=1)
     with pytest.raises(NonFiniteError, match="after step 1: the residual streams are no longer"):
-        train(tiny(), wild, folder=tmp_path)
+        train(shared(), wild, folder=tmp_path)
     assert CheckpointFolder(tmp_path / "checkpoints", {}).latest() is None
 
 
