@@ -16,7 +16,7 @@ from interp_compose.errors import InputError
 from interp_compose.probes.matrices import check_matrices
 
 
-def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "point"]) -> float:
+def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
     """Mean silhouette over points (Rousseeuw 1987): 1 for clusters far apart, 0 for none, and below
     0 where points lie nearer to another cluster than to their own. Euclidean; scikit-learn's.
 
@@ -39,7 +39,7 @@ def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "point"]) -> flo
 
 
 def twin_distance(
-    X: Float[Tensor, "point d"], labels: Int[Tensor, "point"], twins: Sequence[tuple[int, int]]
+    X: Float[Tensor, "point d"], labels: Int[Tensor, "_"], twins: Sequence[tuple[int, int]]
 ) -> float:
     """Mean distance between the centres of twin clusters, over that between all other two.
 
@@ -69,7 +69,7 @@ def twin_distance(
     return float(distances[are_twins].mean()) / apart if apart else 0.0
 
 
-def block_contrast(X: Float[Tensor, "point d"], labels: Int[Tensor, "point"]) -> float:
+def block_contrast(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
     """Mean cosine of two different points of one label, less that of two of different labels.
 
     2 at most; about 0 where labels say nothing of the direction. A vector of zeros has a cosine of
