@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Final
 
 from tqdm.auto import tqdm
 
 from interp_compose.training.sweep_folder import Run
+
+REDRAW: Final = 1.0
+"""Seconds after which the bar is drawn though nothing happened."""
 
 
 class Progress:
@@ -20,7 +24,8 @@ class Progress:
 
     def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
         self._left = list(runs)
-        self._counted = self._took = 0.0
+        self._counted = self._took = self._drawn = 0.0
+        self._shown: dict[str, int] = {}
         self.done = self.failed = 0
         self._count()
         self._bar = tqdm(
@@ -34,13 +39,16 @@ class Progress:
         self.show(0)
 
     def show(self, running: int) -> None:
-        """Look which runs are finished, if that takes a tenth of the time at most; draw the bar."""
+        """Look which runs are finished, if that takes a tenth of the time at most; draw the bar
+        where a number changed, and once a second for the time."""
         before = self.done + self.failed
         if time.monotonic() - self._counted >= 10 * self._took:
             self._count()
-        self._bar.set_postfix(
-            {"done": self.done, "running": running, "failed": self.failed}, refresh=False
-        )
+        counts = {"done": self.done, "running": running, "failed": self.failed}
+        if counts == self._shown and time.monotonic() - self._drawn < REDRAW:
+            return
+        self._shown, self._drawn = counts, time.monotonic()
+        self._bar.set_postfix(counts, refresh=False)
         self._bar.update(self.done + self.failed - before)
         self._bar.refresh()
 
