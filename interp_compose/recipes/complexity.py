@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ComplexityConfig:
     """Small transformers on composed anchor functions, over a grid of init rates and weight decays:
-    which ones memorise, and which ones reason. A run of the default takes some 20 s of one core."""
+    which ones memorise, and which ones reason. A run of the default takes 20 to 45 s of a core."""
 
     gammas: str | None = None
     """Init rates: "0.3:1.0:0.1" (from, to, step), or a list by commas. By default 0.3:1.0:0.1."""
