@@ -113,3 +113,25 @@ def test_the_papers_settings_can_be_trained(paper: str) -> None:
     preset.run.check()
     assert 0.8 in preset.init_rates
     assert preset.run.batch_size == 2048
+
+
+def test_a_smaller_grid_does_not_replace_the_tables(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (finished / "runs.csv").read_bytes()
+    with pytest.raises(SystemExit):
+        cli.main(command(finished, "--gammas", "0.4"))
+    assert "init_rates 0.8, which this one lacks" in capsys.readouterr().err
+    assert (finished / "runs.csv").read_bytes() == before
+
+
+def test_a_grid_that_diverged_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(command(tmp_path, "--lr", "1e30", "--gammas", "0.8", "--weight-decays", "0.01"))
+    diagram = ic.PhaseDiagram.load(tmp_path)
+    assert diagram.frame["finite"].tolist() == [False]
+    assert diagram.circuits.empty
+    assert (tmp_path / "phase_map.png").exists()
+    assert not (tmp_path / "phase_curve.png").exists()
+    assert "1 diverged" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -35,6 +36,7 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
         temporary.unlink(missing_ok=True)
     note = path.with_name(f".{path.name}.{os.getpid()}.sha256")
     note.write_text(f"{digest}  {path.name}\n", encoding="utf-8")
+    shutil.copymode(note, path)  # safetensors' own is for nobody else to read
     os.replace(note, _checksum_file(path))
     return path
 

@@ -89,6 +89,9 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     base = replace(preset.run, **given)
     setting = {"study": "complexity", **setting_of(base)}
     check_folder(config.out, setting, overwrite=config.overwrite)
+    grid = {"init_rates": rates, "weight_decays": decays}
+    if not config.overwrite:
+        _check_larger(config.out, grid)
     diagram = phase_diagram(
         rates,
         decays,
@@ -102,3 +105,26 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     )
     write_result(config.out, diagram, diagram.figures(), overwrite=True)  # a grid may grow
     return diagram
+
+
+def _check_larger(out: Path, grid: dict[str, Any]) -> None:
+    """Tables and figures of a grid are replaced by those of a larger one alone.
+
+    Raises:
+        InputError: ``out`` holds the tables of a grid with values that this one lacks.
+    """
+    from interp_compose.errors import InputError, MissingDataError
+    from interp_compose.results import Result
+
+    try:
+        earlier = Result.load(out).config
+    except MissingDataError:
+        return
+    for axis, values in grid.items():
+        lost = sorted(set(earlier[axis]) - set(values))
+        if lost:
+            raise InputError(
+                f"{out} holds tables of a grid with {axis} {', '.join(f'{v:g}' for v in lost)}, "
+                "which this one lacks; name them too, choose another --out, or replace the tables "
+                "with --overwrite (runs stay)"
+            )

@@ -94,8 +94,9 @@ class PhaseDiagram(Result):
 
     @property
     def circuits(self) -> pd.DataFrame:
-        """What masks show of each finite run (section V): a row per run and ``mode``, "zero" after
-        the softmax as the paper does it, "exclude" before it, which hides the token.
+        """What masks show of each run (section V): a row per run and ``mode``, "zero" after the
+        softmax as the paper does it, "exclude" before it, which hides the token. No rows of a run
+        that diverged, or that collapsed so that its output no longer depends on its attention.
 
         ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
         ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
@@ -126,7 +127,8 @@ class PhaseDiagram(Result):
 
         known = sorted(self.frame["weight_decay"].unique().tolist())
         if weight_decay is None:
-            weight_decay = 0.01 if 0.01 in known else known[0]
+            sound = self._sound_decays or known
+            weight_decay = 0.01 if 0.01 in sound else sound[0]
         if weight_decay not in known:
             raise OptionError(
                 f"weight_decay={weight_decay!r} is not in the grid; it has "
@@ -147,12 +149,15 @@ class PhaseDiagram(Result):
         return phase_bubble_figure(self.cells, config=self.config)
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Every figure of the study, by the name its files get."""
-        return {
-            "phase_curve": self.plot_curve(),
-            "phase_map": self.plot_map(),
-            "phase_bubbles": self.plot_bubbles(),
-        }
+        """Every figure, by the name its files get; no curve where every run diverged."""
+        curve = {"phase_curve": self.plot_curve()} if self._sound_decays else {}
+        return {**curve, "phase_map": self.plot_map(), "phase_bubbles": self.plot_bubbles()}
+
+    @property
+    def _sound_decays(self) -> list[float]:
+        """Weight decays at which some run did not diverge."""
+        found: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
+        return sorted(found)
 
     def summary(self) -> str:
         """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""

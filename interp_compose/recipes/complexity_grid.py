@@ -52,8 +52,8 @@ def checked(values: Sequence[float], name: str) -> list[float]:
     Raises:
         OptionError: names the value.
     """
-    listed: Any = values
-    if isinstance(listed, str) or not isinstance(listed, Sequence) or not listed:
+    listed = _listed(values)
+    if not listed:
         raise OptionError(f"{name}={values!r}: expected numbers, at least one")
     for value in listed:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
@@ -63,6 +63,15 @@ def checked(values: Sequence[float], name: str) -> list[float]:
     if twice is not None:
         raise OptionError(f"{name} holds {twice:g} twice; each run is done once")
     return axis
+
+
+def _listed(values: Any) -> list[Any]:
+    if isinstance(values, str):
+        return []
+    try:
+        return list(values)
+    except TypeError:
+        return []
 
 
 def runs_of(

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from interp_compose._files import read_json
-from interp_compose.errors import ModelError
+from interp_compose.errors import ModelError, OptionError
 from interp_compose.recipes.complexity_diagram import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 from interp_compose.recipes.complexity_grid import runs_of
 from interp_compose.recipes.complexity_phase import phase_of
@@ -64,6 +64,11 @@ def phase_diagram(
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     base = PhaseRun() if run is None else run
+    if not base.hold_out:
+        raise OptionError(
+            "run.hold_out=False leaves no unseen pairs, on which phases depend; train such runs "
+            "with run_sweep('interp_compose.recipes.complexity_run:train', …, together=1)"
+        )
     runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
     for each in runs:
         each.check()

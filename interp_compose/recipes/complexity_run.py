@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from interp_compose._files import atomic_write, json_bytes
-from interp_compose.errors import OptionError
+from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
 from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
@@ -163,12 +163,26 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
         progress=False,
     )
     for run, folder, own, model in zip(runs, folders, rows, models, strict=True):
-        shutil.rmtree(folder / MODEL, ignore_errors=True)  # of an attempt that was killed
+        _remove(folder / MODEL)  # of an attempt that was killed
         lens = SmallDecoderModel(model.cpu(), name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)
-        modes = MODES if own[-1]["finite"] else ()
-        circuits = [{"mode": mode, **circuit_numbers(lens, task, mode=mode)} for mode in modes]
+        circuits = _circuits(lens, task) if own[-1]["finite"] else []
         atomic_write(folder / CIRCUITS, json_bytes(circuits))
         atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
     if checkpoints is not None:
         checkpoints.clear()
+
+
+def _circuits(model: SmallDecoderModel, task: AnchorTask) -> list[dict[str, Any]]:
+    """What masks show; nothing where the model has collapsed, so that no edit of its attention
+    changes its output."""
+    try:
+        return [{"mode": mode, **circuit_numbers(model, task, mode=mode)} for mode in MODES]
+    except CapabilityError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)

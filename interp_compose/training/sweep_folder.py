@@ -306,7 +306,17 @@ def register(out: Path, plan: Plan) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Waits for its turn."""
-    with open(path, "a") as file:
+    """Waits for its turn.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    try:
+        opened = open(path, "a")  # noqa: SIM115  closed below
+    except OSError as refusal:
+        raise InputError(
+            f"{path.parent} cannot be written to ({refusal.strerror}); choose another folder"
+        ) from refusal
+    with opened as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -11,8 +11,17 @@ import torch
 import interp_compose as ic
 from interp_compose._files import read_json
 from interp_compose.errors import InputError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.condensation import mean_abs_cosine
-from interp_compose.recipes.complexity_run import CIRCUITS, HISTORY, MODEL, PhaseRun, train
+from interp_compose.recipes.complexity_run import (
+    CIRCUITS,
+    HISTORY,
+    MODEL,
+    PhaseRun,
+    _circuits,
+    train,
+)
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
@@ -87,6 +96,11 @@ def test_a_run_that_diverges_says_so(tmp_path: Path) -> None:
     assert last["finite"] is False
     assert last["stable_rank"] is None
     assert last["train_loss"] is None
+
+
+def test_of_a_collapsed_model_masks_show_nothing() -> None:
+    model = SmallDecoder(TINY.decoder_config(TINY.task))  # all weights zero
+    assert _circuits(SmallDecoderModel(model, name="zeros"), TINY.task) == []
 
 
 def test_checkpoints_are_used_and_taken_away(tmp_path: Path) -> None:
