@@ -1,7 +1,7 @@
 """The phase diagram that the documentation shows.
 
 Run with ``python -m benchmarks.phase_diagram --out out/phases`` (``--norm post`` for the post-LN
-model). It trains what the folder lacks: 132 runs, 20 to 45 s of one core each. The seeds, from
+model). It trains what the folder lacks: 132 runs, about 40 s of one core each. The seeds, from
 100 on, are not those on which the setting was tried (0 and 1). The same from the command line::
 
     interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \

@@ -119,9 +119,10 @@ def test_a_smaller_grid_does_not_replace_the_tables(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (finished / "runs.csv").read_bytes()
-    with pytest.raises(SystemExit):
-        cli.main(command(finished, "--gammas", "0.4"))
-    assert "init_rates 0.8, which this one lacks" in capsys.readouterr().err
+    for option, lost in (("--gammas", "init_rates 0.8"), ("--first-seed", "seeds 0")):
+        with pytest.raises(SystemExit):
+            cli.main(command(finished, option, "0.4" if option == "--gammas" else "1"))
+        assert f"{lost}, which this one lacks" in capsys.readouterr().err
     assert (finished / "runs.csv").read_bytes() == before
 
 

@@ -10,12 +10,13 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"_types", "errors", "_files", "_positions"}
+BASE = {"_types", "errors", "_files", "_positions", "_whole"}
 MAY_IMPORT = {
     "_types": set(),
     "errors": set(),
     "_files": {"errors"},
     "_positions": set(),
+    "_whole": set(),
     "results": BASE,
     "metrics": BASE,
     "agreement_measures": BASE,

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._types import HookedModel, Read
+from interp_compose._whole import is_whole
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
 from interp_compose.interventions.masking import mask_attention
 from interp_compose.interventions.where import (
@@ -20,7 +21,6 @@ from interp_compose.interventions.where import (
     check_is_model,
     check_positions,
     check_seed,
-    is_whole,
     resolve_positions,
 )
 

@@ -17,6 +17,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose._types import HookedModel
+from interp_compose._whole import is_whole
 from interp_compose.errors import (
     HeadError,
     InputError,
@@ -216,11 +217,6 @@ def _refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
             f"{name}: position {position} of row {row} is padding; numbers count padding too, so "
             "that a padded batch may need a boolean tensor [batch pos]."
         )
-
-
-def is_whole(value: Any) -> bool:
-    """An integer of Python's or numpy's, and no boolean."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_seed(seed: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ComplexityConfig:
     """Small transformers on composed anchor functions, over a grid of init rates and weight decays:
-    which ones memorise, and which ones reason. A run of the default takes 20 to 45 s of a core."""
+    which ones memorise, and which ones reason. A run of the default takes about 40 s of a core."""
 
     gammas: str | None = None
     """Init rates: "0.3:1.0:0.1" (from, to, step), or a list by commas. By default 0.3:1.0:0.1."""
@@ -89,15 +89,17 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     base = replace(preset.run, **given)
     setting = {"study": "complexity", **setting_of(base)}
     check_folder(config.out, setting, overwrite=config.overwrite)
-    grid = {"init_rates": rates, "weight_decays": decays}
+    seeds = preset.seeds if config.seeds is None else config.seeds
+    first_seed = preset.first_seed if config.first_seed is None else config.first_seed
     if not config.overwrite:
-        _check_larger(config.out, grid)
+        grid = {"init_rates": rates, "weight_decays": decays}
+        _check_larger(config.out, {**grid, "seeds": range(first_seed, first_seed + seeds)})
     diagram = phase_diagram(
         rates,
         decays,
         config.out,
-        seeds=preset.seeds if config.seeds is None else config.seeds,
-        first_seed=preset.first_seed if config.first_seed is None else config.first_seed,
+        seeds=seeds,
+        first_seed=first_seed,
         run=base,
         where=config.where,
         workers=config.workers,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+from interp_compose._whole import is_whole
 from interp_compose.errors import OptionError
-from interp_compose.interventions.where import is_whole
 from interp_compose.recipes.complexity_run import PhaseRun
 
 MOST: int = 10_000

@@ -32,7 +32,7 @@ STREAMS: Final = ("train", "id", "ood", "init", "order")
 
 @dataclass(frozen=True)
 class PhaseRun:
-    """Everything that decides a run. The default takes 20 to 45 s of one core."""
+    """Everything that decides a run. The default takes about 40 s of one core."""
 
     init_rate: float = 0.8
     """γ: every matrix starts with the deviation fan_in^-γ."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeVar
 
+from interp_compose._whole import is_whole
 from interp_compose.errors import LayerError, OptionError
-from interp_compose.interventions.where import is_whole
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any, Final
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from interp_compose._whole import is_whole
 from interp_compose.errors import InputError, OptionError
 
 Operation = int | Callable[[int], int]
@@ -24,11 +24,6 @@ LARGEST: Final = 2**31 - 1
 """The largest token id."""
 MOST_TARGETS: Final = 2_000_000
 """A task keeps a table of them, one for each chain and key."""
-
-
-def is_whole(value: Any) -> bool:
-    """An integer of Python's or numpy's, and no boolean."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def whole(name: str, value: Any, least: int | None = None, why: str = "") -> int:

@@ -22,9 +22,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from interp_compose._whole import is_whole
 from interp_compose.errors import InputError, OptionError, PositionError
 from interp_compose.tasks import anchor_checks as checks
-from interp_compose.tasks.anchor_checks import Chain, Operation, applied, is_whole, whole
+from interp_compose.tasks.anchor_checks import Chain, Operation, applied, whole
 
 Split = Literal["train", "id", "ood"]
 Modulus = Literal["paper", "code"]
@@ -214,8 +215,8 @@ class AnchorTask:
         if not isinstance(split, str) or split not in get_args(Split):
             raise OptionError(f"split={split!r}: expected one of {', '.join(get_args(Split))}")
         n = whole("n", n, 1)
-        if not 0 <= whole("seed", seed) < 2**63:
-            raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2⁶³ - 1")
+        if not 0 <= whole("seed", seed) < 2**32:  # what torch's generator on a CPU tells apart
+            raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2³² - 1")
         first, last = (self.n_seen, len(self.chains)) if split == "ood" else (0, self.n_seen)
         if first == last:
             raise OptionError('there are no chains for split "ood": name some in unseen=')

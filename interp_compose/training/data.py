@@ -61,10 +61,21 @@ def batch_at(step: int, n_examples: int, batch_size: int, seed: int) -> list[int
 
     A function of its arguments alone, so that a run resumes at any step without replaying.
     """
-    per_epoch = -(-n_examples // batch_size)
-    epoch, place = divmod(step, per_epoch)
-    order = np.random.default_rng([seed, epoch]).permutation(n_examples)
-    return [int(i) for i in order[place * batch_size : (place + 1) * batch_size]]
+    epoch, start = epoch_of(step, n_examples, batch_size)
+    order = epoch_order(n_examples, seed, epoch)
+    return [int(i) for i in order[start : start + batch_size]]
+
+
+def epoch_of(step: int, n_examples: int, batch_size: int) -> tuple[int, int]:
+    """The epoch of optimiser step ``step``, and where in its order the batch begins; the last batch
+    of an epoch may be smaller."""
+    epoch, place = divmod(step, -(-n_examples // batch_size))
+    return epoch, place * batch_size
+
+
+def epoch_order(n_examples: int, seed: int, epoch: int) -> Int[np.ndarray, "example"]:
+    """A shuffle of the examples' indices, by seed and epoch alone."""
+    return np.random.default_rng([seed, epoch]).permutation(n_examples)
 
 
 def into_parts(indices: Sequence[int], n_parts: int) -> list[list[int]]:

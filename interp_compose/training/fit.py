@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.data import epoch_of, epoch_order
 from interp_compose.training.learners import Learners
 
 Evaluate = Callable[[Learners], Sequence[dict[str, float]]]
@@ -53,7 +54,8 @@ def fit(
     n = samples.targets.shape[1]
     total = config.total_steps(n)
     every = config.evaluate_every or config.steps_per_epoch(n)
-    step, rows = 0, [[] for _ in range(len(learners))]  # type: int, list[list[dict[str, Any]]]
+    step = 0
+    rows: list[list[dict[str, Any]]] = [[] for _ in range(len(learners))]
     found = None if checkpoints is None else checkpoints.latest()
     if found is not None:
         learners.restore(dict(found.tensors))
@@ -106,8 +108,7 @@ def _look(
 
 
 class _Order:
-    """Which samples each run sees at a step: every epoch in a new order; the last batch of an epoch
-    may be smaller."""
+    """Which samples each run sees at a step."""
 
     def __init__(self, samples: Samples, batch_size: int) -> None:
         self.samples, self.batch_size = samples, batch_size
@@ -115,15 +116,9 @@ class _Order:
 
     def at(self, step: int) -> Int[Tensor, "run batch"]:
         n = self.samples.targets.shape[1]
-        per_epoch = math.ceil(n / self.batch_size)
-        epoch, place = divmod(step, per_epoch)
+        epoch, start = epoch_of(step, n, self.batch_size)
         if epoch != self.epoch:
-            shuffled = [_permutation(n, seed, epoch) for seed in self.samples.seeds]
+            orders = [torch.from_numpy(epoch_order(n, s, epoch)) for s in self.samples.seeds]
             self.epoch = epoch
-            self.order = torch.stack(shuffled).to(self.samples.targets.device)
-        return self.order[:, place * self.batch_size : (place + 1) * self.batch_size]
-
-
-def _permutation(n: int, seed: int, epoch: int) -> Int[Tensor, "sample"]:
-    random = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
-    return torch.randperm(n, generator=random)
+            self.order = torch.stack(orders).to(self.samples.targets.device)
+        return self.order[:, start : start + self.batch_size]

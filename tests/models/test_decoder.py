@@ -13,7 +13,6 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import DecoderConfig, Norm
 
@@ -391,34 +390,3 @@ def test_stacked_weights_by_name(model: SmallDecoder) -> None:
         _ = model.b_Q
     with pytest.raises(AttributeError, match="W_gate"):
         _ = model.W_gate
-
-
-def test_biases_of_the_unembedding_alone() -> None:
-    names = [name for name, _ in SmallDecoder(CASES[0]).named_parameters()]
-    assert [name for name in names if ".b_" in name] == ["unembed.b_U"]
-
-
-def test_too_long_a_sequence_is_refused(model: SmallDecoder) -> None:
-    long = torch.zeros((2, 12), dtype=torch.long)
-    mask = torch.ones_like(long)
-    for call in (lambda: model(long), lambda: model.last_logits(long), lambda: model(long, mask)):
-        with pytest.raises(PromptError, match="has 12 tokens, and the model n_ctx=11 positions"):
-            call()
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ({"n_layers": 0}, "n_layers=0: expected a whole number, 1 or more"),
-        ({"d_head": 0}, "d_head=0: expected a whole number, 1 or more"),
-        ({"n_heads": 3}, "n_heads=3 do not divide d_model=64: give d_head"),
-    ],
-)
-def test_sizes_that_are_none(shape: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        DecoderConfig(**shape)
-
-
-def test_d_head_may_be_any() -> None:
-    assert DecoderConfig(n_heads=3, d_head=5).head_width == 5
-    assert DecoderConfig(d_model=64, n_heads=4).head_width == 16

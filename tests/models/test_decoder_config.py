@@ -1,0 +1,48 @@
+"""Shapes of small decoders: what a configuration makes, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from interp_compose.errors import OptionError, PromptError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.decoder_config import DecoderConfig
+from tests.models.test_decoder import CASES, random
+
+pytestmark = pytest.mark.tl3
+
+
+def test_biases_of_the_unembedding_alone() -> None:
+    names = [name for name, _ in SmallDecoder(CASES[0]).named_parameters()]
+    assert [name for name in names if ".b_" in name] == ["unembed.b_U"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"n_layers": 0}, "n_layers=0: expected a whole number, 1 or more"),
+        ({"d_head": 0}, "d_head=0: expected a whole number, 1 or more"),
+        ({"n_heads": 3}, "n_heads=3 do not divide d_model=64: give d_head"),
+    ],
+)
+def test_sizes_that_are_none(shape: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        DecoderConfig(**shape)
+
+
+def test_d_head_may_be_any() -> None:
+    assert DecoderConfig(n_heads=3, d_head=5).head_width == 5
+    assert DecoderConfig(d_model=64, n_heads=4).head_width == 16
+
+
+@pytest.mark.parametrize("cfg", CASES, ids=lambda cfg: f"{cfg.norm}-{cfg.act}")
+def test_too_long_a_sequence_is_refused(cfg: DecoderConfig) -> None:
+    model = random(cfg)
+    long = torch.zeros((2, 12), dtype=torch.long)
+    mask = torch.ones_like(long)
+    for call in (lambda: model(long), lambda: model.last_logits(long), lambda: model(long, mask)):
+        with pytest.raises(PromptError, match="has 12 tokens, and the model n_ctx=11 positions"):
+            call()
