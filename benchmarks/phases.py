@@ -6,7 +6,7 @@ library
     a step of a default run, as a sweep does it (one thread);
 plain
     a step of a model of the same size from ``nn.TransformerEncoderLayer`` (pre-LN, GELU, causal
-    mask) with the same batches, AdamW, clipping and loss at the last position: what one would write
+    mask) with the same batches, AdamW and loss at the last position: what one would write
     by hand;
 batched
     on a GPU, a step of all 108 runs of a diagram as one program, over 108 single steps.
@@ -105,7 +105,6 @@ def steps(device: str, repeats: int) -> dict[str, Any]:
         for batch, answers in zip(tokens, targets, strict=True):
             optimizer.zero_grad()
             cross_entropy(plain(batch)[:, -1], answers).backward()
-            nn.utils.clip_grad_norm_(plain.parameters(), run.clip)
             optimizer.step()
 
     times = _turns({"library": library, "plain": by_hand}, repeats, device)

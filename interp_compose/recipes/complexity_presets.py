@@ -28,7 +28,14 @@ def _epochs(epochs: int, samples: int, batch_size: int) -> int:
 RATES: Final = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
 DECAYS: Final = (0.0, 0.01, 0.1, 1.0)
 GPT2_SHAPE: Final = PhaseRun(
-    n_layers=10, n_heads=10, d_model=640, d_head=64, d_mlp=1280, d_vocab=201, batch_size=2048
+    n_layers=10,
+    n_heads=10,
+    d_model=640,
+    d_head=64,
+    d_mlp=1280,
+    d_vocab=201,
+    batch_size=2048,
+    clip=1.0,
 )
 FIG3: Final = replace(
     GPT2_SHAPE,

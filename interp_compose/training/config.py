@@ -43,8 +43,8 @@ class TrainConfig:
     """Learning rate at which the schedule ends."""
     weight_decay: float = 0.01
     """Decoupled, on every parameter (AdamW's)."""
-    clip: float = 1.0
-    """Norm to which gradients are clipped."""
+    clip: float | None = 1.0
+    """Norm to which gradients are clipped; None: not at all."""
     evaluate_every: int | None = None
     """Steps between evaluations on the validation split; by default one epoch."""
     checkpoint_every: int | None = None
@@ -68,7 +68,8 @@ class TrainConfig:
         self._take_whole("warmup_steps", 0)
         self._take_whole("seed", 0)
         self._take_number("lr", positive=True)
-        self._take_number("clip", positive=True)
+        if self.clip is not None:
+            self._take_number("clip", positive=True)
         self._take_number("weight_decay", positive=False)
         self._take_number("final_lr", positive=False)
         if type(self.activation_checkpointing) is not bool:

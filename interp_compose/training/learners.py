@@ -176,6 +176,8 @@ class Learners:
 
     def _clip(self) -> None:
         """Each model's gradient to its own norm, at most."""
+        if self.config.clip is None:
+            return
         gradients = [w.grad for w in self.parameters if w.grad is not None]
         if self.alone:
             nn.utils.clip_grad_norm_(self.parameters, self.config.clip)

@@ -124,7 +124,7 @@ def optimiser_step(
         loss.backward()
         sums += torch.stack([loss.detach(), *terms])
     processes.sum_gradients_(state.parameters, sums)
-    norm = float(nn.utils.clip_grad_norm_(state.parameters, config.clip))
+    norm = float(nn.utils.clip_grad_norm_(state.parameters, config.clip or math.inf))
     loss_value, task, mi, stability, right = sums.tolist()
     _check_finite(step, task, mi, stability, norm)  # after the exchange: all processes stop alike
     lr = config.lr_at(step, total)
