@@ -26,10 +26,11 @@ def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
 
 
 def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
-    """The figure's chart, heat map or scatter drawn by matplotlib; needs no browser.
+    """The figure's chart, heat map, scatter or matrices, drawn by matplotlib; needs no browser.
 
     One panel is 1344 × 736 pixels, each further one 352 pixels more; a heat map is 1344 pixels
-    wide, and its height grows with its rows; a scatter is as wide, or wider from three panels on.
+    wide, and its height grows with its rows; a scatter is as wide, or wider from three panels on; a
+    grid of matrices is as large as its panels need, up to 2154 × 1692 pixels in a usual grid.
 
     Raises:
         InputError: the figure was copied by plotly and no longer knows its chart.

@@ -19,6 +19,8 @@ from interp_compose.plots.chart import Chart, Level, Line, short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_static import paint_heatmap
 from interp_compose.plots.lettering import FAMILY, drawable, plain
+from interp_compose.plots.matrices import MatrixGrid
+from interp_compose.plots.matrices_static import paint_matrices
 from interp_compose.plots.scatter import Scatter
 from interp_compose.plots.scatter_static import paint_scatter
 from interp_compose.plots.theme import BAND_OPACITY, GRID, INK, LEVEL_OPACITY, MARKERS, MUTED
@@ -31,14 +33,15 @@ SMALL_DPI: Final = 110
 LABEL_SHARE: Final = 0.05
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 
-Picture = Chart | HeatMap | Scatter
+Picture = Chart | HeatMap | Scatter | MatrixGrid
 """What both pens can draw."""
 
 
 def small_png_bytes(chart: Picture) -> bytes:
     """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks.
 
-    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels.
+    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels. A
+    grid of matrices is as large as its panels need.
     """
     full = Image.open(io.BytesIO(png_bytes(chart, dpi=SMALL_DPI))).convert("RGB")
     buffer = io.BytesIO()
@@ -49,7 +52,8 @@ def small_png_bytes(chart: Picture) -> bytes:
 def png_bytes(chart: Picture, *, dpi: int = DPI) -> bytes:
     """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes.
 
-    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels.
+    A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels. A
+    grid of matrices is as large as its panels need.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -61,6 +65,8 @@ def png_bytes(chart: Picture, *, dpi: int = DPI) -> bytes:
 def _paint(chart: Picture, dpi: int) -> Figure:
     if isinstance(chart, HeatMap):
         return paint_heatmap(chart, dpi)
+    if isinstance(chart, MatrixGrid):
+        return paint_matrices(chart, dpi)
     return paint_scatter(chart, dpi) if isinstance(chart, Scatter) else paint(chart, dpi)
 
 

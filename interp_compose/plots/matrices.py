@@ -1,0 +1,183 @@
+"""What a grid of similarity matrices says, apart from how it is drawn.
+
+One description, two pens, as for line charts: :mod:`.matrices_interactive` draws it with plotly,
+:mod:`.matrices_static` with matplotlib. Sizes are found in :mod:`.matrices_layout`, for both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import short
+from interp_compose.plots.heatmap import NOT_MEASURED
+from interp_compose.plots.heatmap_scale import DIVERGING, Scale
+
+SCALE: Final = Scale(
+    low=-1.0,
+    high=1.0,
+    log=False,
+    stops=DIVERGING,
+    ticks=((-1.0, "−1"), (-0.5, "−0.5"), (0.0, "0"), (0.5, "0.5"), (1.0, "1")),
+)
+SLACK: Final = 1e-6  # beyond 1, by rounding
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixPanel:
+    """A matrix of cosines or the like, [n, n] between −1 and 1; NaN where nothing was measured.
+
+    ``text`` is written under it. ``names`` are those of its rows, which are its columns' too, and
+    ``blocks`` the rows that begin a further block; each serves this panel instead of the grid's.
+    """
+
+    values: Float[np.ndarray, "..."]
+    text: str = ""
+    names: Sequence[str] = ()
+    blocks: Sequence[int] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no number at all."""
+        return bool(np.isnan(self.values).all())
+
+
+@dataclass(frozen=True)
+class MatrixGrid:
+    """Square matrices in rows and columns, all in the colours from −1 to 1.
+
+    ``columns`` are the titles above the grid and ``rows`` those left of it, from top to bottom;
+    they may be empty texts. ``x_title`` and ``y_title`` say what they are. ``panels`` [rows,
+    columns] hold None where there is no such matrix: a grey square, struck through.
+    ``value_name`` is the title of the colour bar.
+
+    ``names`` and ``blocks`` are those of every panel that has none of its own. Names are written
+    where each row has the room, and blocks parted by thin lines where they are large enough; the
+    interactive figure's hover has the names in any case.
+
+    Raises:
+        InputError: no row or no column of panels; rows of another length; a matrix that is not
+            square or holds what is no cosine; more or fewer names than rows; blocks that do not
+            rise within the matrix.
+    """
+
+    title: str
+    subtitle: str
+    x_title: str
+    y_title: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    panels: Sequence[Sequence[MatrixPanel | None]]
+    value_name: str
+    names: Sequence[str] = ()
+    blocks: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.columns:
+            raise InputError(
+                f"a grid of {len(self.rows)} rows and {len(self.columns)} columns of matrices; "
+                "pass at least one of each"
+            )
+        if len(self.panels) != len(self.rows):
+            raise InputError(
+                f"panels have {len(self.panels)} rows; expected {len(self.rows)}, one for each "
+                "title in rows"
+            )
+        for i, (title, row) in enumerate(zip(self.rows, self.panels, strict=True)):
+            if len(row) != len(self.columns):
+                raise InputError(
+                    f"panels of row {i} ({short(title)!r}) are {len(row)}; expected "
+                    f"{len(self.columns)}, one for each title in columns (None where there is no "
+                    "matrix)"
+                )
+            for j, panel in enumerate(row):
+                if panel is not None:
+                    self._check(panel, f"the matrix of row {i}, column {j}")
+
+    @property
+    def heading(self) -> str:
+        """The title, short enough for the picture."""
+        return short(self.title, 80)
+
+    def subheading(self, note: str = "") -> str:
+        """The subtitle, short enough for the picture, with a note and what grey means."""
+        notes = f" · {note}" if note else ""
+        if self.has_gaps:
+            notes += f" · grey: {NOT_MEASURED}"
+        if not self.subtitle:
+            return notes.removeprefix(" · ")
+        return short(self.subtitle, 120 - len(notes)) + notes
+
+    @property
+    def places(self) -> list[tuple[int, int, MatrixPanel | None]]:
+        """Row, column and panel, row by row; None also for a matrix without a number."""
+        return [
+            (i, j, None if panel is None or panel.is_empty else panel)
+            for i, row in enumerate(self.panels)
+            for j, panel in enumerate(row)
+        ]
+
+    @property
+    def has_gaps(self) -> bool:
+        return any(panel is None or np.isnan(panel.values).any() for _, _, panel in self.places)
+
+    @property
+    def one_set_of_names(self) -> bool:
+        """Whether the grid's names are those of every panel."""
+        own = any(panel is not None and panel.names for _, _, panel in self.places)
+        return bool(self.names) and not own
+
+    def size_of(self, panel: MatrixPanel | None) -> int:
+        """Its rows; where it is not there, as many as there are names."""
+        if panel is None:
+            return max(len(self.names_of(panel)), 1)
+        return len(panel.values)
+
+    def names_of(self, panel: MatrixPanel | None) -> Sequence[str]:
+        if panel is None:
+            return self.names if self.one_set_of_names else ()
+        return panel.names or self.names
+
+    def blocks_of(self, panel: MatrixPanel) -> Sequence[int]:
+        return panel.blocks or self.blocks
+
+    def panel_name(self, row: int, column: int) -> str:
+        """Its two titles, each after what it is a title of."""
+        titles = ((self.y_title, self.rows[row]), (self.x_title, self.columns[column]))
+        told = [f"{what} {title}".strip() for what, title in titles if title]
+        return " · ".join(told)
+
+    def _check(self, panel: MatrixPanel, who: str) -> None:
+        values = panel.values
+        if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
+            shape = " × ".join(map(str, values.shape))
+            raise InputError(
+                f"{who} is {shape or 'a single number'}; expected as many rows as columns, and at "
+                "least one"
+            )
+        beyond = np.argwhere(np.abs(values) > 1 + SLACK)  # an infinite value is one of them
+        if len(beyond):
+            i, j = map(int, beyond[0])
+            raise InputError(
+                f"{who} holds {values[i, j]:.7g} at [{i}, {j}]; expected cosines, from −1 to 1, or "
+                "NaN where nothing was measured"
+            )
+        n = len(values)
+        names, blocks = self.names_of(panel), self.blocks_of(panel)
+        if names and len(names) != n:
+            raise InputError(
+                f"{who} has {n} rows and {len(names)} names; pass one for each row, or none"
+            )
+        edges = [0, *blocks, n]
+        if any(a >= b for a, b in itertools.pairwise(edges)):
+            told = short(", ".join(map(str, blocks)))
+            raise InputError(
+                f"{who} has blocks {told}; expected rising numbers from 1 to {n - 1}, the first "
+                "row of each block but the first block"
+            )

@@ -1,0 +1,193 @@
+"""How much room a grid of matrices needs, the same for both pens; lengths in pixels.
+
+Places are counted from the figure's upper left corner.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from interp_compose.plots.chart import short
+from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE, SHORTEST_BAR
+from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
+
+WIDTH: Final = 874.0  # which panels fill, as large as they may be
+HEIGHT: Final = 860.0
+WIDEST: Final = 1400.0  # to which the figure grows before panels become tiny
+TALLEST: Final = 1100.0
+PANEL: Final = (40.0, 84.0, 400.0)  # the smallest side, the smallest in a usual grid, the largest
+NARROWEST: Final = 420.0  # figure
+MARGIN: Final = 17.0
+TOP: Final = 84.0  # title and subtitle
+TITLE: Final = 24.0  # what rows or columns are
+GAP: Final = 14.0  # between panels
+FLAT: Final = 8  # characters up to which a row's title lies flat
+LONGEST_NAME: Final = 24
+NAME: Final = 6.4  # the width of a letter at 10 pixels
+NAME_ROOM: Final = 12.0  # a row's height, from which its name is written
+NAME_GAP: Final = 6.0
+TEXT: Final = 7.0  # the width of a letter at 11 pixels
+TEXT_LINE: Final = 14.0
+BLOCK: Final = 5.0  # the smallest block's side, from which lines are drawn
+HEADING, SUBHEADING = 10.8, 7.2  # the width of a letter
+LONGEST_BAR: Final = 320.0
+LINE_OPACITY: Final = 0.35  # between blocks
+
+
+@dataclass(frozen=True)
+class GridLayout:
+    """``left`` and ``top`` is where the first panel begins, ``gap`` what lies between two."""
+
+    grid: MatrixGrid
+    width: float  # of the figure
+    height: float  # of the figure
+    left: float
+    top: float
+    right: float  # from the last panel to the figure's edge
+    bottom: float
+    side: float  # of a panel
+    gap: tuple[float, float]  # across, down
+    named: bool  # rows have their names
+    name_room: float  # for them, left of a panel and under it
+    bar_height: float
+    bar_title: str
+
+    def x(self, column: int) -> float:
+        """A panel's left edge."""
+        return self.left + column * (self.side + self.gap[0])
+
+    def y(self, row: int) -> float:
+        """A panel's upper edge."""
+        return self.top + row * (self.side + self.gap[1])
+
+    @property
+    def grid_width(self) -> float:
+        return self.x(len(self.grid.columns) - 1) + self.side - self.left
+
+    @property
+    def grid_height(self) -> float:
+        return self.y(len(self.grid.rows) - 1) + self.side - self.top
+
+    @property
+    def column_titles(self) -> list[str]:
+        most = int((self.side + self.gap[0] - 6) / CHARACTER)
+        return [short(title, most) for title in self.grid.columns]
+
+    @property
+    def row_titles(self) -> list[str]:
+        most = int((self.side + self.gap[1] - 6) / CHARACTER) if self.turned_rows else FLAT
+        return [short(title, most) for title in self.grid.rows]
+
+    @property
+    def turned_rows(self) -> bool:
+        """Whether the rows' titles stand upright."""
+        return _longest(self.grid.rows) > FLAT
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What columns and rows are, as long as there is room."""
+        return (
+            short(self.grid.x_title, int(self.grid_width / CHARACTER)),
+            short(self.grid.y_title, int(self.grid_height / CHARACTER)),
+        )
+
+    def text(self, panel: MatrixPanel | None) -> list[str]:
+        """The lines under a panel."""
+        return _wrapped(panel, self.side + self.gap[0])
+
+    def labels(self, row: int, column: int, panel: MatrixPanel | None) -> tuple[bool, bool]:
+        """Whether its rows' names are written left of it, and under it."""
+        if not self.named or not self.grid.names_of(panel):
+            return False, False
+        everywhere = not self.grid.one_set_of_names
+        return everywhere or column == 0, everywhere or row == len(self.grid.rows) - 1
+
+    def below(self, row: int, column: int, panel: MatrixPanel | None) -> float:
+        """From a panel's lower edge to the text under it."""
+        return 4.0 + self.name_room * self.labels(row, column, panel)[1]
+
+    def flat_names(self, panel: MatrixPanel | None) -> bool:
+        """Whether the names under it lie flat."""
+        names = self.grid.names_of(panel)
+        return NAME * _longest(names) + 4 <= self.side / self.grid.size_of(panel)
+
+    def edges(self, panel: MatrixPanel) -> list[float]:
+        """Where lines part its blocks, in rows; none where they would lie too close."""
+        n = self.grid.size_of(panel)
+        blocks = [0, *self.grid.blocks_of(panel), n]
+        if int(np.diff(blocks).min()) * self.side / n < BLOCK:
+            return []
+        return [block - 0.5 for block in blocks[1:-1]]
+
+
+def lay_out(grid: MatrixGrid) -> GridLayout:
+    """Panels as large as the usual width lets them be; names where each row has the room."""
+    named = _lay_out(grid, True)
+    sizes = [grid.size_of(panel) for _, _, panel in grid.places if grid.names_of(panel)]
+    return named if sizes and named.side / max(sizes) >= NAME_ROOM else _lay_out(grid, False)
+
+
+def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
+    n_rows, n_columns = len(grid.rows), len(grid.columns)
+    longest = max((_longest(grid.names_of(panel)) for _, _, panel in grid.places), default=0)
+    room = NAME * min(longest, LONGEST_NAME) + NAME_GAP if named and longest else 0.0
+    between = 0.0 if grid.one_set_of_names else room
+    longest_row = _longest(grid.rows)
+    titles = LINE + 6 if longest_row > FLAT else CHARACTER * longest_row + 8
+    left = MARGIN + TITLE * bool(grid.y_title) + titles * bool(longest_row) + room
+    top = TOP + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
+    tick = max(len(text) for _, text in SCALE.ticks)
+    right = 2 * BAR + 12 + CHARACTER * tick + LINE + 18
+
+    def fit(lines: int) -> tuple[float, tuple[float, float], float]:
+        """A panel's side, the gaps, and the height of the text under it."""
+        text = TEXT_LINE * lines + 6 * bool(lines)
+        gap = (GAP + between, GAP + between + text)
+        across = left + right + (n_columns - 1) * gap[0]
+        down = top + (n_rows - 1) * gap[1] + room + text + MARGIN
+        fits = min((WIDTH - across) / n_columns, (HEIGHT - down) / n_rows, PANEL[2])
+        grown = min((WIDEST - across) / n_columns, (TALLEST - down) / n_rows)
+        return max(fits, min(grown, PANEL[1]), PANEL[0]), gap, text
+
+    side, gap, _ = fit(2)  # how the text wraps depends on the side, and the side on its lines
+    lines = max(len(_wrapped(panel, side + gap[0])) for _, _, panel in grid.places)
+    side, gap, text = fit(lines)
+    high = n_rows * side + (n_rows - 1) * gap[1]
+    bar = min(max(high, SHORTEST_BAR), LONGEST_BAR)
+    beyond = max(bar - high, 0.0) / 2  # the bar, of a low grid
+    top = max(top, TOP + beyond + 8)
+    bottom = max(room + text + 8, beyond + 12, MARGIN)
+    content = left + n_columns * side + (n_columns - 1) * gap[0] + right
+    prose = max(HEADING * len(grid.heading), SUBHEADING * len(grid.subheading())) + 2 * MARGIN
+    width = max(content, min(prose, WIDTH), NARROWEST)
+    return GridLayout(
+        grid=grid,
+        width=width,
+        height=top + high + bottom,
+        left=left,
+        top=top,
+        right=right + width - content,
+        bottom=bottom,
+        side=side,
+        gap=gap,
+        named=bool(room),
+        name_room=room,
+        bar_height=bar,
+        bar_title=short(grid.value_name, int(bar / PROSE)),
+    )
+
+
+def _wrapped(panel: MatrixPanel | None, width: float) -> list[str]:
+    if panel is None or not panel.text:
+        return []
+    most = max(int((width - 6) / TEXT), 4)
+    return textwrap.wrap(panel.text, most, max_lines=2, placeholder="…", break_on_hyphens=False)
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max((len(text) for text in texts), default=0)
