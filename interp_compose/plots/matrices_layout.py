@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from interp_compose.plots.chart import short
-from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE, SHORTEST_BAR
+from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 
 WIDTH: Final = 874.0  # which panels fill, as large as they may be
@@ -21,9 +21,10 @@ HEIGHT: Final = 860.0
 WIDEST: Final = 1400.0  # to which the figure grows before panels become tiny
 TALLEST: Final = 1100.0
 PANEL: Final = (40.0, 84.0, 400.0)  # the smallest side, the smallest in a usual grid, the largest
-NARROWEST: Final = 420.0  # figure
+NARROWEST: Final = 300.0  # figure
 MARGIN: Final = 17.0
-TOP: Final = 84.0  # title and subtitle
+TOP: Final = 76.0  # title and subtitle
+SUBTITLE: Final = 22.0
 TITLE: Final = 24.0  # what rows or columns are
 GAP: Final = 14.0  # between panels
 FLAT: Final = 8  # characters up to which a row's title lies flat
@@ -33,9 +34,9 @@ NAME_ROOM: Final = 12.0  # a row's height, from which its name is written
 NAME_GAP: Final = 6.0
 TEXT: Final = 7.0  # the width of a letter at 11 pixels
 TEXT_LINE: Final = 14.0
-BLOCK: Final = 5.0  # the smallest block's side, from which lines are drawn
+BLOCK: Final = 8.0  # the smallest block's side, from which lines are drawn
 HEADING, SUBHEADING = 10.8, 7.2  # the width of a letter
-LONGEST_BAR: Final = 320.0
+BAR_HEIGHTS: Final = (100.0, 320.0)
 LINE_OPACITY: Final = 0.35  # between blocks
 
 
@@ -140,7 +141,8 @@ def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
     longest_row = _longest(grid.rows)
     titles = LINE + 6 if longest_row > FLAT else CHARACTER * longest_row + 8
     left = MARGIN + TITLE * bool(grid.y_title) + titles * bool(longest_row) + room
-    top = TOP + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
+    head = TOP - SUBTITLE * (not grid.subheading())
+    top = head + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
     tick = max(len(text) for _, text in SCALE.ticks)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE + 18
 
@@ -158,9 +160,9 @@ def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
     lines = max(len(_wrapped(panel, side + gap[0])) for _, _, panel in grid.places)
     side, gap, text = fit(lines)
     high = n_rows * side + (n_rows - 1) * gap[1]
-    bar = min(max(high, SHORTEST_BAR), LONGEST_BAR)
+    bar = min(max(high, BAR_HEIGHTS[0]), BAR_HEIGHTS[1])
     beyond = max(bar - high, 0.0) / 2  # the bar, of a low grid
-    top = max(top, TOP + beyond + 8)
+    top = max(top, head + beyond)
     bottom = max(room + text + 8, beyond + 12, MARGIN)
     content = left + n_columns * side + (n_columns - 1) * gap[0] + right
     prose = max(HEADING * len(grid.heading), SUBHEADING * len(grid.subheading())) + 2 * MARGIN

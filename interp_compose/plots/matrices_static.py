@@ -37,7 +37,7 @@ def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
     size = (layout.width / PIXELS, layout.height / PIXELS)
     figure = Figure(figsize=size, dpi=dpi, facecolor="white")
     colours = LinearSegmentedColormap.from_list("", SCALE.stops, GRADIENT)
-    colours.set_bad(GREY)
+    colours = colours.with_extremes(bad=GREY)
     for i, j, panel in grid.places:
         axes = _axes(figure, layout, layout.x(j), layout.y(i), layout.side, layout.side)
         if panel is None:
@@ -75,8 +75,8 @@ def _write(
     figure: Figure, layout: GridLayout, x: float, y: float, text: str, size: float, **how: Any
 ) -> None:
     style = plain(how.pop("colour", INK))
-    where = (x / layout.width, 1 - y / layout.height)
-    figure.text(*where, drawable(text), size=size, **how, **style)
+    across, up = x / layout.width, 1 - y / layout.height
+    figure.text(across, up, drawable(text), size=size, **how, **style)
 
 
 def _strike(axes: Axes, n: int) -> None:
@@ -92,7 +92,7 @@ def _part(axes: Axes, layout: GridLayout, panel: MatrixPanel) -> None:
     """Thin lines between blocks."""
     n = layout.grid.size_of(panel)
     edges = layout.edges(panel)
-    look = {"color": INK, "lw": 0.5, "alpha": LINE_OPACITY}
+    look: dict[str, Any] = {"color": INK, "lw": 0.5, "alpha": LINE_OPACITY}
     axes.vlines(edges, -0.5, n - 0.5, **look)
     axes.hlines(edges, -0.5, n - 0.5, **look)
 
@@ -118,16 +118,16 @@ def _write_titles(figure: Figure, layout: GridLayout) -> None:
     """Of the figure, of the columns and of the rows."""
     grid = layout.grid
     for y, text, points, colour in (
-        (26, grid.heading, 12.5, INK),
-        (55, grid.subheading(), 8.5, MUTED),
+        (26.0, grid.heading, 12.5, INK),
+        (55.0, grid.subheading(), 8.5, MUTED),
     ):
         _write(figure, layout, MARGIN, y, text, points, colour=colour)
     half = layout.side / 2
     for j, title in enumerate(layout.column_titles):
         x = layout.x(j) + half
         _write(figure, layout, x, layout.top - 6, title, 12 * POINT, ha="center")
-    upright = {"rotation": 90, "ha": "center", "va": "center"}
-    flat = {"ha": "right", "va": "center"}
+    upright: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
+    flat: dict[str, Any] = {"ha": "right", "va": "center"}
     edge = layout.left - layout.name_room
     for i, title in enumerate(layout.row_titles):
         x = edge - 4 - LINE / 2 if layout.turned_rows else edge - 7
@@ -144,7 +144,7 @@ def _draw_bar(figure: Figure, layout: GridLayout) -> None:
     """The colour bar right of the panels, level with their middle."""
     x = layout.left + layout.grid_width + BAR
     y = layout.top + (layout.grid_height - layout.bar_height) / 2
-    axes = _axes(figure, layout, x, y, BAR, layout.bar_height)
+    axes = _axes(figure, layout, x, y, float(BAR), layout.bar_height)
     shades = [[to_rgb(SCALE.colour_at((k + 0.5) / GRADIENT))] for k in range(GRADIENT)]
     axes.imshow(shades, origin="lower", aspect="auto", extent=(0, 1, SCALE.low, SCALE.high))
     axes.spines[:].set_visible(False)

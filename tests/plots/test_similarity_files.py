@@ -54,7 +54,7 @@ def visible_texts(painted: Figure) -> list[Text]:
         for axis in axes
         for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
         for label in (tick.label1, tick.label2)
-        if not axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
     }
     texts = [text for text in painted.findobj(Text) if text.get_visible() and text.get_text()]
     return [text for text in texts if text not in beyond]

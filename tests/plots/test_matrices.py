@@ -1,0 +1,400 @@
+"""Grids of matrices: every cosine in its place and colour, gaps grey, names where they fit."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from PIL import Image
+
+from interp_compose.errors import InputError
+from interp_compose.plots import matrices_interactive
+from interp_compose.plots.chart import short
+from interp_compose.plots.export import save_html, save_png
+from interp_compose.plots.heatmap_scale import DIVERGING, GREY
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.lettering import drawable
+from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
+from interp_compose.plots.matrices_interactive import draw_matrices, thinning
+from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out
+from interp_compose.plots.matrices_static import PIXELS, paint_matrices
+from interp_compose.plots.static import png_bytes
+from tests.plots.test_figures import HOSTILE, Tags, strings
+from tests.plots.test_similarity_files import visible_texts
+
+NAN = float("nan")
+THREE = np.array([[1.0, 0.5, -0.12345], [0.5, 1.0, NAN], [-0.12345, NAN, 1.0]])
+
+
+def cosines(n: int, seed: int = 0) -> np.ndarray:
+    x = np.random.default_rng(seed).normal(size=(n, 8))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return np.clip(x @ x.T, -1, 1)
+
+
+def matrix(n: int = 3, **fields: Any) -> MatrixPanel:
+    return MatrixPanel(cosines(n), **fields)
+
+
+def grid(*rows: list[MatrixPanel | None], **changes: Any) -> MatrixGrid:
+    panels = rows or ([MatrixPanel(THREE, "within .43"), None],)
+    named = {
+        "title": "cosines",
+        "subtitle": "between neurons",
+        "x_title": "γ",
+        "y_title": "decay",
+        "columns": [f"{j}" for j in range(len(panels[0]))],
+        "rows": [f"r{i}" for i in range(len(panels))],
+        "value_name": "cosine",
+    }
+    return MatrixGrid(**(named | changes), panels=panels)
+
+
+def many(n_rows: int, n_columns: int, n: int = 8, **changes: Any) -> MatrixGrid:
+    rows = [
+        [matrix(n, text=f"within − between .{i}{j}") for j in range(n_columns)]
+        for i in range(n_rows)
+    ]
+    return grid(*rows, **changes)
+
+
+def own_names() -> MatrixGrid:
+    sizes = (4, 6, 1)
+    row = [matrix(n, names=[f"neuron {k}" for k in range(n)], text="a text") for n in sizes]
+    return grid([*row, None], [None] * 4)
+
+
+NAMES = [f"token {k}" for k in range(8)]
+EVERY_GRID: dict[str, Callable[[], MatrixGrid]] = {
+    "gaps": grid,
+    "4d": lambda: many(2, 3, 40, blocks=range(4, 40, 4), rows=["GPT-2 small", "Pythia 160M"]),
+    "5a": lambda: many(1, 3, 16, rows=[""], y_title=""),
+    "10": lambda: many(4, 8),
+    "one": lambda: grid([matrix(1)], x_title="", y_title="", rows=[""], columns=[""]),
+    "12 columns": lambda: many(1, 12),
+    "12 x 6": lambda: many(6, 12, value_name="the cosine of two neurons " * 9),
+    "6 rows": lambda: many(6, 1),
+    "30 columns": lambda: many(1, 30),
+    "shared names": lambda: many(2, 3, names=NAMES, blocks=[4]),
+    "own names": own_names,
+    "long": lambda: many(
+        2, 3, names=["long " * 9] * 8, title="long " * 40, subtitle="long " * 60,
+        x_title="long " * 40, y_title="long " * 40, rows=["long " * 40] * 2,
+        columns=["long " * 40] * 3, value_name="long " * 40,
+    ),
+}  # fmt: skip
+every_grid = pytest.mark.parametrize("make", EVERY_GRID.values(), ids=EVERY_GRID)
+
+
+def annotated(figure: ChartFigure) -> list[str]:
+    return [annotation.text for annotation in figure.layout.annotations]
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_numbers_are_rounded_and_gaps_left_out() -> None:
+    figure = draw_matrices(grid())
+    first, missing, stroke = figure.data
+    assert list(first.z[0]) == [1.0, 0.5, -0.123]
+    assert list(first.z[1]) == [0.5, 1.0, None]
+    assert missing.hovertemplate == "decay r0 · γ 1<br>not measured<extra></extra>"
+    assert (missing.xaxis, stroke.xaxis) == ("x2", "x2")
+    assert figure.layout.plot_bgcolor == GREY == missing.colorscale[0][1]
+    assert figure.layout.title.subtitle.text == "between neurons · grey: not measured"
+    assert {"0", "1", "r0", "γ", "decay", "within .43"} == set(annotated(figure))
+
+
+def test_minus_nothing_is_nothing() -> None:
+    (trace,) = draw_matrices(grid([MatrixPanel(np.array([[-0.0001]]))])).data
+    assert str(trace.z[0][0]) == "0.0"
+
+
+def test_all_panels_share_the_scale_of_heat_maps_from_minus_one_to_one() -> None:
+    figure = draw_matrices(many(1, 3))
+    scale = figure.layout.coloraxis
+    assert (scale.cmin, scale.cmax) == (-1, 1)
+    assert [stop for _, stop in scale.colorscale] == list(DIVERGING)
+    assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
+    assert scale.colorbar.title.text == "cosine"
+    assert SCALE.colour(0.0) == "#f6f6f4"
+
+
+def test_cells_are_square_and_panels_where_the_layout_has_them() -> None:
+    made = EVERY_GRID["10"]()
+    layout = lay_out(made)
+    shown = draw_matrices(made).layout
+    across = shown.width - shown.margin.l - shown.margin.r
+    down = shown.height - shown.margin.t - shown.margin.b
+    for k, (i, j, _) in enumerate(made.places):
+        x, y = (shown[f"{a}axis{k + 1 if k else ''}"] for a in "xy")
+        assert x.domain[0] * across == pytest.approx(layout.x(j) - layout.left)
+        assert (x.domain[1] - x.domain[0]) * across == pytest.approx(layout.side)
+        assert (1 - y.domain[1]) * down == pytest.approx(layout.y(i) - layout.top)
+        assert (y.domain[1] - y.domain[0]) * down == pytest.approx(layout.side)
+        assert y.scaleanchor == y.anchor
+        assert list(y.range) == [7.5, -0.5]  # the first row on top
+
+
+def test_hover_has_panel_names_and_value() -> None:
+    figure = draw_matrices(many(1, 2, 100, names=[f"neuron {k}" for k in range(100)]))
+    assert figure.data[1].hovertemplate == (
+        "decay r0 · γ 1<br>%{y}<br>%{x}<br>cosine: %{z:.3f}<extra></extra>"
+    )
+    for axis in (figure.layout.xaxis2, figure.layout.yaxis2):
+        assert axis.ticktext[42] == "neuron 42"
+        assert axis.tickvals[42] == 42
+        assert not axis.showticklabels  # far too many to be read
+    unnamed = draw_matrices(many(1, 1))
+    assert "row %{y}, column %{x}<br>cosine" in unnamed.data[0].hovertemplate
+
+
+def test_names_shared_by_all_are_written_at_the_edge() -> None:
+    made = EVERY_GRID["shared names"]()
+    shown = draw_matrices(made).layout
+    assert [shown[f"yaxis{k}"].showticklabels for k in ("", *range(2, 7))] == [1, 0, 0, 1, 0, 0]
+    assert [shown[f"xaxis{k}"].showticklabels for k in ("", *range(2, 7))] == [0, 0, 0, 1, 1, 1]
+    painted = paint_matrices(made, 100)
+    texts = [text.get_text() for text in visible_texts(painted)]
+    assert texts.count("token 5") == 5
+
+
+def test_names_of_each_panel_are_written_at_each() -> None:
+    texts = [text.get_text() for text in visible_texts(paint_matrices(own_names(), 100))]
+    assert [texts.count(f"neuron {k}") for k in (0, 3, 5)] == [6, 4, 2]
+    shown = draw_matrices(own_names()).layout
+    assert shown.xaxis.showticklabels
+    assert shown.xaxis2.showticklabels
+    assert list(shown.xaxis2.ticktext)[-1] == "neuron 5"
+    assert not shown.xaxis4.showticklabels  # there is no matrix
+
+
+def test_blocks_are_parted_where_they_are_large_enough() -> None:
+    few = many(1, 2, 40, blocks=range(10, 40, 10))
+    _, lines, *_ = draw_matrices(few).data
+    assert list(lines.x)[:6] == [9.5, 9.5, None, 19.5, 19.5, None]
+    assert list(lines.y)[:6] == [-0.5, 39.5, None] * 2
+    painted = paint_matrices(few, 100)
+    assert [len(axes.collections) for axes in painted.axes] == [2, 2, 0]
+    ends = painted.axes[0].collections[0].get_segments()
+    assert [segment[0][0] for segment in ends] == [9.5, 19.5, 29.5]
+    crowded = many(1, 2, 200, blocks=range(2, 200, 2))
+    assert {trace.type for trace in draw_matrices(crowded).data} == {"heatmap"}
+    assert not any(line.get_segments() for axes in paint_matrices(crowded, 100).axes
+                   for line in axes.collections)  # fmt: skip
+
+
+def test_a_panel_has_blocks_and_names_of_its_own() -> None:
+    other = matrix(4, names="abcd", blocks=[1])
+    made = grid([matrix(2), other], names="xy")
+    assert made.names_of(made.panels[0][0]) == "xy"
+    assert made.names_of(other) == "abcd"
+    assert (made.blocks_of(matrix(2)), made.blocks_of(other)) == ((), [1])
+
+
+def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
+    made = grid()
+    layout = lay_out(made)
+    picture = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
+
+    def seen(column: int, x: float, y: float) -> list[int]:
+        at = (layout.x(column) + x * layout.side, layout.y(0) + y * layout.side)
+        return list(picture.getpixel(tuple(round(place * 160 / PIXELS) for place in at)))[:3]
+
+    for i, j in itertools.product(range(3), repeat=2):
+        value = THREE[i, j]
+        colour = GREY if np.isnan(value) else SCALE.colour(value)
+        wanted = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+        assert seen(0, (j + 0.5) / 3, (i + 0.5) / 3) == pytest.approx(wanted, abs=3)
+    assert seen(1, 0.25, 0.25) == [int(GREY[1:3], 16)] * 3
+    painted = paint_matrices(made, 100)
+    (image,) = painted.axes[0].images
+    assert image.get_interpolation() == "nearest"
+    assert image.get_clim() == (-1, 1)
+    np.testing.assert_array_equal(np.ma.filled(image.get_array(), NAN), THREE)
+
+
+def test_a_matrix_without_numbers_is_none() -> None:
+    made = grid([MatrixPanel(np.full((2, 2), NAN), "never shown"), matrix(2)])
+    assert [panel is None for _, _, panel in made.places] == [True, False]
+    assert "not measured" in draw_matrices(made).data[0].hovertemplate
+    assert "never shown" not in annotated(draw_matrices(made))
+
+
+def test_heavy_figures_keep_every_kth_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = grid([matrix(11), None], names=[f"n{k}" for k in range(11)])
+    assert thinning(made) == 1
+    monkeypatch.setattr(matrices_interactive, "MOST_CELLS", 30)
+    assert thinning(made) == 3
+    figure = draw_matrices(made)
+    values = made.panels[0][0]
+    assert values is not None
+    np.testing.assert_allclose(figure.data[0].z, values.values[::3, ::3], atol=6e-4)
+    assert (figure.data[0].x0, figure.data[0].dx) == (1, 3)
+    assert list(figure.layout.xaxis.ticktext) == ["n0", "n3", "n6", "n9"]
+    assert list(figure.layout.xaxis.tickvals) == [1, 4, 7, 10]
+    assert "1 row in 3 is drawn" in figure.layout.title.subtitle.text
+    assert "1 row in 3" not in made.subheading()
+
+
+# --- room and files ------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 6), st.sampled_from([0, 2, 8]))
+def test_usual_grids_have_readable_panels_and_a_sensible_size(
+    n_columns: int, n_rows: int, names: int
+) -> None:
+    layout = lay_out(many(n_rows, n_columns, names or 5, names=[f"n{k}" for k in range(names)]))
+    assert 75 <= layout.side <= PANEL[2]
+    assert layout.width <= WIDEST
+    assert layout.height <= TALLEST
+    assert layout.left + layout.grid_width + layout.right == pytest.approx(layout.width)
+    assert layout.top + layout.grid_height + layout.bottom == pytest.approx(layout.height)
+
+
+def test_panels_shrink_before_the_figure_grows() -> None:
+    sides = [lay_out(many(1, n)).side for n in (1, 2, 4, 8, 12, 30)]
+    assert sides == sorted(sides, reverse=True)
+    assert [lay_out(many(1, n)).width <= WIDTH + 1 for n in (1, 2, 4, 8)] == [True] * 3 + [False]
+
+
+@every_grid
+def test_no_text_leaves_the_picture_or_covers_another(make: Callable[[], MatrixGrid]) -> None:
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        painted = paint_matrices(make(), 100)
+        painted.draw_without_rendering()
+        whole = painted.bbox
+        shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
+    assert len(shown) > 4
+    for text, box in shown.items():
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+    for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
+        width = min(a.x1, b.x1) - max(a.x0, b.x0)
+        height = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+@pytest.mark.parametrize("name", ["gaps", "4d", "one", "own names"])
+def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
+    make = EVERY_GRID[name]
+    figure = draw_matrices(make())
+    data = save_png(figure, tmp_path / "a.png").read_bytes()
+    assert data == save_png(draw_matrices(make()), tmp_path / "b.png").read_bytes()
+    layout = lay_out(make())
+    size = Image.open(io.BytesIO(data)).size
+    assert size == pytest.approx((layout.width * 160 / PIXELS, layout.height * 160 / PIXELS), abs=1)
+    bundle = figure._repr_mimebundle_()
+    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
+    data_only = json.dumps(bundle["application/vnd.plotly.v1+json"])
+    assert len(data_only) < 20_000 + 9 * sum(
+        panel.values.size for _, _, panel in make().places if panel is not None
+    )
+    assert "NaN" not in data_only
+    assert "bdata" not in data_only  # which older viewers cannot read
+
+
+def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
+    plain = png_bytes(grid())
+    with mpl.rc_context({"axes.facecolor": "black", "font.size": 30, "image.cmap": "gray"}):
+        assert png_bytes(grid()) == plain
+    assert png_bytes(grid([matrix(3), None])) != plain
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
+    panel = matrix(2, text=name, names=[name, name])
+    made = MatrixGrid(name, name, name, name, [name] * 2, [name], [[panel, None]], name)
+    figure = draw_matrices(made)
+    drawn = figure.to_dict()
+    drawn["layout"].pop("template")
+    for trace in drawn["data"]:
+        said = trace.pop("hovertemplate", "")
+        for own in ("<br>", "<extra></extra>", "%{x}", "%{z:.3f}"):
+            said = said.replace(own, "")
+        said = said.replace("%{y}", "", 1)
+        assert "<" not in said
+        assert "%{" not in said
+    assert not [s for s in strings(drawn) if "<" in s or "$" in s or "%{y" in s]
+    save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
+    pages = [
+        save_html(one, tmp_path / "f.html").read_text() for one in (figure, draw_matrices(grid()))
+    ]
+    bad, good = ([tag for tag, _ in Tags(page).tags] for page in pages)
+    assert bad == good
+
+
+def test_long_texts_are_shortened() -> None:
+    figure = draw_matrices(EVERY_GRID["long"]())
+    assert figure.layout.title.text == short("long " * 40, 80).strip()
+    assert all(len(text) < 130 for text in annotated(figure))
+    assert figure.layout.xaxis.ticktext[0] == short("long " * 9, 24).strip()
+    assert drawable("무") == "\N{REPLACEMENT CHARACTER}"
+    painted = paint_matrices(grid([matrix(1, text="무 γ")]), 100)
+    assert "\N{REPLACEMENT CHARACTER} γ" in [t.get_text() for t in visible_texts(painted)]
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+def with_value(value: float) -> MatrixPanel:
+    values = np.eye(3)
+    values[1, 2] = value
+    return MatrixPanel(values)
+
+
+@pytest.mark.parametrize(
+    ("panel", "message"),
+    [
+        (MatrixPanel(np.zeros((2, 3))), r"row 0, column 0 is 2 × 3; expected as many rows as col"),
+        (MatrixPanel(np.zeros(4)), r"row 0, column 0 is 4; expected as many rows as columns"),
+        (MatrixPanel(np.zeros(())), r"column 0 is a single number; expected as many rows as"),
+        (MatrixPanel(np.zeros((0, 0))), r"column 0 is 0 × 0; expected .* and at least one"),
+        (with_value(float("inf")), r"column 0 holds inf at \[1, 2\]; expected cosines, from −1 to"),
+        (with_value(float("-inf")), r"holds -inf at \[1, 2\]; expected .* or NaN where nothing w"),
+        (with_value(-1.00001), r"column 0 holds -1.00001 at \[1, 2\]; expected cosines, from −1"),
+        (matrix(3, names="ab"), r"column 0 has 3 rows and 2 names; pass one for each row, or no"),
+        (matrix(3, blocks=[0, 2]), r"column 0 has blocks 0, 2; expected rising numbers from 1 to"),
+        (matrix(3, blocks=[2, 1]), r"has blocks 2, 1; expected rising numbers from 1 to 2, the f"),
+        (matrix(3, blocks=[3]), r"column 0 has blocks 3; expected rising numbers from 1 to 2"),
+    ],
+)
+def test_what_is_no_matrix_of_cosines_is_refused(panel: MatrixPanel, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        grid([panel])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": [], "panels": []}, r"a grid of 0 rows and 1 columns of matrices; pass at least"),
+        ({"columns": [], "panels": [[]]}, r"a grid of 1 rows and 0 columns of matrices; pass at"),
+        ({"panels": []}, r"panels have 0 rows; expected 1, one for each title in rows"),
+        ({"panels": [[None, None]]}, r"panels of row 0 \('r'\) are 2; expected 1, one for each"),
+        ({"names": "ab"}, r"row 0, column 0 has 3 rows and 2 names; pass one for each row, or n"),
+        ({"blocks": [7]}, r"row 0, column 0 has blocks 7; expected rising numbers from 1 to 2"),
+    ],
+)
+def test_what_is_no_grid_is_refused(changes: dict[str, Any], message: str) -> None:
+    fields = {"columns": ["c"], "rows": ["r"], "panels": [[matrix(3)]]} | changes
+    with pytest.raises(InputError, match=message):
+        MatrixGrid("t", "s", "", "", value_name="cosine", **fields)
+
+
+def test_rounding_beyond_one_is_no_error() -> None:
+    assert not grid([with_value(1 + 5e-7)]).has_gaps
+    assert grid([with_value(NAN)]).has_gaps
+    single = draw_matrices(grid([MatrixPanel(np.eye(2, dtype=np.float32))]))
+    assert list(single.data[0].z[0]) == [1, 0]
