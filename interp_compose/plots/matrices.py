@@ -130,7 +130,7 @@ class MatrixGrid:
     @property
     def one_set_of_names(self) -> bool:
         """Whether the grid's names are those of every panel."""
-        own = any(panel is not None and panel.names for _, _, panel in self.places)
+        own = any(panel is not None and panel.names for row in self.panels for panel in row)
         return bool(self.names) and not own
 
     def size_of(self, panel: MatrixPanel | None) -> int:

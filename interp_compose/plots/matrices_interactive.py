@@ -147,7 +147,8 @@ def _dress(
     n = grid.size_of(panel)
     left, under = layout.labels(row, column, panel)
     longest = LONGEST_NAME if layout.named else LONGEST_HOVER
-    names = [harmless(short(name, longest)) for name in grid.names_of(panel)][::step]
+    numbers = [str(k) for k in range(n)] if step > 1 else []
+    names = [harmless(short(name, longest)) for name in grid.names_of(panel) or numbers][::step]
     bare = {
         "showgrid": False,
         "ticks": "",

@@ -36,8 +36,8 @@ def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
     layout = lay_out(grid)
     size = (layout.width / PIXELS, layout.height / PIXELS)
     figure = Figure(figsize=size, dpi=dpi, facecolor="white")
-    colours = LinearSegmentedColormap.from_list("", SCALE.stops, GRADIENT)
-    colours = colours.with_extremes(bad=GREY)
+    shades = LinearSegmentedColormap.from_list("", SCALE.stops, GRADIENT)
+    colours = shades.with_extremes(bad=GREY)
     for i, j, panel in grid.places:
         axes = _axes(figure, layout, layout.x(j), layout.y(i), layout.side, layout.side)
         if panel is None:
