@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
 from interp_compose.plots.chart import short
@@ -43,14 +44,7 @@ def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
         if panel is None:
             _strike(axes, grid.size_of(panel))
         else:
-            axes.imshow(
-                np.ma.masked_invalid(panel.values),
-                cmap=colours,
-                vmin=SCALE.low,
-                vmax=SCALE.high,
-                interpolation="nearest",
-                aspect="auto",
-            )
+            _draw_cells(axes, panel, colours, layout.side * dpi / PIXELS)
             axes.spines[:].set(color=FRAME, linewidth=0.6)
             _part(axes, layout, panel)
         _name(axes, layout, i, j, panel)
@@ -61,6 +55,28 @@ def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
     _write_titles(figure, layout)
     _draw_bar(figure, layout)
     return figure
+
+
+def _draw_cells(axes: Axes, panel: MatrixPanel, colours: Colormap, pixels: float) -> None:
+    """Every number; of a matrix with more rows than pixels every k-th row and column.
+
+    The picks are the same down and across, so that no panel loses its diagonal.
+    """
+    n = len(panel.values)
+    step = math.ceil(n / pixels)
+    picked = panel.values[::step, ::step]
+    end = len(picked) * step - 0.5
+    axes.imshow(
+        np.ma.masked_invalid(picked),
+        cmap=colours,
+        vmin=SCALE.low,
+        vmax=SCALE.high,
+        interpolation="nearest",
+        aspect="auto",
+        extent=(-0.5, end, end, -0.5),
+    )
+    axes.set_xlim(-0.5, n - 0.5)
+    axes.set_ylim(n - 0.5, -0.5)
 
 
 def _axes(

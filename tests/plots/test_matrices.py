@@ -23,7 +23,6 @@ from interp_compose.plots.chart import short
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.heatmap_scale import DIVERGING, GREY
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.lettering import drawable
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 from interp_compose.plots.matrices_interactive import draw_matrices, thinning
 from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out
@@ -105,6 +104,7 @@ def annotated(figure: ChartFigure) -> list[str]:
 
 def test_numbers_are_rounded_and_gaps_left_out() -> None:
     figure = draw_matrices(grid())
+    assert str(draw_matrices(grid([MatrixPanel(np.array([[-0.0001]]))])).data[0].z[0][0]) == "0.0"
     first, missing, stroke = figure.data
     assert list(first.z[0]) == [1.0, 0.5, -0.123]
     assert list(first.z[1]) == [0.5, 1.0, None]
@@ -113,11 +113,6 @@ def test_numbers_are_rounded_and_gaps_left_out() -> None:
     assert figure.layout.plot_bgcolor == GREY == missing.colorscale[0][1]
     assert figure.layout.title.subtitle.text == "between neurons · grey: not measured"
     assert {"0", "1", "r0", "γ", "decay", "within .43"} == set(annotated(figure))
-
-
-def test_minus_nothing_is_nothing() -> None:
-    (trace,) = draw_matrices(grid([MatrixPanel(np.array([[-0.0001]]))])).data
-    assert str(trace.z[0][0]) == "0.0"
 
 
 def test_all_panels_share_the_scale_of_heat_maps_from_minus_one_to_one() -> None:
@@ -155,8 +150,7 @@ def test_hover_has_panel_names_and_value() -> None:
         assert axis.ticktext[42] == "neuron 42"
         assert axis.tickvals[42] == 42
         assert not axis.showticklabels  # far too many to be read
-    unnamed = draw_matrices(many(1, 1))
-    assert "row %{y}, column %{x}<br>cosine" in unnamed.data[0].hovertemplate
+    assert "row %{y}, column %{x}<br>cosine" in draw_matrices(many(1, 1)).data[0].hovertemplate
 
 
 def test_names_shared_by_all_are_written_at_the_edge() -> None:
@@ -222,6 +216,13 @@ def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
     assert image.get_interpolation() == "nearest"
     assert image.get_clim() == (-1, 1)
     np.testing.assert_array_equal(np.ma.filled(image.get_array(), NAN), THREE)
+
+
+def test_large_matrices_keep_their_diagonal() -> None:
+    made = grid(*[[MatrixPanel(np.eye(640))] * 8] * 2)
+    (image,) = paint_matrices(made, 160).axes[3].images
+    np.testing.assert_array_equal(image.get_array(), np.eye(128))
+    assert image.get_extent() == [-0.5, 639.5, 639.5, -0.5]
 
 
 def test_a_matrix_without_numbers_is_none() -> None:
@@ -341,7 +342,6 @@ def test_long_texts_are_shortened() -> None:
     assert figure.layout.title.text == short("long " * 40, 80).strip()
     assert all(len(text) < 130 for text in annotated(figure))
     assert figure.layout.xaxis.ticktext[0] == short("long " * 9, 24).strip()
-    assert drawable("무") == "\N{REPLACEMENT CHARACTER}"
     painted = paint_matrices(grid([matrix(1, text="무 γ")]), 100)
     assert "\N{REPLACEMENT CHARACTER} γ" in [t.get_text() for t in visible_texts(painted)]
 
