@@ -151,6 +151,7 @@ FILES: dict[str, Callable[[], str]] = {
     "ablate_help.txt": partial(help_of, "ablate"),
     "probe_help.txt": partial(help_of, "probe"),
     "complexity_help.txt": partial(help_of, "complexity"),
+    "mechanism_help.txt": partial(help_of, "mechanism"),
     "leaks.md": leaks,
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from interp_compose.recipes.complexity_run import PhaseRun as PhaseRun
     from interp_compose.recipes.embedding import embed_texts as embed_texts
     from interp_compose.recipes.finetune import finetune as finetune
+    from interp_compose.recipes.mechanism_measure import mechanism as mechanism
+    from interp_compose.recipes.mechanism_result import Mechanism as Mechanism
     from interp_compose.recipes.probe_measure import complexity_report as complexity_report
     from interp_compose.recipes.probe_report import ComplexityReport as ComplexityReport
     from interp_compose.recipes.probe_tracker import ComplexityTracker as ComplexityTracker
@@ -87,6 +89,7 @@ _HOME = {
     "DecoderConfig": "models.decoder_config",
     "Example": "_types",
     "InitRates": "models.init",
+    "Mechanism": "recipes.mechanism_result",
     "Pair": "tasks.pairs",
     "PairTask": "tasks.pairs",
     "PhaseDiagram": "recipes.complexity_diagram",
@@ -117,6 +120,7 @@ _HOME = {
     "load_weights": "models.weights",
     "mask_attention": "interventions.masking",
     "mask_residual": "interventions.residual",
+    "mechanism": "recipes.mechanism_measure",
     "mutual_information_loss": "losses",
     "phase_diagram": "recipes.complexity_measure",
     "pool_at": "interventions.pool_at",
@@ -177,6 +181,8 @@ __all__ = [  # noqa: RUF022  the main path first
     "phase_diagram",
     "PhaseDiagram",
     "PhaseRun",
+    "mechanism",
+    "Mechanism",
     "AnchorTask",
     "anchor_tokenizer",
     "anchor_examples",

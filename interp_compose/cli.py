@@ -1,10 +1,14 @@
-"""The command line: one command per study, whose config dataclass is its options."""
+"""The command line: one command per study, whose config dataclass is its options.
+
+A study's module holds its config and ``run(config)``, which returns the result.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from importlib import import_module
+from typing import Any, Final, Protocol, runtime_checkable
 
 import tyro
 
@@ -12,10 +16,19 @@ from interp_compose.recipes.ablation import AblationConfig
 from interp_compose.recipes.cap import CapConfig
 from interp_compose.recipes.carma import CarmaStudy
 from interp_compose.recipes.complexity import ComplexityConfig
+from interp_compose.recipes.mechanism import MechanismConfig
 from interp_compose.recipes.probe import ProbeConfig
 from interp_compose.recipes.similarity import SimilarityConfig
 
-Study = CapConfig | AblationConfig | SimilarityConfig | CarmaStudy | ProbeConfig | ComplexityConfig
+Study = (
+    CapConfig
+    | AblationConfig
+    | SimilarityConfig
+    | CarmaStudy
+    | ProbeConfig
+    | ComplexityConfig
+    | MechanismConfig
+)
 
 COMMANDS: dict[str, Callable[..., Study]] = {
     "cap": CapConfig,
@@ -24,7 +37,16 @@ COMMANDS: dict[str, Callable[..., Study]] = {
     "carma": CarmaStudy,
     "probe": ProbeConfig,
     "complexity": ComplexityConfig,
+    "mechanism": MechanismConfig,
 }
+
+
+RUNS: Final = "runs/ (weights and history of each)"
+PAGES: Final[Mapping[type, tuple[str, ...]]] = {
+    CarmaStudy: ("report.html", RUNS),
+    ComplexityConfig: (RUNS,),
+}
+"""What a study writes besides tables and figures."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -50,24 +72,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(config: Study) -> None:
-    from interp_compose.recipes import ablation, cap, carma, complexity, probe, similarity
-
     if config.quiet:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-    if isinstance(config, CapConfig):
-        _tell(config, cap.run(config))
-    elif isinstance(config, AblationConfig):
-        _tell(config, ablation.run(config))
-    elif isinstance(config, SimilarityConfig):
-        _tell(config, similarity.run(config))
-    elif isinstance(config, ProbeConfig):
-        _tell(config, probe.run(config))
-    elif isinstance(config, ComplexityConfig):
-        _tell(config, complexity.run(config), "runs/ (weights and history of each)")
-    else:
-        _tell(config, carma.run(config), "report.html", "runs/ (weights and history of each)")
+    study = import_module(type(config).__module__)
+    _tell(config, study.run(config), *PAGES.get(type(config), ()))
 
 
 @runtime_checkable

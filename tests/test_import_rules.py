@@ -50,8 +50,11 @@ MAY_IMPORT = {
     },
     "cli": BASE | {"recipes", "results"},
 }
-STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity")
-BUILDS_ON = {"carma": {"cap"}}  # a comparison measures its models by CAP curves
+STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity", "mechanism")
+BUILDS_ON = {
+    "carma": {"cap"},  # a comparison measures its models by CAP curves
+    "mechanism": {"complexity"},  # opens the models of a phase diagram
+}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 

@@ -23,6 +23,8 @@ NAMES = {
     "PairTask",
     "PhaseDiagram",
     "PhaseRun",
+    "mechanism",
+    "Mechanism",
     "SimilarityCurve",
     "Task",
     "ThesaurusSource",

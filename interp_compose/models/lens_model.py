@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._types import AttentionEdit, HookFn, Read
-from interp_compose.errors import CapabilityError, LayerError
+from interp_compose.errors import CapabilityError, InputError, LayerError
 from interp_compose.models.attention import edited_attention, unedited
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.hook_log import (
@@ -161,12 +161,22 @@ class LensModel(Weighted, Wrappable):
 
         Raises:
             OptionError: an unknown ``read``.
-            InputError: no token ids ``[batch pos]``, or a mask of another shape or kind.
+            InputError: no token ids ``[batch pos]``, ids outside the vocabulary (on CPU), or a mask
+                of another shape or kind.
         """
         check_read(read)
         check_call(tokens, attention_mask)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
-        return self._called(tokens, mask, read)
+        try:
+            return self._called(tokens, mask, read)
+        except IndexError as error:
+            beyond = tokens[(tokens < 0) | (tokens >= self.d_vocab)]
+            if not len(beyond):
+                raise
+            raise InputError(
+                f"token id {int(beyond[0])}: expected 0 to {self.d_vocab - 1}; these are not ids "
+                "of this model's vocabulary"
+            ) from error
 
     def capture(
         self,

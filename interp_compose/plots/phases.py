@@ -280,7 +280,8 @@ def _model(config: Mapping[str, Any]) -> str:
 
 
 def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
-    """Like "5,000 samples", "1,500 steps", "2–3 seeds"."""
+    """Like "5,000 samples", "1,500 steps", "2–3 seeds", and how many runs diverged."""
+    rows = list(rows)
     told = [
         f"{value:,} {key}" if isinstance(value, int) else f"{value} {key}"
         for key in ("samples", "steps")
@@ -291,4 +292,5 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
         return told
     low, high = min(counts), max(counts)
     seeds = f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
-    return [*told, seeds]
+    diverged = sum(int(row.get("diverged", 0)) for row in rows)
+    return [*told, seeds, *([f"{diverged} runs diverged"] if diverged else [])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -62,6 +63,12 @@ def checked(values: Sequence[float], name: str) -> list[float]:
     twice = next((value for value in axis if axis.count(value) > 1), None)
     if twice is not None:
         raise OptionError(f"{name} holds {twice:g} twice; each run is done once")
+    for one, other in pairwise(sorted(axis)):
+        if f"{one:g}" == f"{other:g}":
+            raise OptionError(
+                f"{name} holds {one!r} and {other!r}, which tables and figures both call {one:g}; "
+                "take one of them"
+            )
     return axis
 
 

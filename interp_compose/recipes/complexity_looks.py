@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import stable_rank
 from interp_compose.tasks.anchors import AnchorData, AnchorTask
@@ -76,9 +79,18 @@ class Looks:
         ]
 
 
+def query_neurons(model: SmallDecoder) -> Float[Tensor, "neuron d_model"]:
+    """W_Q of the first layer, heads merged: a row is a neuron's input weights."""
+    neurons: Tensor = model.W_Q[0].detach().mT.flatten(0, 1)
+    return neurons
+
+
 def _complexity(model: Any) -> dict[str, float | None]:
-    """Of W_Q of the first layer, heads merged: a row is a neuron's input weights."""
-    W_Q = model.blocks[0].attn.W_Q.detach().mT.flatten(0, 1)
+    W_Q = query_neurons(model)
     if not bool(W_Q.isfinite().all()):
         return {"stable_rank": None, "mean_abs_cosine": None}
-    return {"stable_rank": float(stable_rank(W_Q)), "mean_abs_cosine": mean_abs_cosine(W_Q)}
+    cosine = mean_abs_cosine(W_Q)  # NaN of a single neuron
+    return {
+        "stable_rank": float(stable_rank(W_Q)),
+        "mean_abs_cosine": None if math.isnan(cosine) else cosine,
+    }

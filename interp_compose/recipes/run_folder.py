@@ -30,6 +30,15 @@ FIGURES = (
     "phase_curve",
     "phase_map",
     "phase_bubbles",
+    "masked_key_pca_zero",
+    "masked_key_pca_exclude",
+    "masked_key_tsne_zero",
+    "masked_key_tsne_exclude",
+    "masked_second_anchor",
+    "neurons",
+    "all_neurons",
+    "embedding",
+    "condensation_and_reasoning",
 )
 """Of every study."""
 

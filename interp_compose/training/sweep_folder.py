@@ -127,7 +127,13 @@ class Run:
         Raises:
             InputError: the file system cannot lock files.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise InputError(
+                f"{self.folder} is a file; expected a run's folder: remove it, or choose another "
+                "folder for the sweep"
+            ) from error
         handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

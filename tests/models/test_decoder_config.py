@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose.errors import OptionError, PromptError
+from interp_compose.errors import InputError, OptionError, PromptError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import DecoderConfig
+from interp_compose.models.small_decoder import small_decoder
 from tests.models.test_decoder import CASES, random
 
 pytestmark = pytest.mark.tl3
@@ -46,3 +47,10 @@ def test_too_long_a_sequence_is_refused(cfg: DecoderConfig) -> None:
     for call in (lambda: model(long), lambda: model.last_logits(long), lambda: model(long, mask)):
         with pytest.raises(PromptError, match="has 12 tokens, and the model n_ctx=11 positions"):
             call()
+
+
+@pytest.mark.parametrize("bad", [100, -1])
+def test_ids_outside_the_vocabulary_are_named(bad: int) -> None:
+    model = small_decoder(DecoderConfig(d_vocab=100), init_rate=0.8, seed=0)
+    with pytest.raises(InputError, match=f"token id {bad}: expected 0 to 99"):
+        model(torch.tensor([[1, bad]]))

@@ -152,6 +152,14 @@ def test_seeds_are_counted() -> None:
     assert "· 1 seed ·" in curve(frame.assign(n=1)).subtitle
 
 
+def test_runs_that_diverged_are_counted() -> None:
+    made = phase_map_figure(cells().assign(diverged=0), config=CONFIG).chart
+    assert "diverged" not in made.subtitle
+    frame = cells().assign(diverged=0)
+    frame.loc[:1, "diverged"] = 2
+    assert "· 4 runs diverged" in phase_map_figure(frame, config=CONFIG).chart.subtitle
+
+
 # --- the map -------------------------------------------------------------------------------------
 
 

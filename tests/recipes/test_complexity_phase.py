@@ -129,6 +129,7 @@ def test_every_run_of_a_grid() -> None:
         ([], [0.0], 1, 0, "init_rates="),
         ([0.3, 0.3], [0.0], 1, 0, "init_rates holds 0.3 twice"),
         ([0.3], [0.0, 0.0], 1, 0, "weight_decays holds 0 twice"),
+        ([0.3, 0.300000001], [0.0], 1, 0, "0.3 and 0.300000001, which tables and figures both"),
         ([0.3], [-1.0], 1, 0, "weight_decays holds -1"),
         ([math.nan], [0.0], 1, 0, "init_rates holds nan"),
         ([0.3], [0.0], 0, 0, "seeds=0"),

@@ -103,6 +103,13 @@ def test_of_a_collapsed_model_masks_show_nothing() -> None:
     assert _circuits(SmallDecoderModel(model, name="zeros"), TINY.task) == []
 
 
+def test_a_single_neuron_forms_no_pair(tmp_path: Path) -> None:
+    train([asdict(replace(TINY, d_model=1, norm="post"))], [tmp_path])
+    last = rows(tmp_path)[-1]
+    assert last["mean_abs_cosine"] is None
+    assert last["stable_rank"] == 1
+
+
 def test_checkpoints_are_used_and_taken_away(tmp_path: Path) -> None:
     run = replace(TINY, checkpoint_every=5)
     train([asdict(run)], [tmp_path / "a"])

@@ -323,3 +323,12 @@ def test_a_folder_of_another_sweep_is_refused(tmp_path: Path, ledger: Path) -> N
 def test_a_table_of_no_sweep(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="sweep.json is missing; expected the folder of a s"):
         sweep_status(tmp_path)
+
+
+def test_a_file_in_a_runs_place_is_named(tmp_path: Path, ledger: Path) -> None:
+    folder = sweep(tmp_path / "there", CONFIGS[:1]).folders[0]
+    in_its_place = tmp_path / "out" / "runs" / folder.name
+    in_its_place.parent.mkdir(parents=True)
+    in_its_place.write_text("a file")
+    with pytest.raises(InputError, match="is a file; expected a run's folder"):
+        sweep(tmp_path / "out", CONFIGS[:1])

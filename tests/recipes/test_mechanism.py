@@ -1,0 +1,229 @@
+"""Finished runs opened up: the tables, against models asked one by one; what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import interp_compose as ic
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
+from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.plots.mechanism import matrix_of
+from interp_compose.recipes.complexity_circuits import MODES, second_anchor_masked
+from interp_compose.recipes.mechanism_runs import FinishedRun, finished_runs
+from interp_compose.recipes.mechanism_views import pairs_of
+from tests.untyped import outcomes_of
+
+RATES = (0.4, 0.8)
+TINY = ic.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=6, evaluate_every=2, n_test=40)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    ic.phase_diagram(
+        RATES, [0.01, 0.1], out, seeds=2, first_seed=3, run=TINY, where="here", progress=False
+    )
+    return out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_tsne() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp_compose.recipes.mechanism_views.TSNE_STEPS", 250)
+        yield
+
+
+@pytest.fixture(scope="module")
+def opened(runs: Path) -> ic.Mechanism:
+    return ic.mechanism(runs, [0.8, 0.4], progress=False)
+
+
+def test_every_table_has_its_rows(opened: ic.Mechanism) -> None:
+    counts = {name: len(frame) for name, frame in opened.frames.items()}
+    assert counts == {
+        "models": 2,
+        "circuits": 2 * 2,
+        "pairs": 2 * 2 * 2 * 600,
+        "samples": 2 * 2 * 160,
+        "cosines": 2 * 2 * 160 * 159 // 2,
+        "neurons": 4 * 16 * 15 // 2,  # of every run of the seed
+        "embedding": 2 * 80,
+        "orders": 2 * 5,
+        "history": 2 * 4,
+    }
+    assert opened.frame["init_rate"].tolist() == [0.8, 0.4]  # as asked for
+    assert opened.config["seed"] == 3  # the smallest
+    assert set(opened.frames["neurons"]["weight_decay"]) == {0.01, 0.1}
+
+
+def test_the_last_look_is_the_diagrams(opened: ic.Mechanism, runs: Path) -> None:
+    diagram = ic.phase_diagram(
+        RATES, [0.01], runs, seeds=1, first_seed=3, run=TINY, where="here", progress=False
+    )
+    frame = diagram.frame.set_index("init_rate").loc[[0.8, 0.4]]
+    for name in ("phase", "id", "ood", "stable_rank", "mean_abs_cosine"):
+        assert opened.frame[name].tolist() == frame[name].tolist()
+    circuits = diagram.circuits.set_index(["init_rate", "mode"])
+    for row in opened.circuits.to_dict("records"):
+        kept = circuits.loc[(row["init_rate"], row["mode"])]
+        for name in ("pair_silhouette", "twin_distance", "anchor_contrast"):
+            assert row[name] == pytest.approx(kept[name], abs=1e-9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cosines_are_those_of_the_outputs(opened: ic.Mechanism, runs: Path, mode: str) -> None:
+    """In float64, by a loop over pairs of sequences."""
+    found = next(each for each in finished_runs(runs) if each.place == (0.8, 0.01))
+    masked = second_anchor_masked(found.model(), found.run.task, mode=mode)  # type: ignore[arg-type]
+    own = opened.frames["cosines"].query("init_rate == 0.8 and mode == @mode")
+    outputs = masked.outputs.double().numpy()
+    for row in own.sample(40, random_state=0).to_dict("records"):
+        x, y = outputs[row["row"]], outputs[row["column"]]
+        assert row["cosine"] == pytest.approx(x @ y / np.sqrt((x @ x) * (y @ y)), abs=1e-9)
+    samples = opened.frames["samples"].query("init_rate == 0.8 and mode == @mode")
+    assert samples["value"].tolist() == sorted(samples["value"])
+    shift = {"a": 5, "b": 1, "c": -2, "d": -8}
+    assert (samples["key"] + samples["anchor"].map(shift) == samples["value"]).all()
+
+
+def test_pair_points_are_principal_components(opened: ic.Mechanism, runs: Path) -> None:
+    from interp_compose.recipes.complexity_circuits import key_masked
+
+    found = next(each for each in finished_runs(runs) if each.place == (0.4, 0.01))
+    X = key_masked(found.model(), found.run.task, mode="zero").outputs.double().numpy()
+    X = X - X.mean(axis=0)
+    values, vectors = np.linalg.eigh(X.T @ X)
+    pairs = opened.frames["pairs"]
+    own = pairs.query("init_rate == 0.4 and mode == 'zero' and method == 'pca'")
+    for k, name in enumerate(("x", "y")):
+        slow = X @ vectors[:, -1 - k]
+        slow *= np.sign(slow @ own[name].to_numpy())
+        np.testing.assert_allclose(own[name], slow, atol=1e-8)
+    share = values[-2:].sum() / values.sum()
+    assert own["explained"].tolist() == pytest.approx([share] * 600)
+    tsne = pairs.query("init_rate == 0.4 and mode == 'zero' and method == 'tsne'")
+    assert tsne["explained"].isna().all()
+    assert tsne[["x", "y"]].notna().all().all()
+
+
+def test_neurons_are_the_rows_of_W_Q(opened: ic.Mechanism, runs: Path) -> None:
+    found = next(each for each in finished_runs(runs) if each.place == (0.8, 0.1))
+    W_Q = found.model().lens.blocks[0].attn.W_Q.detach().double()  # head d_model d_head
+    neurons = W_Q.permute(0, 2, 1).flatten(0, 1)
+    slow = torch.nn.functional.cosine_similarity(neurons[:, None], neurons[None], dim=-1)
+    own = opened.frames["neurons"].query("init_rate == 0.8 and weight_decay == 0.1")
+    upper = slow[torch.triu(torch.ones_like(slow), diagonal=1) == 1]
+    np.testing.assert_allclose(np.sort(own["cosine"]), upper.sort().values, atol=1e-6)
+
+
+def test_a_matrix_is_taken_apart_and_put_together() -> None:
+    matrix = np.array([[1, 0.5, -0.25], [0.5, 1, 0.125], [-0.25, 0.125, 1]])
+    pairs = pairs_of(matrix)
+    assert pairs.to_dict("list") == {
+        "row": [0, 0, 1],
+        "column": [1, 2, 2],
+        "cosine": [0.5, -0.25, 0.125],
+    }
+    np.testing.assert_array_equal(matrix_of(pairs), matrix)
+
+
+def test_a_collapsed_model_has_no_circuits(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says no longer depends on its attention: no mask would change it."""
+    load = FinishedRun.model
+
+    def collapsed(opened: FinishedRun) -> SmallDecoderModel:
+        model = load(opened)
+        with torch.no_grad():
+            for block in model.lens.blocks:
+                block.attn.W_O.zero_()
+                block.attn.b_O.zero_()
+        return model
+
+    monkeypatch.setattr(FinishedRun, "model", collapsed)
+    found = ic.mechanism(runs, [0.8], progress=False)
+    for name in ("circuits", "pairs", "samples", "cosines"):
+        assert not len(found.frames[name])
+    assert len(found.frames["embedding"]) == 80
+    assert len(found.figures()) == 9
+
+
+def test_saved_and_loaded(opened: ic.Mechanism, tmp_path: Path) -> None:
+    again = ic.Mechanism.load(opened.save(tmp_path))
+    assert again.summary() == opened.summary()
+    assert "γ mask     pairs apart" in again.summary()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"init_rates": [0.5]}, MissingDataError, "init rate γ 0.5 and weight decay 0.01; there"),
+        ({"weight_decay": 1.0}, MissingDataError, "weight decay 1; there are γ at weight decay: γ"),
+        ({"seed": 9}, MissingDataError, "no finished run of seed 9; of 3, 4"),
+        ({"init_rates": []}, OptionError, "expected numbers, at least one"),
+        ({"init_rates": [0.8, 0.8]}, OptionError, "holds 0.8 twice"),
+        ({"draw": -1}, OptionError, "draw=-1"),
+    ],
+)
+def test_what_is_not_there_is_named(
+    runs: Path, changes: dict[str, object], error: type[Exception], words: str
+) -> None:
+    arguments = {"init_rates": [0.8], "progress": False, **changes}
+    with pytest.raises(error, match=words):
+        ic.mechanism(runs, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="train them first: interp-compose complexity"):
+        ic.mechanism(tmp_path, [0.8])
+
+
+def test_runs_of_two_settings_are_refused(runs: Path, tmp_path: Path) -> None:
+    for d_mlp in (20, 24):
+        run = ic.PhaseRun(d_model=16, d_mlp=d_mlp, samples=150, steps=2, n_test=20)
+        ic.phase_diagram([0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False)
+    with pytest.raises(InputError, match="runs that differ in d_mlp"):
+        ic.mechanism(tmp_path, [0.8], progress=False)
+
+
+def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
+    run = ic.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=2, n_test=20)
+    ic.phase_diagram([0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False)
+    history = next(tmp_path.glob("runs/*/history.json"))
+    kept = history.read_bytes()
+    history.write_bytes(kept.replace(b'"ood": 0', b'"ood": 1', 1) + b" ")
+    with pytest.raises(CorruptFileError, match=r"history.json was truncated or altered"):
+        ic.mechanism(tmp_path, [0.8], progress=False)
+    history.write_bytes(kept)
+    sweep = tmp_path / "sweep.json"
+    about = json.loads(sweep.read_text())
+    sweep.write_text(json.dumps({**about, "work": "builtins:print"}))
+    with pytest.raises((InputError, CorruptFileError)):
+        ic.mechanism(tmp_path, [0.8], progress=False)
+
+
+UNTYPED = """
+import interp_compose as ic
+from interp_compose.recipes.mechanism_result import FRAMES
+import pandas as pd
+found = ic.Mechanism.from_rows({}, {})
+calls = {
+    "method": lambda: found.plot_masked_key("umap"),
+    "mode": lambda: found.plot_masked_key("pca", "mean"),
+    "draw": lambda: ic.mechanism("nowhere", [0.8], draw=0.5),
+}
+"""
+
+
+def test_what_no_type_checker_stands_in_front_of() -> None:
+    found = outcomes_of(UNTYPED)
+    assert found == {
+        "method": "OptionError: method='umap': expected one of pca, tsne",
+        "mode": "OptionError: mode='mean': expected one of zero, exclude",
+        "draw": "OptionError: draw=0.5: expected a whole number, 0 or more",
+    }
