@@ -1,8 +1,9 @@
-"""The phase diagram that the documentation shows.
+"""The phase diagram that the documentation shows, and whether other seeds say the same.
 
 Run with ``python -m benchmarks.phase_diagram --out out/phases`` (``--norm post`` for the post-LN
-model). It trains what the folder lacks: 132 runs, about 40 s of one core each. The seeds, from
-200 on, are not those on which the setting was tried (below 200). The same from the command line::
+model; ``--again 300`` for a second diagram, of seeds from 300 on, beside it). It trains what the
+folder lacks: 132 runs a diagram, about 40 s of one core each. The seeds, from 200 on, are not those
+on which the setting was tried (below 200). The same from the command line::
 
     interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
         --weight-decays 0,0.01,0.1,1 --seeds 3 --first-seed 200 --out out/phases
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from interp_compose.plots.export import save_png
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
+CELL = ["init_rate", "weight_decay"]
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
@@ -34,36 +37,56 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--norm", default="pre", choices=("pre", "post"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=200)
+    parser.add_argument("--again", type=int)
     options = parser.parse_args(arguments)
-    diagram = ic.phase_diagram(
+    diagram_of = partial(
+        ic.phase_diagram,
         RATES,
         DECAYS,
         options.out,
         seeds=options.seeds,
-        first_seed=options.first_seed,
         run=ic.PhaseRun(norm=options.norm),
     )
+    diagram = diagram_of(first_seed=options.first_seed)
     print(diagram.summary())
-    write(
-        f"phase_diagram_{options.norm}",
-        {
-            "config": diagram.config,
-            "cells": _rows(diagram.cells),
-            "circuits": _rows(_means(diagram.circuits)),
-            "onsets": _rows(diagram.onsets),
-            **machine(),
-        },
-    )
+    found = {
+        "config": diagram.config,
+        "cells": _rows(diagram.cells),
+        "circuits": _rows(spread_of(diagram.circuits.drop(columns="seed"), [*CELL, "mode"])),
+        "onsets": _rows(diagram.onsets),
+    }
+    if options.again is not None:
+        second = diagram_of(first_seed=options.again)
+        print(second.summary())
+        found["again"] = {
+            "seeds": second.config["seeds"],
+            "cells": _rows(second.cells),
+            **agreement(diagram.cells, second.cells),
+        }
+        both = pd.concat([diagram.frame, second.frame]).drop(columns=["phase", "finite"])
+        found["both"] = _rows(spread_of(both.drop(columns="seed"), CELL))
+    write(f"phase_diagram_{options.norm}", {**found, **machine()})
     for name, figure in diagram.figures().items():
         save_png(figure, IMAGES / f"{name}_{options.norm}.png")
 
 
-def _means(circuits: pd.DataFrame) -> pd.DataFrame:
+def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Mean, smallest and largest over seeds."""
-    by_cell = circuits.drop(columns="seed").groupby(["init_rate", "weight_decay", "mode"])
-    found = by_cell.agg(["mean", "min", "max"])
+    found = frame.groupby(by).agg(["mean", "min", "max"])
     found.columns = [f"{name}_{what}" for name, what in found.columns]
     return found.reset_index()
+
+
+def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]:
+    """Cells with the same verdict in both, of how many: all of them, and those off the
+    boundaries: where every seed of the first diagram is by itself in the cell's phase."""
+    both = first.merge(second, on=CELL, suffixes=("", "_again"))
+    same = both["phase"] == both["phase_again"]
+    sure = both["agree"] == 1
+    return {
+        "same": [int(same.sum()), len(both)],
+        "same_off_boundaries": [int(same[sure].sum()), int(sure.sum())],
+    }
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

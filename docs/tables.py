@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from docs import carma_results, circuit_results
+from docs import carma_results, circuit_results, phase_results
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -140,6 +140,21 @@ def leaks() -> str:
     return NOTICE + table(*circuit_results.leaks())
 
 
+def phases(norm: str) -> str:
+    """The phase of every cell of a diagram."""
+    return NOTICE + table(*phase_results.phases(norm))
+
+
+def phase_cells(norm: str) -> str:
+    """Everything measured of every cell of a diagram."""
+    return NOTICE + table(*phase_results.every_cell(norm))
+
+
+def phase_circuits(norm: str) -> str:
+    """What masks show along the init rate, at weight decay 0.01."""
+    return NOTICE + table(*phase_results.circuits(norm, 0.01))
+
+
 FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
     "carma_settings.md": carma_settings,
@@ -153,6 +168,12 @@ FILES: dict[str, Callable[[], str]] = {
     "complexity_help.txt": partial(help_of, "complexity"),
     "mechanism_help.txt": partial(help_of, "mechanism"),
     "leaks.md": leaks,
+    "phases_pre.md": partial(phases, "pre"),
+    "phase_cells_pre.md": partial(phase_cells, "pre"),
+    "phase_circuits_pre.md": partial(phase_circuits, "pre"),
+    "phases_post.md": partial(phases, "post"),
+    "phase_cells_post.md": partial(phase_cells, "post"),
+    "phase_circuits_post.md": partial(phase_circuits, "post"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,

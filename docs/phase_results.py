@@ -1,0 +1,85 @@
+"""Tables of the phase diagrams, from ``benchmarks/results/``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+Table = tuple[list[str], list[list[str]]]
+
+
+def measured(norm: str) -> dict[str, Any]:
+    """What ``benchmarks.phase_diagram`` wrote."""
+    path = RESULTS / f"phase_diagram_{norm}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def phases(norm: str) -> Table:
+    """A row per weight decay, a column per init rate: the phase, and OOD accuracy below it."""
+    cells = measured(norm)["cells"]
+    rates = sorted({cell["init_rate"] for cell in cells})
+    decays = sorted({cell["weight_decay"] for cell in cells}, reverse=True)
+    by_place = {(cell["init_rate"], cell["weight_decay"]): cell for cell in cells}
+    rows = [
+        [f"**{decay:g}**", *(_verdict(by_place[rate, decay]) for rate in rates)] for decay in decays
+    ]
+    return ["weight decay ↓ γ →", *(f"{rate:g}" for rate in rates)], rows
+
+
+def _verdict(cell: dict[str, Any]) -> str:
+    """Like "3 (.97)"; a question mark where seeds by themselves disagree."""
+    if not cell["phase"]:
+        return "diverged"
+    sure = "" if cell["agree"] == 1 else "?"
+    return f"{cell['phase']}{sure} ({share(cell['ood'])})"
+
+
+def every_cell(norm: str) -> Table:
+    """A row per cell: means, and smallest to largest seed."""
+    heads = ["weight decay", "γ", "train", "ID", "OOD", "commutativity", "stable rank", "|cosine|"]
+    rows = []
+    for cell in measured(norm)["cells"]:
+        shares = [_spread(cell, name, share) for name in ("train", "id", "ood", "commutativity")]
+        rank = _spread(cell, "stable_rank", "{:.1f}".format)
+        cosine = _spread(cell, "mean_abs_cosine", share)
+        place = [f"{cell['weight_decay']:g}", f"{cell['init_rate']:g}"]
+        rows.append([*place, *shares, rank, cosine, cell["phase"] or "diverged"])
+    return [*heads, "phase"], rows
+
+
+def circuits(norm: str, weight_decay: float) -> Table:
+    """What masks show at one weight decay: a row per init rate and mask."""
+    found = measured(norm)
+    phase = {(c["init_rate"], c["weight_decay"]): c["phase"] for c in found["cells"]}
+    rows = []
+    for row in found["circuits"]:
+        if row["weight_decay"] != weight_decay:
+            continue
+        names = ("pair_silhouette", "twin_distance", "anchor_contrast")
+        place = [f"{row['init_rate']:g}", phase[row["init_rate"], weight_decay], f"`{row['mode']}`"]
+        rows.append([*place, *(_measured(row, name) for name in names)])
+    heads = ["γ", "phase", "mask", "pairs apart, key masked", "(a, b) from (b, a)"]
+    return [*heads, "g(x; a₁) alike, second anchor masked"], rows
+
+
+def _measured(row: dict[str, Any], name: str) -> str:
+    mean, low, high = (row[f"{name}_{end}"] for end in ("mean", "min", "max"))
+    return f"{share(mean)} ({share(low)} to {share(high)})"
+
+
+def _spread(cell: dict[str, Any], name: str, style: Any) -> str:
+    if cell[name] is None:
+        return "–"
+    low, high = style(cell[f"{name}_low"]), style(cell[f"{name}_high"])
+    mean = style(cell[name])
+    return mean if low == high else f"{mean} ({low}–{high})"
+
+
+def share(value: float) -> str:
+    """Like ".97", "1.00", "−.02"."""
+    sign = "−" if value < -0.005 else ""
+    text = f"{abs(value):.2f}"
+    return sign + (text[1:] if text.startswith("0") else text)
