@@ -1,9 +1,9 @@
 """The phase diagram that the documentation shows, and whether other seeds say the same.
 
 Run with ``python -m benchmarks.phase_diagram --out out/phases`` (``--norm post`` for the post-LN
-model; ``--again 300`` for a second diagram, of seeds from 300 on, beside it). It trains what the
-folder lacks: 132 runs a diagram, about 40 s of one core each. The seeds, from 200 on, are not those
-on which the setting was tried (below 200). The same from the command line::
+model; ``--first-seed 300 --again`` for a second diagram, of other seeds, to set beside it). It
+trains what the folder lacks: 132 runs, about 40 s of one core each. The seeds, from 200 on, are not
+those on which the setting was tried (below 200). The same from the command line::
 
     interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
         --weight-decays 0,0.01,0.1,1 --seeds 3 --first-seed 200 --out out/phases
@@ -12,16 +12,16 @@ on which the setting was tried (below 200). The same from the command line::
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import machine, write
+from benchmarks.common import RESULTS, machine, write
 from interp_compose.plots.export import save_png
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -37,37 +37,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--norm", default="pre", choices=("pre", "post"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=200)
-    parser.add_argument("--again", type=int)
+    parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
-    diagram_of = partial(
-        ic.phase_diagram,
+    diagram = ic.phase_diagram(
         RATES,
         DECAYS,
         options.out,
         seeds=options.seeds,
+        first_seed=options.first_seed,
         run=ic.PhaseRun(norm=options.norm),
     )
-    diagram = diagram_of(first_seed=options.first_seed)
     print(diagram.summary())
-    found = {
-        "config": diagram.config,
-        "cells": _rows(diagram.cells),
-        "circuits": _rows(spread_of(diagram.circuits.drop(columns="seed"), [*CELL, "mode"])),
-        "onsets": _rows(diagram.onsets),
-    }
-    if options.again is not None:
-        second = diagram_of(first_seed=options.again)
-        print(second.summary())
+    name = f"phase_diagram_{options.norm}"
+    if options.again:
+        found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        first = pd.DataFrame(found["cells"])
         found["again"] = {
-            "seeds": second.config["seeds"],
-            "cells": _rows(second.cells),
-            **agreement(diagram.cells, second.cells),
+            "seeds": diagram.config["seeds"],
+            "cells": _rows(diagram.cells),
+            **agreement(first, diagram.cells),
         }
-        both = pd.concat([diagram.frame, second.frame]).drop(columns=["phase", "finite"])
-        found["both"] = _rows(spread_of(both.drop(columns="seed"), CELL))
-    write(f"phase_diagram_{options.norm}", {**found, **machine()})
-    for name, figure in diagram.figures().items():
-        save_png(figure, IMAGES / f"{name}_{options.norm}.png")
+        write(name, found)
+        return
+    circuits = diagram.circuits.drop(columns="seed")
+    write(
+        name,
+        {
+            "config": diagram.config,
+            "cells": _rows(diagram.cells),
+            "circuits": _rows(spread_of(circuits, [*CELL, "mode"])),
+            "onsets": _rows(diagram.onsets),
+            **machine(),
+        },
+    )
+    for figure_name, figure in diagram.figures().items():
+        save_png(figure, IMAGES / f"{figure_name}_{options.norm}.png")
 
 
 def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
