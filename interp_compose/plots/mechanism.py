@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from matplotlib.ticker import MaxNLocator
 
 from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
@@ -71,8 +72,9 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     panels = []
     for rate, phase in _models(frames):
         own = embedding[embedding["init_rate"] == rate]
-        steps = orders[orders["init_rate"] == rate].set_index("step")["cosine"]
-        told = ", ".join(f"{step}: {steps[step]:.2f}" for step in (3, 4))
+        steps = orders[orders["init_rate"] == rate].set_index("step")
+        above = (steps["cosine"] - steps["null_mean"]) / steps["null_sd"]
+        told = ", ".join(f"{step}: {above[step]:+.1f}" for step in (3, 4))
         group = Group(
             "",
             Style(INK, "circle"),
@@ -84,7 +86,7 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     return draw_scatter(
         Scatter(
             title="Embeddings of the numbers",
-            subtitle=f"{_subtitle(config)} · mean cosine of steps of 3 and 4",
+            subtitle=f"{_subtitle(config)} · order by steps of 3 and 4, in sd of random orders",
             x_title=AXES["pca"][0],
             y_title=AXES["pca"][1],
             panels=panels,
@@ -173,7 +175,8 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
 
 def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure:
     """Stable rank, as a share of its largest value, beside accuracies over training."""
-    panels = []
+    panels, last = [], float(frames["history"]["step"].max())
+    ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0.0, last)
     for rate, phase in _models(frames):
         own = frames["history"].query("init_rate == @rate").sort_values("step")
         shares = own.assign(stable_rank=own["stable_rank"] / own["stable_rank"].max())
@@ -199,7 +202,9 @@ def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure
             x_is_share=False,
             panels=panels,
             x_name="step",
-            x_step=float(frames["history"]["step"].max()) / 16,
+            x_ticks=[float(tick) for tick in ticks if tick <= last],
+            x_notes=["" for tick in ticks if tick <= last],
+            x_step=last / 16,
         )
     )
 

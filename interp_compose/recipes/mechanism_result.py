@@ -178,10 +178,11 @@ class Mechanism(Result):
                 f"{row['init_rate']:>5g} {row['mode']:<8}{row['pair_silhouette']:>12.3f}"
                 f"{row['twin_distance']:>7.3f}{row['anchor_contrast']:>16.3f}"
             )
-        lines += ["", "    γ numbers' embeddings: cosine of steps (p)"]
+        lines += ["", "    γ order of the numbers' embeddings by steps, in sd of random orders (p)"]
         for rate, own in self.orders.groupby("init_rate", sort=False):
             told = "".join(
-                f"   {row['step']}: {row['cosine']:.2f} ({row['p']:.3f})"
+                f"   {row['step']}: {(row['cosine'] - row['null_mean']) / row['null_sd']:+.1f} "
+                f"({row['p']:.3f})"
                 for row in own.to_dict("records")
             )
             lines.append(f"{rate:>5g}{told}")
