@@ -167,6 +167,7 @@ FILES: dict[str, Callable[[], str]] = {
     "probe_help.txt": partial(help_of, "probe"),
     "complexity_help.txt": partial(help_of, "complexity"),
     "mechanism_help.txt": partial(help_of, "mechanism"),
+    "speed_help.txt": partial(help_of, "speed"),
     "leaks.md": leaks,
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),

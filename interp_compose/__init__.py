@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from interp_compose.recipes.similarity_curve import SimilarityCurve as SimilarityCurve
     from interp_compose.recipes.similarity_curve import compare_similarities as compare_similarities
     from interp_compose.recipes.similarity_measure import similarity_curve as similarity_curve
+    from interp_compose.recipes.speed_measure import fitting_speed as fitting_speed
+    from interp_compose.recipes.speed_result import FittingSpeed as FittingSpeed
     from interp_compose.tasks.anchor_text import anchor_examples as anchor_examples
     from interp_compose.tasks.anchor_text import anchor_tokenizer as anchor_tokenizer
     from interp_compose.tasks.anchors import AnchorTask as AnchorTask
@@ -88,6 +90,7 @@ _HOME = {
     "ComplexityTracker": "recipes.probe_tracker",
     "DecoderConfig": "models.decoder_config",
     "Example": "_types",
+    "FittingSpeed": "recipes.speed_result",
     "InitRates": "models.init",
     "Mechanism": "recipes.mechanism_result",
     "Pair": "tasks.pairs",
@@ -114,6 +117,7 @@ _HOME = {
     "embed_texts": "recipes.embedding",
     "embedding_geometry": "probes.geometry",
     "finetune": "recipes.finetune",
+    "fitting_speed": "recipes.speed_measure",
     "load_model": "models.load",
     "load_pairs": "tasks.load_pairs",
     "load_task": "tasks.load",
@@ -183,6 +187,8 @@ __all__ = [  # noqa: RUF022  the main path first
     "PhaseRun",
     "mechanism",
     "Mechanism",
+    "fitting_speed",
+    "FittingSpeed",
     "AnchorTask",
     "anchor_tokenizer",
     "anchor_examples",

@@ -19,6 +19,7 @@ from interp_compose.recipes.complexity import ComplexityConfig
 from interp_compose.recipes.mechanism import MechanismConfig
 from interp_compose.recipes.probe import ProbeConfig
 from interp_compose.recipes.similarity import SimilarityConfig
+from interp_compose.recipes.speed import SpeedConfig
 
 Study = (
     CapConfig
@@ -28,6 +29,7 @@ Study = (
     | ProbeConfig
     | ComplexityConfig
     | MechanismConfig
+    | SpeedConfig
 )
 
 COMMANDS: dict[str, Callable[..., Study]] = {
@@ -38,6 +40,7 @@ COMMANDS: dict[str, Callable[..., Study]] = {
     "probe": ProbeConfig,
     "complexity": ComplexityConfig,
     "mechanism": MechanismConfig,
+    "speed": SpeedConfig,
 }
 
 
@@ -45,6 +48,7 @@ RUNS: Final = "runs/ (weights and history of each)"
 PAGES: Final[Mapping[type, tuple[str, ...]]] = {
     CarmaStudy: ("report.html", RUNS),
     ComplexityConfig: (RUNS,),
+    SpeedConfig: ("runs/ (history of each)",),
 }
 """What a study writes besides tables and figures."""
 

@@ -50,10 +50,11 @@ MAY_IMPORT = {
     },
     "cli": BASE | {"recipes", "results"},
 }
-STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity", "mechanism")
+STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity", "mechanism", "speed")
 BUILDS_ON = {
     "carma": {"cap"},  # a comparison measures its models by CAP curves
     "mechanism": {"complexity"},  # opens the models of a phase diagram
+    "speed": {"complexity"},  # its runs are those of the phase diagram, on other data
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

@@ -75,7 +75,7 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     from interp_compose.recipes.complexity_grid import numbers
     from interp_compose.recipes.complexity_measure import phase_diagram, setting_of
     from interp_compose.recipes.complexity_presets import DEFAULT, PRESETS
-    from interp_compose.recipes.run_folder import check_folder, write_result
+    from interp_compose.recipes.run_folder import check_folder, check_larger, write_result
 
     preset = DEFAULT if config.paper is None else PRESETS[config.paper]
     given: dict[str, Any] = {
@@ -93,7 +93,7 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     first_seed = preset.first_seed if config.first_seed is None else config.first_seed
     if not config.overwrite:
         grid = {"init_rates": rates, "weight_decays": decays}
-        _check_larger(config.out, {**grid, "seeds": range(first_seed, first_seed + seeds)})
+        check_larger(config.out, {**grid, "seeds": range(first_seed, first_seed + seeds)})
     diagram = phase_diagram(
         rates,
         decays,
@@ -107,26 +107,3 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     )
     write_result(config.out, diagram, diagram.figures(), overwrite=True)  # a grid may grow
     return diagram
-
-
-def _check_larger(out: Path, grid: dict[str, Any]) -> None:
-    """Tables and figures of a grid are replaced by those of a larger one alone.
-
-    Raises:
-        InputError: ``out`` holds the tables of a grid with values that this one lacks.
-    """
-    from interp_compose.errors import InputError, MissingDataError
-    from interp_compose.results import Result
-
-    try:
-        earlier = Result.load(out).config
-    except MissingDataError:
-        return
-    for axis, values in grid.items():
-        lost = sorted(set(earlier[axis]) - set(values))
-        if lost:
-            raise InputError(
-                f"{out} holds tables of a grid with {axis} {', '.join(f'{v:g}' for v in lost)}, "
-                "which this one lacks; name them too, choose another --out, or replace the tables "
-                "with --overwrite (runs stay)"
-            )

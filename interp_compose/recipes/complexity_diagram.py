@@ -57,7 +57,7 @@ class PhaseDiagram(Result):
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
         frames = {
-            name: _typed(name, rows, columns)
+            name: typed(name, rows, columns, MAY_LACK)
             for name, rows, columns in (
                 ("runs", runs, RUNS),
                 ("history", history, HISTORY),
@@ -179,11 +179,3 @@ class PhaseDiagram(Result):
                 + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
             )
         return "\n".join(lines)
-
-
-def _typed(name: str, rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    present = [column for column in MAY_LACK if column in columns and column in rows.columns]
-    frame = typed(name, rows.fillna(dict.fromkeys(present, 0.0)), columns)
-    for column in present:
-        frame[column] = rows[column].to_numpy(float)
-    return frame

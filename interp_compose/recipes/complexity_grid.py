@@ -47,7 +47,7 @@ def numbers(text: str, name: str) -> list[float]:
     return found
 
 
-def checked(values: Sequence[float], name: str) -> list[float]:
+def checked(values: Sequence[float | int], name: str) -> list[float]:
     """A grid's axis: finite numbers, none twice, at least one.
 
     Raises:

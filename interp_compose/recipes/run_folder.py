@@ -39,6 +39,9 @@ FIGURES = (
     "all_neurons",
     "embedding",
     "condensation_and_reasoning",
+    "fitting_epochs",
+    "fitting_pairs",
+    "violations_roc",
 )
 """Of every study."""
 
@@ -72,6 +75,26 @@ def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> No
             f"{out} holds the result of another run: {differing}. Choose another --out, or replace "
             "it with --overwrite."
         )
+
+
+def check_larger(out: Path, grid: dict[str, Any]) -> None:
+    """Tables and figures of a grid are replaced by those of a larger one alone.
+
+    Raises:
+        InputError: ``out`` holds the tables of a grid with values that this one lacks.
+    """
+    try:
+        earlier = Result.load(out).config
+    except MissingDataError:
+        return
+    for axis, values in grid.items():
+        lost = sorted(set(earlier[axis]) - set(values))
+        if lost:
+            raise InputError(
+                f"{out} holds tables of a grid with {axis} {', '.join(f'{v:g}' for v in lost)}, "
+                "which this one lacks; name them too, choose another --out, or replace the tables "
+                "with --overwrite (runs stay)"
+            )
 
 
 def write_result(

@@ -22,6 +22,8 @@ from interp_compose.training.learners import Learners
 
 Evaluate = Callable[[Learners], Sequence[dict[str, float]]]
 """What is measured of each model, now."""
+Until = Callable[[Sequence[Sequence[dict[str, Any]]]], bool]
+"""Whether the rows of all runs, as they are now, are enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ def fit(
     samples: Samples,
     evaluate: Evaluate,
     *,
+    until: Until | None = None,
     checkpoints: CheckpointFolder | None = None,
     progress: bool = True,
     title: str = "training",
@@ -49,6 +52,9 @@ def fit(
     ``step``, ``train_loss`` (nats, mean over the steps since the last row), ``finite`` (whether
     the weights still are numbers) and what ``evaluate`` returns. A run that has diverged is
     measured on like the others, and says so; it disturbs none beside it.
+
+    Training ends earlier with the look after which ``until`` holds; the schedule is that of the
+    whole run all the same.
     """
     config = learners.config
     n = samples.targets.shape[1]
@@ -65,7 +71,7 @@ def fit(
     summed, steps_summed = torch.zeros(len(learners), device=samples.targets.device), 0
     order = _Order(samples, config.batch_size)
     with tqdm(total=total, initial=step, desc=title, unit="step", disable=not progress) as bar:
-        while step < total:
+        while step < total and not (until is not None and until(rows)):
             which = order.at(step)
             tokens = samples.tokens.gather(
                 1, which[..., None].expand(-1, -1, samples.tokens.shape[2])

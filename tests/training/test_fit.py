@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,35 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(stop: int, tmp_path: Path) -> 
     again = Learners(models(n=2), (0.1, 0.0), CONFIG)
     assert fit(again, samples(), hits, checkpoints=folder, progress=False) == expected
     for a, b in zip(whole.models, again.models, strict=True):
+        for one, other in zip(a.parameters(), b.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("last", [0, 3, 6, 11])
+def test_rows_can_be_enough(last: int, tmp_path: Path) -> None:
+    """The rows and rates of a longer run up to there, in one go and resumed."""
+
+    def enough(rows: Sequence[Sequence[dict[str, Any]]]) -> bool:
+        return all(own[-1]["step"] >= last for own in rows)
+
+    whole = fit(Learners(models(n=2), (0.1, 0.0), CONFIG), samples(), hits, progress=False)
+    learners = Learners(models(n=2), (0.1, 0.0), CONFIG)
+    rates: list[float] = []
+    step = learners.step
+
+    def watched(tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+        rates.append(lr)
+        return step(tokens, targets, lr)
+
+    learners.step = watched  # type: ignore[method-assign]
+    folder = CheckpointFolder(tmp_path, {"a": "run"})
+    found = fit(learners, samples(), hits, until=enough, checkpoints=folder, progress=False)
+    assert found == [[row for row in own if row["step"] <= last] for own in whole]
+    assert rates == [CONFIG.lr_at(i, 11) for i in range(last)]
+    again = Learners(models(n=2), (0.1, 0.0), CONFIG)
+    resumed = fit(again, samples(), hits, until=enough, checkpoints=folder, progress=False)
+    assert resumed == found
+    for a, b in zip(learners.models, again.models, strict=True):
         for one, other in zip(a.parameters(), b.parameters(), strict=True):
             assert torch.equal(one, other)
 

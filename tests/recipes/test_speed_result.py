@@ -1,0 +1,219 @@
+"""The study of fitting speed as a whole: its grid, its tables, what it ranks, what it refuses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import interp_compose as ic
+from interp_compose.errors import InputError, ModelError, OptionError
+from interp_compose.recipes import speed_measure
+from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.recipes.speed_measure import base_of, fitting_speed, runs_of, whole_numbers
+from interp_compose.recipes.speed_presets import DEFAULT, PRESETS
+from interp_compose.recipes.speed_result import PAIRS, RUNS, SAMPLES, FittingSpeed
+
+TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20, n_layers=5)
+CONFIG = {"norm": "pre", "d_model": 8, "samples": 4}
+PLACES = [(0.4, 2, 0), (0.4, 2, 1), (0.8, 2, 0), (0.8, 2, 1)]
+
+
+def tables(
+    epochs: float = 4.0, loss: float = 0.01, finite: bool = True
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Two rates, one depth, no or one group, two seeds, four samples; seed 1 is slower."""
+    runs, pairs, samples = [], [], []
+    for rate, depth, groups in PLACES:
+        for seed in range(2):
+            place = {"init_rate": rate, "n_layers": depth, "violations": groups, "seed": seed}
+            took = {"accuracy_epochs": epochs * (seed + 1), "loss_epochs": math.nan}
+            end = {"finite": finite, "epochs": 9.0, "accuracy": 1.0, "loss": loss}
+            runs.append({**place, **end, **took, "auc": 0.75 if groups and finite else math.nan})
+            for i, pair in enumerate(("a b", "a c", "c d")):
+                marks = {"violates": groups == 1 and i == 0, "touched": groups == 1 and i == 0}
+                pairs.append({**place, "pair": pair, **marks, "epochs": epochs * (3 - i + seed)})
+            for i, late in enumerate((0.5, 0.9, 0.5, 0.1) if groups else ()):
+                own = {"sample": i, "pair": "a b" if i < 2 else "c d", "violates": i < 2}
+                samples.append({**place, **own, "lateness": late})
+    return (
+        pd.DataFrame(runs, columns=list(RUNS)).astype(RUNS),
+        pd.DataFrame(pairs, columns=list(PAIRS)).astype(PAIRS),
+        pd.DataFrame(samples, columns=list(SAMPLES)).astype(SAMPLES),
+    )
+
+
+def result(**changed: Any) -> FittingSpeed:
+    return FittingSpeed.from_rows(*tables(**changed), CONFIG)
+
+
+def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
+    grid: Any = ([0.4, 0.8], [1, 2], [0, 2], tmp_path)
+    found = fitting_speed(*grid, seeds=1, first_seed=3, run=TINY, where="here", progress=False)
+    assert len(found.frame) == 8
+    assert found.frame["epochs"].eq(8 / 3).all()  # three steps an epoch
+    assert len(found.pairs) == 8 * 16
+    assert len(found.samples) == 4 * 50
+    assert found.pairs.groupby("violations")["violates"].sum().tolist() == [0, 4 * 4]
+    assert found.config["seeds"] == [3]
+    assert found.config["depths"] == [1, 2]
+    assert (found.config["evaluate_every"], found.config["hold_out"]) == (3, False)
+    assert "n_layers" not in found.config
+    found.save(tmp_path / "result")
+    again = FittingSpeed.load(tmp_path / "result")
+    for name, frame in found.frames.items():
+        pd.testing.assert_frame_equal(again.frames[name], frame)
+    assert again.summary() == found.summary()
+
+
+def test_runs_are_on_all_pairs_with_a_look_each_epoch() -> None:
+    assert base_of(TINY, 2).evaluate_every == 2
+    found = runs_of(base_of(replace(TINY, evaluate_every=999), None), [0.4], [1, 3], [0, 6], 2, 1)
+    assert len(found) == len(set(found)) == 8
+    assert {run.evaluate_every for run in found} == {3}
+    assert not any(run.hold_out for run in found)
+    assert {(run.n_layers, run.violations, run.seed) for run in found} == {
+        (depth, groups, seed) for depth in (1, 3) for groups in (0, 6) for seed in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rates": []}, "init_rates="),
+        ({"rates": [0.4, 0.4]}, "init_rates holds 0.4 twice"),
+        ({"depths": []}, "depths="),
+        ({"depths": [2, 2]}, "depths holds 2 twice"),
+        ({"depths": [0]}, "depths holds 0: expected whole numbers from 1"),
+        ({"violations": []}, "violations="),
+        ({"violations": [1, 1]}, "violations holds 1 twice"),
+        ({"violations": [-1]}, "violations holds -1: expected whole numbers from 0 to 6"),
+        ({"violations": [7]}, "violations holds 7"),
+        ({"seeds": 0}, "seeds=0"),
+        ({"first_seed": -1}, "first_seed=-1"),
+        ({"evaluate_every": 0}, "evaluate_every=0"),
+        ({"run": replace(TINY, samples=0)}, "samples=0"),
+        ({"run": replace(TINY, batch_size=0)}, "batch_size=0"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused_before_work(
+    changed: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    given = {"rates": [0.4], "depths": [1], "violations": [0], "seeds": 1, "first_seed": 0}
+    given |= {"run": TINY, **changed}
+    grid = [given.pop(name) for name in ("rates", "depths", "violations")]
+    with pytest.raises(OptionError, match=message):
+        fitting_speed(*grid, tmp_path / "out", where="here", **given)
+    assert not (tmp_path / "out").exists()
+
+
+def test_whole_numbers_as_they_are_written() -> None:
+    assert whole_numbers("2:4:1,7", "depths") == [2, 3, 4, 7]
+    for text in ("2.5", "inf", "x"):
+        with pytest.raises(OptionError, match="depths="):
+            whole_numbers(text, "depths")
+
+
+def test_failed_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("interp_compose.recipes.speed_run.train", broken)
+    with (
+        pytest.warns(UserWarning, match="1 of 1 runs failed"),
+        pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"),
+    ):
+        fitting_speed(
+            [0.4], [1], [0], tmp_path, seeds=1, run=TINY, where="here", progress=False
+        )  # fmt: skip
+
+
+def test_the_latest_come_first_and_ties_share_their_ranks() -> None:
+    found = result().ranked(seed=1)
+    assert found["init_rate"].eq(0.8).all()
+    assert found["sample"].tolist() == [1, 0, 2, 3]
+    assert found["rank"].tolist() == [1.0, 2.5, 2.5, 4.0]
+    assert found["violates"].tolist() == [True, True, False, False]
+    assert result().ranked(init_rate=0.4)["init_rate"].eq(0.4).all()
+
+
+def test_runs_that_are_not_there_cannot_be_ranked() -> None:
+    for name, value in (("init_rate", 0.5), ("n_layers", 3), ("violations", 0), ("seed", 9)):
+        with pytest.raises(OptionError, match=f"{name}={value} is not there"):
+            result().ranked(**{name: value})
+
+
+def test_without_violations_there_is_no_curve_and_no_list() -> None:
+    runs, pairs, samples = tables()
+    speed = FittingSpeed.from_rows(
+        runs[runs["violations"] == 0], pairs[pairs["violations"] == 0], samples[:0], CONFIG
+    )
+    assert set(speed.figures()) == {"fitting_epochs", "fitting_pairs"}
+    for ask in (speed.plot_roc, speed.ranked):
+        with pytest.raises(InputError, match="no sample violates the rule"):
+            ask()
+
+
+def test_figures_are_those_that_show_something() -> None:
+    assert list(result().figures()) == ["fitting_epochs", "fitting_pairs", "violations_roc"]
+    assert list(result(epochs=math.nan).figures()) == ["violations_roc"]
+    assert result(epochs=math.nan, loss=math.nan, finite=False).figures() == {}
+    with pytest.raises(InputError, match="in no cell did every run fit its data"):
+        result(epochs=math.nan).plot_epochs()
+    with pytest.raises(InputError, match="no pair was learned by every run"):
+        result(epochs=math.nan).plot_pairs()
+    with pytest.raises(InputError, match="in no cell"):
+        result().plot_epochs("loss")  # which no run reached
+
+
+def test_what_is_not_there_cannot_be_drawn() -> None:
+    with pytest.raises(OptionError, match=r"measure='id': expected one of accuracy, loss"):
+        result().plot_epochs("id")
+    for plot in (result().plot_pairs, result().plot_roc):
+        with pytest.raises(OptionError, match="n_layers=3 is not there; expected one of 2"):
+            plot(n_layers=3)
+    with pytest.raises(OptionError, match="violations=2 is not there; expected one of 0, 1"):
+        result().plot_pairs(violations=2)
+
+
+def test_the_summary_has_a_row_for_each_cell() -> None:
+    lines = result().summary().splitlines()
+    assert len(lines) == 4 + len(PLACES)
+    told = [" ".join(line.split()) for line in lines[-2:]]
+    assert told[0] == "0.8 2 0 6.0 (4-8) 0 of 2 - 2"
+    assert told[1] == "0.8 2 1 6.0 (4-8) 0 of 2 0.750 (0.750-0.750) 2"
+    assert result(finite=False).summary().endswith("2  2 diverged")
+
+
+def test_numbers_may_lack_only_where_they_can() -> None:
+    runs, pairs, samples = tables()
+    with pytest.raises(InputError, match=r"samples.lateness is nan in row 0"):
+        FittingSpeed.from_rows(runs, pairs, samples.assign(lateness=math.nan), CONFIG)
+    with pytest.raises(InputError, match=r"runs.auc is inf in row 0"):
+        FittingSpeed.from_rows(runs.assign(auc=math.inf), pairs, samples, CONFIG)
+
+
+@pytest.mark.parametrize("preset", [DEFAULT, *PRESETS.values()])
+def test_the_settings_can_be_trained(preset: Any) -> None:
+    for run in runs_of(
+        base_of(preset.run, None), preset.init_rates, preset.depths, preset.violations, 1, 0
+    ):
+        run.check()
+
+
+def test_the_papers_setting() -> None:
+    (preset,) = PRESETS.values()
+    run = preset.run
+    assert (run.samples, run.batch_size, run.d_head, run.norm) == (100_000, 300, 200, "post")
+    config = run.train_config()
+    total = config.total_steps(run.samples)
+    assert config.steps_per_epoch(run.samples) == 334
+    assert total == 210 * 334
+    assert config.warmup_of(total) == 10 * 334
+    assert config.lr_at(10 * 334, total) == pytest.approx(1e-4)
+    assert preset.violations == (0, 1, 5)
+    assert speed_measure.FittingSpeed is ic.FittingSpeed

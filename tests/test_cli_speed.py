@@ -1,0 +1,99 @@
+"""``interp-compose speed`` from outside: files, messages, exit statuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import interp_compose as ic
+from interp_compose import cli
+
+TINY = ["--d-model", "8", "--samples", "60", "--steps", "6"]
+
+
+def command(out: Path, *more: str) -> list[str]:
+    grid = ["--gammas", "0.4,0.8", "--depths", "1", "--violations", "0,1", "--seeds", "1"]
+    return ["speed", "--out", str(out), "--where", "here", *TINY, *grid, *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("speed")
+    cli.main(command(out, "-q"))
+    return out
+
+
+def test_tables_figures_and_runs_are_written(finished: Path) -> None:
+    speed = ic.FittingSpeed.load(finished)
+    assert len(speed.frame) == 4
+    for name in speed.figures():
+        assert (finished / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+        html = (finished / f"{name}.html").read_text(encoding="utf-8")
+        assert not re.search(r"<(script|link)[^>]+(src|href)=", html)  # nothing from elsewhere
+    assert "violations_roc" in speed.figures()
+    assert ic.sweep_status(finished)["state"].eq("done").all()
+
+
+def test_again_prints_the_same_and_trains_nothing(
+    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a run was done again")
+
+    monkeypatch.setattr("interp_compose.recipes.speed_run.train", never)
+    before = (finished / "runs.csv").read_bytes()
+    cli.main(command(finished))
+    assert (finished / "runs.csv").read_bytes() == before
+    printed = capsys.readouterr().out
+    assert ic.FittingSpeed.load(finished).summary() in printed
+    assert "violations_roc.html, violations_roc.png" in printed
+
+
+def test_another_setting_or_a_smaller_grid_is_refused_before_work(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (finished / "runs.csv").read_bytes()
+    for options, message in (
+        (["--steps", "7"], "steps was 6, is now 7"),
+        (["--depths", "2"], "depths 1, which this one lacks"),
+        (["--violations", "1"], "violations 0, which this one lacks"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(command(finished, *options))
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err
+    assert (finished / "runs.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gammas", "0.4,0.4"], "init_rates holds 0.4 twice"),
+        (["--gammas", "50"], "an init rate of 50"),
+        (["--depths", "0"], "depths holds 0"),
+        (["--depths", "1.5"], "depths='1.5' holds 1.5: expected whole numbers"),
+        (["--violations", "0,7"], "violations holds 7: expected whole numbers from 0 to 6"),
+        (["--violations", "a"], "violations='a'"),
+        (["--weight-decay", "-1"], "weight_decay=-1"),
+        (["--seeds", "0"], "seeds=0"),
+        (["--workers", "2"], "workers=2 with where='here'"),
+    ],
+)
+def test_bad_input_exits_with_2_and_trains_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*command(tmp_path / "out"), *options])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_another_study_of_the_folder_is_left_alone(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["complexity", "--out", str(finished), "--where", "here", "--steps", "6"])
+    assert 'study was "speed", is now "complexi' in capsys.readouterr().err
