@@ -1,7 +1,7 @@
 """The phase diagram that the documentation shows, and whether other seeds say the same.
 
 Run with ``python -m benchmarks.phase_diagram --out out/phases`` (``--norm post`` for the post-LN
-model; ``--first-seed 300 --again`` for a second diagram, of other seeds, to set beside it). It
+model; ``--unclipped`` for gradients as they are; ``--first-seed 300 --again`` for a second diagram, of other seeds, to set beside it). It
 trains what the folder lacks: 132 runs, about 40 s of one core each. The seeds, from 200 on, are not
 those on which the setting was tried (below 200). The same from the command line::
 
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--norm", default="pre", choices=("pre", "post"))
+    parser.add_argument("--unclipped", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=200)
     parser.add_argument("--again", action="store_true")
@@ -45,10 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.out,
         seeds=options.seeds,
         first_seed=options.first_seed,
-        run=ic.PhaseRun(norm=options.norm),
+        run=ic.PhaseRun(norm=options.norm, clip=None if options.unclipped else 1.0),
     )
     print(diagram.summary())
-    name = f"phase_diagram_{options.norm}"
+    setting = f"{options.norm}_unclipped" if options.unclipped else options.norm
+    name = f"phase_diagram_{setting}"
     if options.again:
         found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
         first = pd.DataFrame(found["cells"])
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         },
     )
     for figure_name, figure in diagram.figures().items():
-        save_png(figure, IMAGES / f"{figure_name}_{options.norm}.png")
+        save_png(figure, IMAGES / f"{figure_name}_{setting}.png")
 
 
 def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -36,7 +36,7 @@ BASE: Final = {"norm": "post", "init_rate": SMALL, "weight_decay": 0.01}
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "pre-LN": {"norm": "pre"},
     "post-LN": {},
-    "gradients clipped to 1": {"clip": 1.0},
+    "not clipped": {"clip": None},
     "ReLU, biases of the unembedding alone": {"act": "relu", "biases": "unembed"},
     "d_model 128": {"d_model": 128},
     "peak learning rate 1e-3": {"lr": 1e-3},
@@ -48,6 +48,8 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "VO at γ 0.5": {"large": "vo"},
     "MLP at γ 0.5": {"large": "mlp"},
     "everything at γ 0.5": {"init_rate": LARGE},
+    "VO at γ 0.5, not clipped": {"large": "vo", "clip": None},
+    "everything at γ 0.5, not clipped": {"init_rate": LARGE, "clip": None},
 }
 
 

@@ -6,6 +6,7 @@ imported until it is needed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -50,6 +51,8 @@ class ComplexityConfig:
     """By default 256."""
     lr: float | None = None
     """Peak learning rate. By default 0.003."""
+    clip: float | None = None
+    """Norm to which gradients are clipped, inf for not at all. By default 1."""
     paper: Literal["fig3", "fig3-code", "fig4"] | None = None
     """The paper's own setting and grid instead of the default: GPU days."""
     where: Literal["here", "workers", "slurm"] = "workers"
@@ -62,7 +65,18 @@ class ComplexityConfig:
     """No progress bar, no table."""
 
 
-SHAPE = ("norm", "n_layers", "d_model", "n_heads", "d_mlp", "samples", "steps", "batch_size", "lr")
+SHAPE = (
+    "norm",
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "d_mlp",
+    "samples",
+    "steps",
+    "batch_size",
+    "lr",
+    "clip",
+)
 
 
 def run(config: ComplexityConfig) -> PhaseDiagram:
@@ -81,6 +95,8 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     given: dict[str, Any] = {
         name: getattr(config, name) for name in SHAPE if getattr(config, name) is not None
     }
+    if given.get("clip") == math.inf:
+        given["clip"] = None
     rates, decays = preset.init_rates, preset.weight_decays
     if config.gammas is not None:
         rates = tuple(numbers(config.gammas, "gammas"))

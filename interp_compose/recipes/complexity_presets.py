@@ -35,7 +35,6 @@ GPT2_SHAPE: Final = PhaseRun(
     d_mlp=1280,
     d_vocab=201,
     batch_size=2048,
-    clip=1.0,
 )
 FIG3: Final = replace(
     GPT2_SHAPE,

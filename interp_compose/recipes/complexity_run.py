@@ -67,8 +67,8 @@ class PhaseRun:
     final_lr: float = 1e-5
     warmup_steps: int = 500
     """At most a tenth of the steps."""
-    clip: float | None = None
-    """Norm to which gradients are clipped."""
+    clip: float | None = 1.0
+    """Norm to which gradients are clipped; None: not at all."""
     evaluate_every: int = 100
     checkpoint_every: int | None = None
 
