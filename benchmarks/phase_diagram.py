@@ -1,9 +1,10 @@
 """The phase diagram that the documentation shows, and whether other seeds say the same.
 
-Run with ``python -m benchmarks.phase_diagram --out out/phases`` (``--norm post`` for the post-LN
-model; ``--unclipped`` for gradients as they are; ``--first-seed 300 --again`` for a second diagram, of other seeds, to set beside it). It
-trains what the folder lacks: 132 runs, about 40 s of one core each. The seeds, from 200 on, are not
-those on which the setting was tried (below 200). The same from the command line::
+Run with ``python -m benchmarks.phase_diagram --out out/phases``. ``--norm post`` takes the post-LN
+model, ``--unclipped`` gradients as they are, and ``--first-seed 300 --again`` sets a second
+diagram, of other seeds, beside the first. It trains what the folder lacks: 132 runs, about 40 s of
+one core each. The seeds, from 200 on, are not those on which the setting was tried (below 200). The
+same from the command line::
 
     interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
         --weight-decays 0,0.01,0.1,1 --seeds 3 --first-seed 200 --out out/phases

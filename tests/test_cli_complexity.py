@@ -59,6 +59,15 @@ def test_again_prints_the_same_and_trains_nothing(
     assert "phase_map.html, phase_map.png" in printed
 
 
+def test_gradients_may_be_left_as_they_are(tmp_path: Path) -> None:
+    one = ["--gammas", "0.8", "--weight-decays", "0", "-q"]
+    for clip, kept in (("inf", None), ("0.5", 0.5)):
+        cli.main(command(tmp_path / clip, *one, "--clip", clip))
+        assert ic.PhaseDiagram.load(tmp_path / clip).config["clip"] == kept
+    runs = [(tmp_path / clip / "history.csv").read_text() for clip in ("inf", "0.5")]
+    assert runs[0] != runs[1]
+
+
 def test_a_grid_grows_by_what_is_missing(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

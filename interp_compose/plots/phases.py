@@ -292,5 +292,7 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
         return told
     low, high = min(counts), max(counts)
     seeds = f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
+    if "clip" in config and config["clip"] is None:
+        told.append("gradients not clipped")
     diverged = sum(int(row.get("diverged", 0)) for row in rows)
     return [*told, seeds, *([f"{diverged} runs diverged"] if diverged else [])]

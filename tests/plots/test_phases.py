@@ -152,6 +152,14 @@ def test_seeds_are_counted() -> None:
     assert "· 1 seed ·" in curve(frame.assign(n=1)).subtitle
 
 
+def test_a_setting_without_clipping_says_so() -> None:
+    subtitles = [
+        phase_map_figure(cells(), config={**CONFIG, "clip": clip}).chart.subtitle
+        for clip in (1.0, None)
+    ]
+    assert ["not clipped" in subtitle for subtitle in subtitles] == [False, True]
+
+
 def test_runs_that_diverged_are_counted() -> None:
     made = phase_map_figure(cells().assign(diverged=0), config=CONFIG).chart
     assert "diverged" not in made.subtitle
