@@ -6,22 +6,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pandas as pd
-import torch
 
 from interp_compose._files import read_json
-from interp_compose.errors import ModelError, OptionError
+from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_diagram import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 from interp_compose.recipes.complexity_grid import runs_of
 from interp_compose.recipes.complexity_phase import phase_of
 from interp_compose.recipes.complexity_run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.recipes.complexity_run import HISTORY as HISTORY_FILE
 from interp_compose.recipes.complexity_run import PhaseRun
-from interp_compose.training.sweep import run_sweep
+from interp_compose.recipes.complexity_sweep import Where, trained
 
-Where = Literal["here", "workers", "slurm"]
 WORK: Final = "interp_compose.recipes.complexity_run:train"
 GRID: Final = ("init_rate", "weight_decay", "seed")
 
@@ -66,29 +64,11 @@ def phase_diagram(
     base = PhaseRun() if run is None else run
     if not base.hold_out:
         raise OptionError(
-            "run.hold_out=False leaves no unseen pairs, on which phases depend; train such runs "
-            "with run_sweep('interp_compose.recipes.complexity_run:train', …, together=1)"
+            "run.hold_out=False leaves no unseen pairs, on which phases depend; ic.fitting_speed "
+            "trains such runs"
         )
     runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
-    for each in runs:
-        each.check()
-    on_gpu = torch.cuda.is_available() and where == "here"
-    sweep = run_sweep(
-        WORK,
-        [asdict(each) for each in runs],
-        out,
-        where=where,
-        workers=workers,
-        slurm=slurm,
-        together=len(runs) if on_gpu else 1,
-        progress=progress,
-    )
-    if sweep.failed:
-        index, why = next(iter(sweep.failed.items()))
-        raise ModelError(
-            f"{len(sweep.failed)} of {len(runs)} runs failed; the first, in "
-            f"{sweep.folders[index]}: {why}. The others are kept: call again to go on."
-        )
+    folders = trained(WORK, runs, out, where=where, workers=workers, slurm=slurm, progress=progress)
     config = {
         "study": "complexity",
         **setting_of(base),
@@ -96,7 +76,7 @@ def phase_diagram(
         "weight_decays": sorted({each.weight_decay for each in runs}),
         "seeds": sorted({each.seed for each in runs}),
     }
-    return _diagram(runs, sweep.folders, config)
+    return _diagram(runs, folders, config)
 
 
 def setting_of(run: PhaseRun) -> dict[str, Any]:

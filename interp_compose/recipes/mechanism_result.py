@@ -79,7 +79,12 @@ class Mechanism(Result):
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
         whole = {
-            name: _typed(name, frames.get(name, pd.DataFrame(columns=list(columns))), columns)
+            name: typed(
+                name,
+                frames.get(name, pd.DataFrame(columns=list(columns))),
+                columns,
+                MAY_LACK.get(name, ()),
+            )
             for name, columns in FRAMES.items()
         }
         return cls(config=config, frames=whole, versions=environment_versions())
@@ -188,11 +193,3 @@ class Mechanism(Result):
             lines.append(f"{rate:>5g}{told}")
         phases = sorted(set(self.frame["phase"]))
         return "\n".join([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])
-
-
-def _typed(name: str, rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    absent = [column for column in MAY_LACK.get(name, ()) if column in rows.columns]
-    frame = typed(name, rows.fillna(dict.fromkeys(absent, 0.0)), columns)
-    for column in absent:
-        frame[column] = rows[column].to_numpy(float)
-    return frame

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-import torch
 
 from interp_compose._files import read_json
 from interp_compose._whole import is_whole
-from interp_compose.errors import ModelError, OptionError
+from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_grid import checked, numbers
-from interp_compose.recipes.complexity_measure import Where
 from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.recipes.complexity_sweep import Where, trained
 from interp_compose.recipes.speed_epochs import GRID, tables_of
 from interp_compose.recipes.speed_result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.recipes.speed_run import HISTORY
 from interp_compose.tasks.anchors import VIOLATIONS
-from interp_compose.training.sweep import run_sweep
 
 WORK: Final = "interp_compose.recipes.speed_run:train"
 MOST_LAYERS: Final = 1000
@@ -74,25 +72,7 @@ def fitting_speed(
     """
     base = base_of(PhaseRun() if run is None else run, evaluate_every)
     runs = runs_of(base, init_rates, depths, violations, seeds, first_seed)
-    for each in runs:
-        each.check()
-    on_gpu = torch.cuda.is_available() and where == "here"
-    sweep = run_sweep(
-        WORK,
-        [asdict(each) for each in runs],
-        out,
-        where=where,
-        workers=workers,
-        slurm=slurm,
-        together=len(runs) if on_gpu else 1,
-        progress=progress,
-    )
-    if sweep.failed:
-        index, why = next(iter(sweep.failed.items()))
-        raise ModelError(
-            f"{len(sweep.failed)} of {len(runs)} runs failed; the first, in "
-            f"{sweep.folders[index]}: {why}. The others are kept: call again to go on."
-        )
+    folders = trained(WORK, runs, out, where=where, workers=workers, slurm=slurm, progress=progress)
     config = {
         "study": "speed",
         **setting_of(base),
@@ -101,7 +81,7 @@ def fitting_speed(
         "violations": sorted({each.violations for each in runs}),
         "seeds": sorted({each.seed for each in runs}),
     }
-    return _measured(runs, sweep.folders, config)
+    return _measured(runs, folders, config)
 
 
 def base_of(run: PhaseRun, evaluate_every: int | None) -> PhaseRun:
