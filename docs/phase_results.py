@@ -10,16 +10,16 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 Table = tuple[list[str], list[list[str]]]
 
 
-def measured(norm: str) -> dict[str, Any]:
+def measured(setting: str) -> dict[str, Any]:
     """What ``benchmarks.phase_diagram`` wrote."""
-    path = RESULTS / f"phase_diagram_{norm}.json"
+    path = RESULTS / f"phase_diagram_{setting}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def phases(norm: str) -> Table:
+def phases(setting: str) -> Table:
     """A row per weight decay, a column per init rate: the phase, and OOD accuracy below it."""
-    cells = measured(norm)["cells"]
+    cells = measured(setting)["cells"]
     rates = sorted({cell["init_rate"] for cell in cells})
     decays = sorted({cell["weight_decay"] for cell in cells}, reverse=True)
     by_place = {(cell["init_rate"], cell["weight_decay"]): cell for cell in cells}
@@ -37,11 +37,11 @@ def _verdict(cell: dict[str, Any]) -> str:
     return f"{cell['phase']}{sure} ({share(cell['ood'])})"
 
 
-def every_cell(norm: str) -> Table:
+def every_cell(setting: str) -> Table:
     """A row per cell: means, and smallest to largest seed."""
     heads = ["weight decay", "γ", "train", "ID", "OOD", "commutativity", "stable rank", "|cosine|"]
     rows = []
-    for cell in measured(norm)["cells"]:
+    for cell in measured(setting)["cells"]:
         shares = [_spread(cell, name, share) for name in ("train", "id", "ood", "commutativity")]
         rank = _spread(cell, "stable_rank", "{:.1f}".format)
         cosine = _spread(cell, "mean_abs_cosine", share)
@@ -50,9 +50,9 @@ def every_cell(norm: str) -> Table:
     return [*heads, "phase"], rows
 
 
-def circuits(norm: str, weight_decay: float) -> Table:
+def circuits(setting: str, weight_decay: float) -> Table:
     """What masks show at one weight decay: a row per init rate and mask."""
-    found = measured(norm)
+    found = measured(setting)
     phase = {(c["init_rate"], c["weight_decay"]): c["phase"] for c in found["cells"]}
     rows = []
     for row in found["circuits"]:

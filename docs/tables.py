@@ -140,19 +140,19 @@ def leaks() -> str:
     return NOTICE + table(*circuit_results.leaks())
 
 
-def phases(norm: str) -> str:
+def phases(setting: str) -> str:
     """The phase of every cell of a diagram."""
-    return NOTICE + table(*phase_results.phases(norm))
+    return NOTICE + table(*phase_results.phases(setting))
 
 
-def phase_cells(norm: str) -> str:
+def phase_cells(setting: str) -> str:
     """Everything measured of every cell of a diagram."""
-    return NOTICE + table(*phase_results.every_cell(norm))
+    return NOTICE + table(*phase_results.every_cell(setting))
 
 
-def phase_circuits(norm: str) -> str:
+def phase_circuits(setting: str) -> str:
     """What masks show along the init rate, at weight decay 0.01."""
-    return NOTICE + table(*phase_results.circuits(norm, 0.01))
+    return NOTICE + table(*phase_results.circuits(setting, 0.01))
 
 
 FILES: dict[str, Callable[[], str]] = {
@@ -172,9 +172,8 @@ FILES: dict[str, Callable[[], str]] = {
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre"),
-    "phases_post.md": partial(phases, "post"),
-    "phase_cells_post.md": partial(phase_cells, "post"),
-    "phase_circuits_post.md": partial(phase_circuits, "post"),
+    "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
+    "phase_circuits_pre_unclipped.md": partial(phase_circuits, "pre_unclipped"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,

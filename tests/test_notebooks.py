@@ -27,7 +27,10 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "epochs=3": "max_steps=4",
         "seeds=2": "seeds=1",
     },
-    "03_phases.ipynb": {"seeds=1": "seeds=1, run=ic.PhaseRun(steps=30)"},
+    "03_phases.ipynb": {
+        "seeds=1": "seeds=1, run=ic.PhaseRun(steps=30)",
+        "[0.4, 0.5, 0.8]": "[0.8]",
+    },
     "04_circuits.ipynb": {
         "task.test[:200]": "task.test[:40]",
         "n_layer=6, n_head=6, n_embd=192": "n_layer=2, n_head=2, n_embd=64",
