@@ -54,7 +54,7 @@ def test_tables_and_figures_are_written(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gammas", "0.5"], "there are γ at weight decay: γ 0.4 at 0.01; γ 0.8 at 0.01"),
+        (["--gammas", "0.5"], "there are γ 0.4, 0.8 and weight decays 0.01"),
         (["--gammas", "some"], "'some' is no number"),
         (["--gammas", "0.8", "--seed", "7"], "no finished run of seed 7; of 0"),
         (["--gammas", "0.8", "--weight-decay", "1"], "weight decay 1"),
@@ -68,3 +68,9 @@ def test_bad_input_exits_with_2(
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_tables_of_the_diagram_stay(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["mechanism", "--runs", str(runs), "--out", str(runs), "--gammas", "0.8"])
+    assert "--out and --runs are both" in capsys.readouterr().err

@@ -28,6 +28,7 @@ AXES: Final = {
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
 MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
+ORDER: Final = "distance 1, 3, 4 apart, over random · variance shown"
 LINES: Final = {
     "stable_rank": ("stable rank, of its largest", Style(GREEN, "diamond", width=2.2)),
     "id": ("seen pairs (ID)", Style(BLUE, "circle", width=1.8)),
@@ -58,7 +59,7 @@ def masked_key_figure(
     return draw_scatter(
         Scatter(
             title=f"Outputs with the key {MASKS[mode]}, by pair of anchors",
-            subtitle=_subtitle(config),
+            subtitle=f"{_subtitle(config)} · silhouettes of the outputs themselves",
             x_title=x_title,
             y_title=y_title,
             panels=panels,
@@ -73,8 +74,8 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     for rate, phase in _models(frames):
         own = embedding[embedding["init_rate"] == rate]
         steps = orders[orders["init_rate"] == rate].set_index("step")
-        above = (steps["cosine"] - steps["null_mean"]) / steps["null_sd"]
-        told = ", ".join(f"{step}: {above[step]:+.1f}" for step in (3, 4))
+        told = ", ".join(f"{steps['distance'][step]:.2f}".lstrip("0") for step in (1, 3, 4))
+        share = own["explained"].iloc[0]
         group = Group(
             "",
             Style(INK, "circle"),
@@ -82,11 +83,11 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
             y=own["y"].tolist(),
             texts=[str(number) for number in own["number"]],
         )
-        panels.append(ScatterPanel([group], f"{_name(rate, phase)} · {told}"))
+        panels.append(ScatterPanel([group], f"{_name(rate, phase)} · {told} · {share:.0%}"))
     return draw_scatter(
         Scatter(
             title="Embeddings of the numbers",
-            subtitle=f"{_subtitle(config)} · order by steps of 3 and 4, in sd of random orders",
+            subtitle=f"{_subtitle(config)} · {ORDER}",
             x_title=AXES["pca"][0],
             y_title=AXES["pca"][1],
             panels=panels,
@@ -102,7 +103,7 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
     return draw_matrices(
         MatrixGrid(
             title="Outputs with the second anchor masked, ordered by g(x; a₁)",
-            subtitle=_subtitle(config),
+            subtitle=f"{_subtitle(config)} · g(x; a₁) rises from left to right",
             x_title="model",
             y_title="mask",
             columns=[_name(*model) for model in models],
@@ -159,7 +160,8 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
     return draw_matrices(
         MatrixGrid(
             title="Neurons of W_Q of the first layer, over the diagram",
-            subtitle=f"{_model(config)} · seed {config['seed']}",
+            subtitle=f"{_model(config)} · seed {config['seed']}"
+            + (" · gradients not clipped" if config["clip"] is None else ""),
             x_title="init rate γ",
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in rates],
@@ -229,7 +231,11 @@ def _name(rate: float, phase: str) -> str:
 
 def _subtitle(config: Mapping[str, Any]) -> str:
     """Like "post-LN, 2 layers, d_model 64 · weight decay 0.01 · seed 200"."""
-    return f"{_model(config)} · weight decay {config['weight_decay']:g} · seed {config['seed']}"
+    clipping = " · gradients not clipped" if config["clip"] is None else ""
+    return (
+        f"{_model(config)} · weight decay {config['weight_decay']:g} · seed {config['seed']}"
+        f"{clipping}"
+    )
 
 
 def _model(config: Mapping[str, Any]) -> str:

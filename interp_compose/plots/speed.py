@@ -221,6 +221,8 @@ def _subtitle(
     low, high = int(cells["n"].min()), int(cells["n"].max())
     told.append(f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}")
     told += more or [BARS]
+    if "clip" in config and config["clip"] is None:
+        told.append("gradients not clipped")
     if left_out:
         counted = f"{left_out} {what}" if left_out == 1 else f"{left_out} {what}s"
         told.append(f"not drawn: {counted} that some run never reached")

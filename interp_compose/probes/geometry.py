@@ -28,12 +28,17 @@ SHUFFLES: Final = 256
 
 @dataclass(frozen=True)
 class StepOrder:
-    """Do tokens ``step`` places apart differ by one common direction?
+    """Do tokens ``step`` places apart differ by one common direction, and do they lie near?
 
     ``cosine`` is the mean cosine between the differences e(t + step) − e(t) of different t: 1 where
     each is the same direction, about 0 where there is none. ``null_mean`` and ``null_sd`` are those
     of the same tokens in random orders; ``p`` is the share of orders, the observed one among them,
     whose cosine is at least as large.
+
+    ``distance`` is the mean length of these differences, over its mean in random orders: 1 where
+    the order says nothing of who is near, 0 where tokens so far apart are one. ``distance_p`` is
+    the share of orders whose mean length is at most as large. On a ring the directions of all steps
+    cancel, and the distance alone shows the order.
     """
 
     step: int
@@ -41,6 +46,8 @@ class StepOrder:
     null_mean: float
     null_sd: float
     p: float
+    distance: float
+    distance_p: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ def embedding_geometry(
 ) -> Geometry:
     """Principal components of tokens' embeddings, and a test for ordered structure.
 
-    Why this statistic: adding ``step`` to a number should move its embedding along one direction,
+    Why the cosine: adding ``step`` to a number should move its embedding along one direction,
     whichever direction that is and whatever the tokens' magnitude does. A fit of the embeddings to
     the numbers themselves would see only magnitude, which the paper rules out; distances alone
     would call any tight cluster ordered. A line that folds back a few times keeps most of its
@@ -181,6 +188,9 @@ def _orders(
         parts = [_mean_cosine(X, distances, part, step) for part in places.split(SHUFFLES)]
         observed, *null = torch.cat(parts).tolist()
         at_least = sum(value >= observed - 1e-12 for value in null)
+        lengths = [distances[p[:, :-step], p[:, step:]].mean(1) for p in places.split(SHUFFLES)]
+        length, *null_lengths = torch.cat(lengths).tolist()
+        as_near = sum(value <= length * (1 + 1e-12) for value in null_lengths)
         found.append(
             StepOrder(
                 step=step,
@@ -188,6 +198,8 @@ def _orders(
                 null_mean=float(np.mean(null)),
                 null_sd=float(np.std(null)),
                 p=(1 + at_least) / (1 + permutations),
+                distance=length / float(np.mean(null_lengths)),
+                distance_p=(1 + as_near) / (1 + permutations),
             )
         )
     return tuple(found)

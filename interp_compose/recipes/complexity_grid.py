@@ -56,14 +56,15 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     listed = _listed(values)
     if not listed:
         raise OptionError(f"{name}={values!r}: expected numbers, at least one")
+    if len(listed) > MOST:
+        raise OptionError(f"{name} holds {len(listed)} values: expected at most {MOST}")
     for value in listed:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise OptionError(f"{name} holds {value!r}: expected finite numbers")
     axis = [float(value) for value in listed]
-    twice = next((value for value in axis if axis.count(value) > 1), None)
-    if twice is not None:
-        raise OptionError(f"{name} holds {twice:g} twice; each run is done once")
     for one, other in pairwise(sorted(axis)):
+        if one == other:
+            raise OptionError(f"{name} holds {one:g} twice; each run is done once")
         if f"{one:g}" == f"{other:g}":
             raise OptionError(
                 f"{name} holds {one!r} and {other!r}, which tables and figures both call {one:g}; "

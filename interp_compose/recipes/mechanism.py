@@ -43,15 +43,27 @@ def run(config: MechanismConfig) -> Mechanism:
     """Open the models, and write ``out/``: results (Parquet, CSV), figures as HTML and as PNG.
 
     Raises:
-        InputError: ``out`` holds another study's result and ``overwrite`` is off.
+        InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
         InputError, MissingDataError: as :func:`.mechanism_measure.mechanism`.
     """
+    from interp_compose.errors import InputError
     from interp_compose.recipes.complexity_grid import numbers
     from interp_compose.recipes.mechanism_measure import mechanism
     from interp_compose.recipes.run_folder import check_folder, write_result
 
     rates = numbers(config.gammas, "gammas")
-    asked = {"study": "mechanism", "init_rates": rates, "weight_decay": config.weight_decay}
+    if config.out.resolve() == config.runs.resolve():
+        raise InputError(
+            f"--out and --runs are both {config.out}; choose another --out, so that the tables of "
+            "the diagram stay"
+        )
+    asked = {
+        "study": "mechanism",
+        "init_rates": rates,
+        "weight_decay": config.weight_decay,
+        "draw": config.draw,
+        **({} if config.seed is None else {"seed": config.seed}),
+    }
     check_folder(config.out, asked, overwrite=config.overwrite)
     found = mechanism(
         config.runs,

@@ -51,16 +51,19 @@ def mechanism(
         progress: show a bar.
 
     Raises:
-        OptionError: init rates that repeat or are none; a draw that is no whole number.
+        OptionError: init rates that repeat or are none; a weight decay that is no number; a seed
+            or draw that is no whole number.
         MissingDataError: no runs there, or none at one of the init rates.
         InputError: the folder holds something else, or a run diverged.
         CorruptFileError: a run was altered after it was done.
     """
     rates = checked(init_rates, "init_rates")
-    if not is_whole(draw) or draw < 0:
-        raise OptionError(f"draw={draw!r}: expected a whole number, 0 or more")
+    for name, value in (("draw", draw), ("seed", 0 if seed is None else seed)):
+        if not is_whole(value) or not 0 <= value < 2**32:
+            raise OptionError(f"{name}={value!r}: expected a whole number from 0 to 2³² − 1")
+    decay = checked([weight_decay], "weight_decay")[0]
     everything = finished_runs(runs, seed)
-    opened = chosen(everything, rates, float(weight_decay))
+    opened = chosen(everything, rates, decay)
     sound = [each for each in everything if each.is_sound]
     rows: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
     with tqdm(
@@ -81,7 +84,7 @@ def mechanism(
         "study": "mechanism",
         **setting_of(opened[0].run),
         "init_rates": rates,
-        "weight_decay": float(weight_decay),
+        "weight_decay": opened[0].run.weight_decay,
         "seed": opened[0].run.seed,
         "draw": int(draw),
         "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},

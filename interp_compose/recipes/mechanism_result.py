@@ -49,6 +49,7 @@ FRAMES: Final = {
         **RATE,
         "step": "int64",
         **dict.fromkeys(("cosine", "null_mean", "null_sd", "p"), "float64"),
+        **dict.fromkeys(("distance", "distance_p"), "float64"),
     },
     "history": {
         **RATE,
@@ -101,8 +102,8 @@ class Mechanism(Result):
 
     @property
     def orders(self) -> pd.DataFrame:
-        """Whether numbers that are a step apart differ by one direction: a row per model and
-        step."""
+        """Whether numbers that are a step apart lie near each other, and differ by one direction: a
+        row per model and step; see :class:`.StepOrder`."""
         return self.frames["orders"]
 
     def plot_masked_key(self, method: Method = "pca", mode: Mode = "exclude") -> ChartFigure:
@@ -177,19 +178,22 @@ class Mechanism(Result):
                 f"{row['init_rate']:>5g}{row['phase']:>6}{row['id']:>8.3f}{row['ood']:>8.3f}"
                 f"{row['stable_rank']:>13.2f}{row['mean_abs_cosine']:>10.3f}"
             )
-        lines += ["", "    γ mask     pairs apart  twins  g(x; a1) alike"]
+        lines += ["", "    γ mask     pair_silhouette  twin_distance  anchor_contrast"]
         for row in self.circuits.to_dict("records"):
             lines.append(
-                f"{row['init_rate']:>5g} {row['mode']:<8}{row['pair_silhouette']:>12.3f}"
-                f"{row['twin_distance']:>7.3f}{row['anchor_contrast']:>16.3f}"
+                f"{row['init_rate']:>5g} {row['mode']:<8}{row['pair_silhouette']:>16.3f}"
+                f"{row['twin_distance']:>15.3f}{row['anchor_contrast']:>17.3f}"
             )
-        lines += ["", "    γ order of the numbers' embeddings by steps, in sd of random orders (p)"]
-        for rate, own in self.orders.groupby("init_rate", sort=False):
-            told = "".join(
-                f"   {row['step']}: {(row['cosine'] - row['null_mean']) / row['null_sd']:+.1f} "
-                f"({row['p']:.3f})"
-                for row in own.to_dict("records")
-            )
-            lines.append(f"{rate:>5g}{told}")
+        for title, measure, p in (
+            ("distance of numbers a step apart, over random orders' (p)", "distance", "distance_p"),
+            ("cosine of such differences (p)", "cosine", "p"),
+        ):
+            lines += ["", f"    γ {title}"]
+            for rate, own in self.orders.groupby("init_rate", sort=False):
+                told = "".join(
+                    f"   {row['step']}: {row[measure]:.2f} ({row[p]:.3f})"
+                    for row in own.to_dict("records")
+                )
+                lines.append(f"{rate:>5g}{told}")
         phases = sorted(set(self.frame["phase"]))
         return "\n".join([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])

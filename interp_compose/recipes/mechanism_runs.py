@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +55,12 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
-    out = Path(runs).absolute()
+    try:
+        out = Path(runs).absolute()
+    except TypeError as error:
+        raise InputError(
+            f"runs={runs!r}: expected the folder of a diagram's runs, such as 'out/phases'"
+        ) from error
     about = read_sweep(out)
     if about is None:
         raise MissingDataError(
@@ -87,20 +93,28 @@ def chosen(
         MissingDataError: a cell without a finished run; names those that have one.
         InputError: a run that diverged.
     """
-    by_place = {each.place: each for each in runs}
+    found = []
     for rate in init_rates:
-        if (rate, weight_decay) not in by_place:
-            known = "; ".join(f"γ {rate:g} at {decay:g}" for rate, decay in by_place)
+        fit = [one for one in runs if _near(one.place, (rate, weight_decay))]
+        if not fit:
+            rates, decays = (sorted({one.place[axis] for one in runs}) for axis in (0, 1))
             raise MissingDataError(
                 f"no finished run of seed {runs[0].run.seed} at init rate γ {rate:g} and weight "
-                f"decay {weight_decay:g}; there are γ at weight decay: {known}"
+                f"decay {weight_decay:g}; there are γ {', '.join(f'{one:g}' for one in rates)} and "
+                f"weight decays {', '.join(f'{one:g}' for one in decays)}"
             )
-        if not by_place[rate, weight_decay].is_sound:
+        if not fit[0].is_sound:
             raise InputError(
                 f"the run at init rate γ {rate:g} and weight decay {weight_decay:g} diverged: it "
                 "has no outputs to look at; leave it out"
             )
-    return [by_place[rate, weight_decay] for rate in init_rates]
+        found.append(fit[0])
+    return found
+
+
+def _near(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Equal, but for what single precision loses."""
+    return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
 
 
 def _phase_run(run: Run) -> PhaseRun:

@@ -92,12 +92,13 @@ def number_embedding(
     """
     low, high = task.numbers
     W_E = model.lens.embed.W_E.detach()
-    found = embedding_geometry(W_E, range(low, high + 1), steps=STEPS)
+    components = min(2, W_E.shape[1])
+    found = embedding_geometry(W_E, range(low, high + 1), components=components, steps=STEPS)
     points = pd.DataFrame(
         {
             "number": found.tokens,
             "x": found.coordinates[:, 0].tolist(),
-            "y": found.coordinates[:, 1].tolist(),
+            "y": found.coordinates[:, 1].tolist() if components == 2 else 0.0,
             "explained": float(found.explained[:2].sum()),
         }
     )
@@ -108,6 +109,8 @@ def number_embedding(
             "null_mean": order.null_mean,
             "null_sd": order.null_sd,
             "p": order.p,
+            "distance": order.distance,
+            "distance_p": order.distance_p,
         }
         for order in found.order
     ]

@@ -98,7 +98,7 @@ def base_of(run: PhaseRun, evaluate_every: int | None) -> PhaseRun:
         if not is_whole(size) or size < 1:
             raise OptionError(f"{name}={size!r}: expected a whole number, 1 or more")
     epoch = -(-run.samples // run.batch_size)
-    return replace(run, hold_out=False, evaluate_every=evaluate_every or epoch)
+    return replace(run, hold_out=False, evaluate_every=int(evaluate_every or epoch))
 
 
 def runs_of(

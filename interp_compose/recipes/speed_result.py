@@ -167,7 +167,7 @@ class FittingSpeed(Result):
 
         Raises:
             InputError: nothing violates the rule in any run.
-            OptionError: no such run, or nothing violates the rule in it.
+            OptionError: no such run, one that diverged, or nothing violates the rule in it.
         """
         own = self.samples
         self._check_violations()
@@ -178,6 +178,12 @@ class FittingSpeed(Result):
             known = sorted(own[name].unique().tolist())
             chosen = (known[-1] if name == "init_rate" else known[0]) if value is None else value
             own = own[own[name] == self._known(name, chosen, known)]
+        run = dict(own.iloc[0][list(PLACE)])
+        if not self.frame.set_index(list(PLACE)).loc[tuple(run.values()), "finite"]:
+            raise OptionError(
+                f"the run of {', '.join(f'{key} {value:g}' for key, value in run.items())} "
+                "diverged: none of its samples was ever learned; choose another"
+            )
         late = own.sort_values("lateness", ascending=False, kind="stable")
         ranks = late["lateness"].rank(ascending=False, method="average")
         return late.assign(rank=ranks).reset_index(drop=True)
@@ -243,19 +249,9 @@ class FittingSpeed(Result):
         )
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Every figure that there is something for, by the name its files get."""
-        made: dict[str, Callable[[], ChartFigure]] = {
-            "fitting_epochs": self.plot_epochs,
-            "fitting_pairs": self.plot_pairs,
-            "violations_roc": self.plot_roc,
-        }
-        found: dict[str, ChartFigure] = {}
-        for name, plot in made.items():
-            try:
-                found[name] = plot()
-            except InputError:
-                continue
-        return found
+        """Every figure that there is something for, by the name its files get; the summary says
+        why one is missing."""
+        return self._drawn()[0]
 
     def summary(self) -> str:
         """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
@@ -276,9 +272,26 @@ class FittingSpeed(Result):
                 f"{told[0]:>22}{told[1]:>22}{area:>20}{cell['n']:>4}"
                 + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
             )
+        lines += [f"{name} is not drawn: {why}" for name, why in self._drawn()[1].items()]
         return "\n".join(lines)
 
     # ---- details -------------------------------------------------------------------------
+
+    def _drawn(self) -> tuple[dict[str, ChartFigure], dict[str, str]]:
+        """The figures, and why others are missing."""
+        made: dict[str, Callable[[], ChartFigure]] = {
+            "fitting_epochs": self.plot_epochs,
+            "fitting_pairs": self.plot_pairs,
+            "violations_roc": self.plot_roc,
+        }
+        found: dict[str, ChartFigure] = {}
+        missing: dict[str, str] = {}
+        for name, plot in made.items():
+            try:
+                found[name] = plot()
+            except InputError as error:
+                missing[name] = str(error)
+        return found, missing
 
     def _depth(self, n_layers: int | None) -> int:
         depths = sorted(self.frame["n_layers"].unique().tolist())
@@ -290,7 +303,7 @@ class FittingSpeed(Result):
                 f"{name}={value!r} is not there; expected one of "
                 f"{', '.join(f'{one:g}' for one in known)}"
             )
-        return value
+        return known[known.index(value)]
 
     def _check_violations(self) -> None:
         if self.samples.empty:

@@ -83,6 +83,25 @@ def test_the_cosine_is_the_mean_over_pairs_of_differences(step: int) -> None:
     assert found.null_mean == pytest.approx(float(np.mean(null)), abs=1e-12)
     assert found.null_sd == pytest.approx(float(np.std(null)), abs=1e-12)
     assert found.p == (1 + sum(value >= found.cosine - 1e-12 for value in null)) / 41
+    rng = np.random.default_rng(0)
+    lengths = [slow_length(E[torch.from_numpy(rng.permutation(11))], step) for _ in range(40)]
+    length = slow_length(E, step)
+    assert found.distance == pytest.approx(length / float(np.mean(lengths)), abs=1e-12)
+    assert found.distance_p == (1 + sum(value <= length + 1e-12 for value in lengths)) / 41
+
+
+def slow_length(E: torch.Tensor, step: int) -> float:
+    X = E.double()
+    return float(np.mean([float((X[t + step] - X[t]).norm()) for t in range(len(X) - step)]))
+
+
+def test_a_ring_shows_in_distances_alone() -> None:
+    """Once around: the directions of steps cancel, and neighbours are near all the same."""
+    angle = torch.arange(40.0) * 2 * torch.pi / 40
+    (found,) = embedding_geometry(torch.stack([angle.cos(), angle.sin()], dim=1), steps=(1,)).order
+    assert abs(found.cosine) < 0.05
+    assert found.distance < 0.15
+    assert found.distance_p == 1 / 1000
 
 
 def test_tokens_on_a_line_are_ordered_at_every_step() -> None:

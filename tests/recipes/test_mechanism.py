@@ -156,18 +156,24 @@ def test_a_collapsed_model_has_no_circuits(runs: Path, monkeypatch: pytest.Monke
 def test_saved_and_loaded(opened: ic.Mechanism, tmp_path: Path) -> None:
     again = ic.Mechanism.load(opened.save(tmp_path))
     assert again.summary() == opened.summary()
-    assert "γ mask     pairs apart" in again.summary()
+    assert "γ mask     pair_silhouette" in again.summary()
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
         ({"init_rates": [0.5]}, MissingDataError, "init rate γ 0.5 and weight decay 0.01; there"),
-        ({"weight_decay": 1.0}, MissingDataError, "weight decay 1; there are γ at weight decay: γ"),
+        (
+            {"weight_decay": 1.0},
+            MissingDataError,
+            "weight decay 1; there are γ 0.4, 0.8 and weight decays 0.01",
+        ),
         ({"seed": 9}, MissingDataError, "no finished run of seed 9; of 3, 4"),
         ({"init_rates": []}, OptionError, "expected numbers, at least one"),
         ({"init_rates": [0.8, 0.8]}, OptionError, "holds 0.8 twice"),
         ({"draw": -1}, OptionError, "draw=-1"),
+        ({"draw": 2**32}, OptionError, "from 0 to 2³² − 1"),
+        ({"seed": -1}, OptionError, "seed=-1"),
     ],
 )
 def test_what_is_not_there_is_named(
@@ -216,6 +222,8 @@ calls = {
     "method": lambda: found.plot_masked_key("umap"),
     "mode": lambda: found.plot_masked_key("pca", "mean"),
     "draw": lambda: ic.mechanism("nowhere", [0.8], draw=0.5),
+    "runs": lambda: ic.mechanism(None, [0.8]),
+    "decay": lambda: ic.mechanism("nowhere", [0.8], weight_decay="0.01"),
 }
 """
 
@@ -225,5 +233,8 @@ def test_what_no_type_checker_stands_in_front_of() -> None:
     assert found == {
         "method": "OptionError: method='umap': expected one of pca, tsne",
         "mode": "OptionError: mode='mean': expected one of zero, exclude",
-        "draw": "OptionError: draw=0.5: expected a whole number, 0 or more",
+        "draw": "OptionError: draw=0.5: expected a whole number from 0 to 2³² − 1",
+        "runs": "InputError: runs=None: expected the folder of a diagram's runs, such as "
+        "'out/phases'",
+        "decay": "OptionError: weight_decay holds '0.01': expected finite numbers",
     }

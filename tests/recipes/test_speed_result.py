@@ -186,7 +186,14 @@ def test_the_summary_has_a_row_for_each_cell() -> None:
     told = [" ".join(line.split()) for line in lines[-2:]]
     assert told[0] == "0.8 2 0 6.0 (4-8) 0 of 2 - 2"
     assert told[1] == "0.8 2 1 6.0 (4-8) 0 of 2 0.750 (0.750-0.750) 2"
-    assert result(finite=False).summary().endswith("2  2 diverged")
+    *_, last, missing = result(finite=False).summary().splitlines()
+    assert last.endswith("2  2 diverged")
+    assert missing.startswith("violations_roc is not drawn: no run has an ROC curve")
+
+
+def test_a_run_that_diverged_is_not_ranked() -> None:
+    with pytest.raises(OptionError, match="diverged: none of its samples was ever learned"):
+        result(finite=False).ranked()
 
 
 def test_numbers_may_lack_only_where_they_can() -> None:
