@@ -1,7 +1,8 @@
 """Runs the notebooks and keeps what they show: ``python -m docs.notebooks``.
 
-What a cell prints to stderr (bars, remarks of libraries) is not kept, and neither are times, so
-that the same numbers give the same file.
+An interactive figure of many numbers is kept as a picture alone. What a cell prints to stderr
+(bars, remarks of libraries) is not kept, and neither are times, so that the same numbers give the
+same file.
 
 A notebook names its model as a user would, by hub name, and its data by a folder's name. Both are
 laid into its working directory: the weights out of the dev package that carries them, the data
@@ -12,6 +13,7 @@ are missing.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -27,6 +29,8 @@ from traitlets import default
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SHOWS = {"05_human_judgements.ipynb": "bird"}  # notebook → its folder of public data
+PLOTLY = "application/vnd.plotly.v1+json"
+HEAVY = 60_000  # bytes of JSON
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -94,11 +98,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+                _lighten(cell.outputs)
         notebook.metadata.language_info = {"name": "python"}
         temporary = path.with_suffix(".tmp")
         nbformat.write(notebook, temporary)
         os.replace(temporary, path)
         print(f"{path.name}: {path.stat().st_size} bytes")
+
+
+def _lighten(outputs: list[nbformat.NotebookNode]) -> None:
+    """Interactive figures of many numbers are kept as pictures alone."""
+    for out in outputs:
+        data = out.get("data", {})
+        if len(json.dumps(data.get(PLOTLY, ""))) > HEAVY and "image/png" in data:
+            del data[PLOTLY]
 
 
 def data_of(path: Path) -> Path | None:
