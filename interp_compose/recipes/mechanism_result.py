@@ -92,7 +92,7 @@ class Mechanism(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per opened model: its phase, accuracies, stable rank and mean |cosine|."""
+        """One row per opened model: its phase, accuracies, stable rank and mean absolute cosine."""
         return self.frames["models"]
 
     @property

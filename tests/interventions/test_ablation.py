@@ -340,7 +340,7 @@ def test_exceptions_leave_nothing() -> None:
     with pytest.raises(ZeroDivisionError), ablate(model, heads=[0], neurons=[1]):
         raise ZeroDivisionError
     assert_clean(model)
-    with pytest.raises(IndexError), ablate(model, heads=[0]):
+    with pytest.raises(InputError), ablate(model, heads=[0]):
         run(model, TOKENS + 97)
     assert_clean(model)
 
