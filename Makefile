@@ -49,6 +49,8 @@ bench: venv
 	$(BIN)/python -m benchmarks.stable_rank
 	$(BIN)/python -m benchmarks.complexity_report
 	$(BIN)/python -m benchmarks.phases
+	$(BIN)/python -m benchmarks.phase_diagram --out out/phases
+	$(BIN)/python -m benchmarks.phase_diagram --unclipped --out out/phases-unclipped
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

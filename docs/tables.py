@@ -173,7 +173,6 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre"),
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
-    "phase_circuits_pre_unclipped.md": partial(phase_circuits, "pre_unclipped"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -67,7 +68,7 @@ def _cells(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Heatmap:
         zmax=scale.high,
         colorscale=_colours(scale),
         showscale=bool(scale.ticks),
-        colorbar=_bar(layout, scale),
+        colorbar=colour_bar(layout.width_share, layout.bar_height, scale, layout.bar_title),
         xgap=layout.gap,
         ygap=layout.gap,
         customdata=_hover_data(heatmap),
@@ -87,7 +88,7 @@ def _bubbles(bubbles: Bubbles, layout: Layout, scale: Scale) -> list[go.Scatter]
         "cmax": scale.high,
         "colorscale": _colours(scale),
         "showscale": bool(scale.ticks),
-        "colorbar": _bar(layout, scale),
+        "colorbar": colour_bar(layout.width_share, layout.bar_height, scale, layout.bar_title),
         "line": {"color": EDGE, "width": 1},
         "opacity": 1,
     }
@@ -241,15 +242,16 @@ def _dots(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Scatter:
     )
 
 
-def _bar(layout: Layout, scale: Scale) -> dict[str, Any]:
-    """The colour bar right of the cells, level with their middle."""
+def colour_bar(x: float, length: float, scale: Scale, title: Sequence[str]) -> dict[str, Any]:
+    """The colour bar right of the cells, level with their middle: ``length`` pixels, its title in
+    lines."""
     return {
-        "x": layout.width_share,
+        "x": x,
         "xpad": BAR,
         "y": 0.5,
         "ypad": 0,
         "lenmode": "pixels",
-        "len": layout.bar_height,
+        "len": length,
         "thickness": BAR,
         "outlinewidth": 0,
         "ticks": "outside",
@@ -259,7 +261,7 @@ def _bar(layout: Layout, scale: Scale) -> dict[str, Any]:
         "tickvals": [place for place, _ in scale.ticks],
         "ticktext": [text + NO_BREAK_SPACE for _, text in scale.ticks],
         "title": {
-            "text": "<br>".join(map(harmless, layout.bar_title)),
+            "text": "<br>".join(map(harmless, title)),
             "side": "right",
             "font": {"size": 12},
         },

@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
-from interp_compose.plots.heatmap_interactive import LONGEST_HOVER, NO_BREAK_SPACE
-from interp_compose.plots.heatmap_layout import BAR
+from interp_compose.plots.heatmap_interactive import LONGEST_HOVER, colour_bar
 from interp_compose.plots.heatmap_scale import GREY, STROKE
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
@@ -194,27 +193,7 @@ def _colours(layout: GridLayout) -> dict[str, Any]:
         "cmin": SCALE.low,
         "cmax": SCALE.high,
         "colorscale": [[k / last, stop] for k, stop in enumerate(SCALE.stops)],
-        "colorbar": {
-            "x": 1,
-            "xpad": BAR,
-            "y": 0.5,
-            "ypad": 0,
-            "lenmode": "pixels",
-            "len": layout.bar_height,
-            "thickness": BAR,
-            "outlinewidth": 0,
-            "ticks": "outside",
-            "ticklen": 3,
-            "tickcolor": "#999999",
-            "tickfont": {"size": 12},
-            "tickvals": [place for place, _ in SCALE.ticks],
-            "ticktext": [text + NO_BREAK_SPACE for _, text in SCALE.ticks],
-            "title": {
-                "text": harmless(layout.bar_title),
-                "side": "right",
-                "font": {"size": 12},
-            },
-        },
+        "colorbar": colour_bar(1.0, layout.bar_height, SCALE, [layout.bar_title]),
     }
 
 

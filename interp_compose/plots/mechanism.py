@@ -205,7 +205,6 @@ def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure
             panels=panels,
             x_name="step",
             x_ticks=[float(tick) for tick in ticks if tick <= last],
-            x_notes=["" for tick in ticks if tick <= last],
             x_step=last / 16,
         )
     )
