@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import RESULTS, machine, write
+from benchmarks.common import RESULTS, machine, plain_rows, write
 from interp_compose.plots.export import save_png
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -57,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         first = pd.DataFrame(found["cells"])
         found["again"] = {
             "seeds": diagram.config["seeds"],
-            "cells": _rows(diagram.cells),
+            "cells": plain_rows(diagram.cells),
             **agreement(first, diagram.cells),
         }
         write(name, found)
@@ -67,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name,
         {
             "config": diagram.config,
-            "cells": _rows(diagram.cells),
-            "circuits": _rows(spread_of(circuits, [*CELL, "mode"])),
-            "onsets": _rows(diagram.onsets),
+            "cells": plain_rows(diagram.cells),
+            "circuits": plain_rows(spread_of(circuits, [*CELL, "mode"])),
+            "onsets": plain_rows(diagram.onsets),
             **machine(),
         },
     )
@@ -94,20 +92,6 @@ def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]
         "same": [int(same.sum()), len(both)],
         "same_off_boundaries": [int(same[sure].sum()), int(sure.sum())],
     }
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Plain JSON, four digits behind the point, None for what was not measured."""
-    return [
-        {str(name): _plain(value) for name, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, float):
-        return value
-    return None if math.isnan(value) else round(value, 4)
 
 
 if __name__ == "__main__":

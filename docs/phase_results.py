@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -12,8 +13,11 @@ Table = tuple[list[str], list[list[str]]]
 
 def measured(setting: str) -> dict[str, Any]:
     """What ``benchmarks.phase_diagram`` wrote."""
-    path = RESULTS / f"phase_diagram_{setting}.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return _read(f"phase_diagram_{setting}")
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -63,6 +67,45 @@ def circuits(setting: str, weight_decay: float) -> Table:
         rows.append([*place, *(_measured(row, name) for name in names)])
     heads = ["γ", "phase", "mask", "pairs apart, key masked", "(a, b) from (b, a)"]
     return [*heads, "g(x; a₁) alike, second anchor masked"], rows
+
+
+def post_ln() -> Table:
+    """What moves the post-LN model at γ 0.8: a row per variant, means and spread over seeds."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for run in _read("post_ln")["runs"]:
+        runs.setdefault(run["variant"], []).append(run)
+    rows = []
+    for variant, own in runs.items():
+        phases = " ".join(run["phase"] for run in own)
+        names = ("train", "id", "ood", "commutativity", "attention_share")
+        shares = [_over([run[name] for run in own], share) for name in names]
+        rank = _over([run["stable_rank"] for run in own], "{:.1f}".format)
+        rows.append([variant, phases, *shares[:4], rank, shares[4]])
+    heads = ["", "phase of each seed", "train", "ID", "OOD", "commutativity", "stable rank"]
+    return [*heads, "attention's share at the start"], rows
+
+
+def again(setting: str) -> Table:
+    """Cells of which a second diagram, of other seeds, says something else."""
+    found = measured(setting)
+    second = {_place(cell): cell for cell in found["again"]["cells"]}
+    rows = []
+    for cell in found["cells"]:
+        other = second[_place(cell)]
+        if cell["phase"] != other["phase"]:
+            place = [f"{cell['weight_decay']:g}", f"{cell['init_rate']:g}"]
+            rows.append([*place, _verdict(cell), _verdict(other)])
+    return ["weight decay", "γ", "first seeds", "second seeds"], rows
+
+
+def _place(cell: dict[str, Any]) -> tuple[float, float]:
+    return cell["weight_decay"], cell["init_rate"]
+
+
+def _over(values: list[float], style: Any) -> str:
+    """Mean, and smallest to largest."""
+    mean, low, high = (style(f(values)) for f in (fmean, min, max))
+    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 def _measured(row: dict[str, Any], name: str) -> str:

@@ -1,0 +1,60 @@
+"""Tables of the study of fitting speed, from ``benchmarks/results/``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from docs.phase_results import RESULTS, Table, share
+
+
+def measured(samples: int) -> dict[str, Any]:
+    """What ``benchmarks.fitting_speed`` wrote."""
+    path = RESULTS / f"fitting_speed_{samples}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def epochs(samples: int) -> Table:
+    """A row per cell: epochs until the data were fitted, and the area under the ROC curve."""
+    rows = []
+    for cell in measured(samples)["cells"]:
+        place = [f"{cell['init_rate']:g}", str(cell["n_layers"]), str(cell["violations"])]
+        told = [_epochs(cell, name) for name in ("accuracy", "loss")]
+        area = "–"
+        if cell["auc"] is not None:
+            low, high = share(cell["auc_low"]), share(cell["auc_high"])
+            area = f"{share(cell['auc'])} ({low}–{high})"
+        rows.append([*place, *told, area])
+    heads = ["γ", "layers", "wrong groups", "epochs to accuracy 1", "epochs to a loss of 0.05"]
+    return [*heads, "ROC AUC"], rows
+
+
+def pairs(samples: int, n_layers: int) -> Table:
+    """A row per pair of anchors: epochs without and with one wrong group, per init rate."""
+    cells = [cell for cell in measured(samples)["pair_cells"] if cell["n_layers"] == n_layers]
+    by_place = {(c["init_rate"], c["violations"], c["pair"]): c for c in cells}
+    rates = sorted({cell["init_rate"] for cell in cells})
+    ones = [cell for cell in cells if cell["violations"] == 1 and cell["init_rate"] == rates[-1]]
+    rows = []
+    for one in sorted(ones, key=lambda cell: (not cell["violates"], not cell["touched"])):
+        name = one["pair"].replace(" ", "")
+        told = [_pair(by_place[rate, n, one["pair"]]) for rate in rates for n in (0, 1)]
+        kind = "wrong" if one["violates"] else "touched" if one["touched"] else ""
+        rows.append([f"({name[0]}, {name[1]})", kind, *told])
+    heads = [f"γ {rate:g}, {n} wrong" for rate in rates for n in (0, 1)]
+    return ["pair", "", *heads], rows
+
+
+def _pair(cell: dict[str, Any]) -> str:
+    if cell["epochs"] is None:
+        return f"{cell['fitted']} of {cell['n']}"
+    return f"{cell['epochs']:.1f} ({cell['low']:g}–{cell['high']:g})"
+
+
+def _epochs(cell: dict[str, Any], name: str) -> str:
+    """Like "21.3 (19–24)", or "2 of 3" where some run never got there."""
+    if cell[f"{name}_epochs"] is None:
+        return f"{cell[f'{name}_fitted']} of {cell['n']}"
+    low, high = cell[f"{name}_low"], cell[f"{name}_high"]
+    return f"{cell[f'{name}_epochs']:.1f} ({low:g}–{high:g})"
