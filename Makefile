@@ -53,9 +53,10 @@ bench: venv
 	$(BIN)/python -m benchmarks.phase_diagram --unclipped --out out/phases-unclipped
 	$(BIN)/python -m benchmarks.phase_diagram --first-seed 300 --again --out out/phases-again
 	$(BIN)/python -m benchmarks.phase_diagram --norm post --out out/phases-post
+	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-again --norm pre --first-seed 300
+	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.post_ln --out out/post_ln
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
-	$(BIN)/python -m benchmarks.fitting_speed --samples 20000 --out out/speed-20000
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

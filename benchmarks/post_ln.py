@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from interp_compose.training.learners import Learners
 
 SMALL: Final = 0.8
 LARGE: Final = 0.5
+SEEN_SUM: Final = {"d": 4}  # c and d add 2, as b and b do
+UNSEEN_SUM: Final = {"d": 3}  # c and d add 1, as no seen pair does
 BASE: Final = {"norm": "post", "init_rate": SMALL, "weight_decay": 0.01}
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "pre-LN": {"norm": "pre"},
@@ -50,6 +53,10 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "everything at γ 0.5": {"init_rate": LARGE},
     "VO at γ 0.5, not clipped": {"large": "vo", "clip": None},
     "everything at γ 0.5, not clipped": {"init_rate": LARGE, "clip": None},
+    "d adds 3, the unseen sum is 1": UNSEEN_SUM,
+    "d adds 4, the unseen pairs' sum is that of (b, b)": SEEN_SUM,
+    "pre-LN, d adds 3": {"norm": "pre", **UNSEEN_SUM},
+    "pre-LN, d adds 4": {"norm": "pre", **SEEN_SUM},
 }
 
 
@@ -57,8 +64,11 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run; the last look into ``folder``."""
     options = {**config}
     large = options.pop("large", None)
+    shift = options.pop("d", None)
     run = ic.PhaseRun(**options)
     task = run.task
+    if shift is not None:
+        task = replace(task, anchors={**task.anchors, "d": shift})
     model = run.model(task)
     if large is not None:
         rates = dict.fromkeys(("embed", "qk", "vo", "mlp"), run.init_rate)

@@ -43,7 +43,16 @@ def _verdict(cell: dict[str, Any]) -> str:
 
 def every_cell(setting: str) -> Table:
     """A row per cell: means, and smallest to largest seed."""
-    heads = ["weight decay", "γ", "train", "ID", "OOD", "commutativity", "stable rank", "|cosine|"]
+    heads = [
+        "weight decay",
+        "γ",
+        "train",
+        "ID",
+        "OOD",
+        "commutativity",
+        "stable rank",
+        r"\|cosine\|",
+    ]
     rows = []
     for cell in measured(setting)["cells"]:
         shares = [_spread(cell, name, share) for name in ("train", "id", "ood", "commutativity")]
@@ -69,20 +78,36 @@ def circuits(setting: str, weight_decay: float) -> Table:
     return [*heads, "g(x; a₁) alike, second anchor masked"], rows
 
 
-def post_ln() -> Table:
-    """What moves the post-LN model at γ 0.8: a row per variant, means and spread over seeds."""
+def post_ln(*, sums: bool) -> Table:
+    """What moves the post-LN model at γ 0.8: a row per variant, unseen pairs seed by seed; or the
+    two tasks of which one adds the same for its unseen pairs as for a seen one."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for run in _read("post_ln")["runs"]:
-        runs.setdefault(run["variant"], []).append(run)
+        if ("d adds" in run["variant"]) == sums:
+            runs.setdefault(run["variant"], []).append(run)
     rows = []
     for variant, own in runs.items():
-        phases = " ".join(run["phase"] for run in own)
-        names = ("train", "id", "ood", "commutativity", "attention_share")
-        shares = [_over([run[name] for run in own], share) for name in names]
+        each = [" ".join(run["phase"] for run in own), " ".join(share(run["ood"]) for run in own)]
+        shares = [_over([run[name] for run in own], share) for name in ("id", "commutativity")]
         rank = _over([run["stable_rank"] for run in own], "{:.1f}".format)
-        rows.append([variant, phases, *shares[:4], rank, shares[4]])
-    heads = ["", "phase of each seed", "train", "ID", "OOD", "commutativity", "stable rank"]
-    return [*heads, "attention's share at the start"], rows
+        start = share(fmean(run["attention_share"] for run in own))
+        rows.append([variant, *each, *shares, rank, start])
+    heads = ["", "phase of each seed", "OOD of each", "ID", "commutativity", "stable rank"]
+    return [*heads, "attention's share"], rows
+
+
+def answers(norm: str) -> Table:
+    """What models answer to unseen pairs at weight decay 0.01: a row per init rate."""
+    runs: dict[float, list[dict[str, Any]]] = {}
+    for run in _read(f"unseen_pairs_{norm}")["runs"]:
+        runs.setdefault(run["init_rate"], []).append(run)
+    names = ("right", "nearest_sums", "other_sums", "else")
+    rows = [
+        [f"{rate:g}", *(_over([run[name] for run in own], share) for name in names)]
+        for rate, own in sorted(runs.items())
+    ]
+    heads = ["γ", "right: x − 10", "x − 16 or x − 7", "another seen sum", "anything else"]
+    return heads, rows
 
 
 def again(setting: str) -> Table:

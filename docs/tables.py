@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from docs import carma_results, circuit_results, phase_results
+from docs import carma_results, circuit_results, phase_results, speed_results
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -155,6 +155,31 @@ def phase_circuits(setting: str) -> str:
     return NOTICE + table(*phase_results.circuits(setting, 0.01))
 
 
+def post_ln(*, sums: bool) -> str:
+    """What moves the post-LN model; or whether an unseen pair's sum decides."""
+    return NOTICE + table(*phase_results.post_ln(sums=sums))
+
+
+def phase_answers(norm: str) -> str:
+    """What models answer to unseen pairs."""
+    return NOTICE + table(*phase_results.answers(norm))
+
+
+def phases_again(setting: str) -> str:
+    """Cells of which other seeds say something else."""
+    return NOTICE + table(*phase_results.again(setting))
+
+
+def speed_epochs() -> str:
+    """How fast data are fitted that break the rule."""
+    return NOTICE + table(*speed_results.epochs())
+
+
+def speed_pairs(n_layers: int) -> str:
+    """The same by pair of anchors."""
+    return NOTICE + table(*speed_results.pairs(n_layers))
+
+
 FILES: dict[str, Callable[[], str]] = {
     "paper_models.md": paper_models,
     "carma_settings.md": carma_settings,
@@ -173,6 +198,11 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre"),
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
+    "phase_answers_post.md": partial(phase_answers, "post"),
+    "phases_post.md": partial(phases, "post"),
+    "phase_cells_post.md": partial(phase_cells, "post"),
+    "post_ln.md": partial(post_ln, sums=False),
+    "post_ln_sums.md": partial(post_ln, sums=True),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,
