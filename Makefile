@@ -56,6 +56,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-again --norm pre --first-seed 300
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.post_ln --out out/post_ln
+	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 
 docs: venv

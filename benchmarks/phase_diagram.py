@@ -37,11 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--unclipped", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=200)
+    parser.add_argument("--weight-decays", type=float, nargs="+", default=DECAYS)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
     diagram = ic.phase_diagram(
         RATES,
-        DECAYS,
+        options.weight_decays,
         options.out,
         seeds=options.seeds,
         first_seed=options.first_seed,

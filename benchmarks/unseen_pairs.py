@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def shares(added: Sequence[int], task: AnchorTask) -> dict[str, float]:
     """Shares of answers, by what they add to the key."""
-    right = _sum(task, task.unseen[0])
-    seen = sorted({_sum(task, chain) for chain in task.chains if chain not in task.unseen})
+    right = sum_of(task, task.unseen[0])
+    seen = seen_sums(task)
     nearest = {max(s for s in seen if s < right), min(s for s in seen if s > right)}
     counts = [0, 0, 0, 0]
     for one in added:
@@ -63,8 +63,14 @@ def shares(added: Sequence[int], task: AnchorTask) -> dict[str, float]:
     return {name: count / len(added) for name, count in zip(SHARES, counts, strict=True)}
 
 
-def _sum(task: AnchorTask, chain: Sequence[str]) -> int:
-    return task.apply(50, tuple(chain)) - 50
+def seen_sums(task: AnchorTask) -> set[int]:
+    """What the seen pairs add to a key."""
+    return {sum_of(task, chain) for chain in task.chains if chain not in task.unseen}
+
+
+def sum_of(task: AnchorTask, chain: tuple[str, ...]) -> int:
+    """What the operations of a chain add to a key."""
+    return task.apply(50, chain) - 50
 
 
 if __name__ == "__main__":

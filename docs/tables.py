@@ -155,9 +155,14 @@ def phase_circuits(setting: str) -> str:
     return NOTICE + table(*phase_results.circuits(setting, 0.01))
 
 
-def post_ln(*, sums: bool) -> str:
-    """What moves the post-LN model; or whether an unseen pair's sum decides."""
-    return NOTICE + table(*phase_results.post_ln(sums=sums))
+def post_ln() -> str:
+    """What moves the post-LN model."""
+    return NOTICE + table(*phase_results.post_ln())
+
+
+def unseen_sum() -> str:
+    """Whether an unseen pair's sum decides what it is answered."""
+    return NOTICE + table(*phase_results.unseen_sum())
 
 
 def phase_answers(norm: str) -> str:
@@ -201,8 +206,10 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_answers_post.md": partial(phase_answers, "post"),
     "phases_post.md": partial(phases, "post"),
     "phase_cells_post.md": partial(phase_cells, "post"),
-    "post_ln.md": partial(post_ln, sums=False),
-    "post_ln_sums.md": partial(post_ln, sums=True),
+    "post_ln.md": post_ln,
+    "unseen_sum.md": unseen_sum,
+    "speed.md": speed_epochs,
+    "speed_pairs.md": partial(speed_pairs, 2),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_controls.md": carma_controls,

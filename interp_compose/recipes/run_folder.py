@@ -40,6 +40,7 @@ FIGURES = (
     "embedding",
     "condensation_and_reasoning",
     "fitting_epochs",
+    "fitting_epochs_by_loss",
     "fitting_pairs",
     "violations_roc",
 )

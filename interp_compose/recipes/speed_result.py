@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -281,6 +282,7 @@ class FittingSpeed(Result):
         """The figures, and why others are missing."""
         made: dict[str, Callable[[], ChartFigure]] = {
             "fitting_epochs": self.plot_epochs,
+            "fitting_epochs_by_loss": partial(self.plot_epochs, "loss"),
             "fitting_pairs": self.plot_pairs,
             "violations_roc": self.plot_roc,
         }

@@ -160,6 +160,9 @@ def test_without_violations_there_is_no_curve_and_no_list() -> None:
 
 def test_figures_are_those_that_show_something() -> None:
     assert list(result().figures()) == ["fitting_epochs", "fitting_pairs", "violations_roc"]
+    runs, *others = tables()
+    low = FittingSpeed.from_rows(runs.assign(loss_epochs=5.0), *others, CONFIG)
+    assert list(low.figures())[1] == "fitting_epochs_by_loss"
     assert list(result(epochs=math.nan).figures()) == ["violations_roc"]
     assert result(epochs=math.nan, loss=math.nan, finite=False).figures() == {}
     with pytest.raises(InputError, match="in no cell did every run fit its data"):
@@ -181,12 +184,13 @@ def test_what_is_not_there_cannot_be_drawn() -> None:
 
 
 def test_the_summary_has_a_row_for_each_cell() -> None:
-    lines = result().summary().splitlines()
+    *lines, missing = result().summary().splitlines()
+    assert missing.startswith("fitting_epochs_by_loss is not drawn: in no cell")
     assert len(lines) == 4 + len(PLACES)
     told = [" ".join(line.split()) for line in lines[-2:]]
     assert told[0] == "0.8 2 0 6.0 (4-8) 0 of 2 - 2"
     assert told[1] == "0.8 2 1 6.0 (4-8) 0 of 2 0.750 (0.750-0.750) 2"
-    *_, last, missing = result(finite=False).summary().splitlines()
+    *_, last, _, missing = result(finite=False).summary().splitlines()
     assert last.endswith("2  2 diverged")
     assert missing.startswith("violations_roc is not drawn: no run has an ROC curve")
 
