@@ -134,8 +134,8 @@ def again(setting: str) -> Table:
     second = {_place(cell): cell for cell in found["again"]["cells"]}
     rows = []
     for cell in found["cells"]:
-        other = second[_place(cell)]
-        if cell["phase"] != other["phase"]:
+        other = second.get(_place(cell))
+        if other is not None and cell["phase"] != other["phase"]:
             place = [f"{cell['weight_decay']:g}", f"{cell['init_rate']:g}"]
             rows.append([*place, _verdict(cell), _verdict(other)])
     return ["weight decay", "γ", "first seeds", "second seeds"], rows

@@ -203,6 +203,7 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre"),
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
+    "phase_answers_pre.md": partial(phase_answers, "pre"),
     "phase_answers_post.md": partial(phase_answers, "post"),
     "phases_post.md": partial(phases, "post"),
     "phase_cells_post.md": partial(phase_cells, "post"),
