@@ -80,7 +80,8 @@ class Learners:
             weight_decay=weight_decays[0] if self.alone else 0.0,
             fused=fused,
         )
-        self.weight_decay = torch.tensor(weight_decays, device=first.device)
+        exact = torch.promote_types(first.dtype, torch.float32)
+        self.weight_decay = torch.tensor(weight_decays, device=first.device, dtype=exact)
 
     @property
     def alone(self) -> bool:
