@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -98,6 +99,13 @@ def write(name: str, result: dict[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, path)
+
+
+def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean, smallest and largest over seeds."""
+    found = frame.groupby(by).agg(["mean", "min", "max"])
+    found.columns = [f"{name}_{what}" for name, what in found.columns]
+    return found.reset_index()
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import interp_compose as ic
-from benchmarks.common import machine, plain_rows, write
+from benchmarks.common import IMAGES, machine, plain_rows, write
 from interp_compose.plots.export import save_png
 
 RATES = (0.4, 0.8)
 DEPTHS = (2, 3, 4)
 VIOLATIONS = (0, 1, 5)
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,13 +20,12 @@ from pathlib import Path
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import RESULTS, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, spread_of, write
 from interp_compose.plots.export import save_png
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 DECAYS = (0.0, 0.01, 0.1, 1.0)
 CELL = ["init_rate", "weight_decay"]
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--weight-decays", type=float, nargs="+", default=DECAYS)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
+    if not options.again and set(options.weight_decays) != set(DECAYS):
+        parser.error("--weight-decays without --again would replace the diagram by a part of it")
     diagram = ic.phase_diagram(
         RATES,
         options.weight_decays,
@@ -74,13 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for figure_name, figure in diagram.figures().items():
         save_png(figure, IMAGES / f"{figure_name}_{setting}.png")
-
-
-def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Mean, smallest and largest over seeds."""
-    found = frame.groupby(by).agg(["mean", "min", "max"])
-    found.columns = [f"{name}_{what}" for name, what in found.columns]
-    return found.reset_index()
 
 
 def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]:

@@ -21,14 +21,11 @@ import pandas as pd
 import torch
 
 import interp_compose as ic
+from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
-from interp_compose._files import atomic_write, json_bytes, read_json
 from interp_compose.models.init import init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
 from interp_compose.recipes.complexity_phase import phase_of
-from interp_compose.training.fit import Samples, fit
-from interp_compose.training.learners import Learners
 
 SMALL: Final = 0.8
 LARGE: Final = 0.5
@@ -65,11 +62,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         rates[large] = LARGE
         init_weights(model, ic.InitRates(**rates), seed=run.stream("init"))
     share = attention_share(SmallDecoderModel(model, name="start"), task)
-    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream)], "cpu")
-    learners = Learners([model], [run.weight_decay], run.train_config())
-    order = (run.stream("order"),)
-    rows = fit(learners, Samples(*sets["train"], seeds=order), Looks(sets), progress=False)[0]
-    atomic_write(folder / "last.json", json_bytes({**rows[-1], "attention_share": share}))
+    keep(folder, {**last_look(run, task, model), "attention_share": share})
 
 
 @torch.no_grad()
@@ -96,12 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     asked = [(name, seed) for name in VARIANTS for seed in seeds]
     configs = [{**BASE, **VARIANTS[name], "seed": seed} for name, seed in asked]
-    sweep = ic.run_sweep("benchmarks.post_ln:train", configs, options.out, where="workers")
-    if sweep.failed:
-        raise SystemExit(f"failed: {sweep.failed}")
+    looks = finished("benchmarks.post_ln:train", configs, options.out)
     rows = []
-    for (name, seed), folder in zip(asked, sweep.folders, strict=True):
-        last = read_json(folder / "last.json")
+    for (name, seed), last in zip(asked, looks, strict=True):
         shares = {key: last[key] for key in ("id", "ood", "commutativity")}
         kept = {key: last[key] for key in ("train", "stable_rank", "attention_share")}
         rows.append({"variant": name, "seed": seed, "phase": phase_of(**shares), **shares, **kept})

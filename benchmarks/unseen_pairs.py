@@ -15,8 +15,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from benchmarks.common import machine, plain_rows, write
-from benchmarks.phase_diagram import spread_of
+from benchmarks.common import machine, plain_rows, spread_of, write
 from interp_compose.recipes.mechanism_runs import finished_runs
 from interp_compose.tasks.anchors import AnchorTask
 

@@ -21,14 +21,11 @@ import pandas as pd
 import torch
 
 import interp_compose as ic
+from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
 from benchmarks.unseen_pairs import SHARES, seen_sums, shares, sum_of
-from interp_compose._files import atomic_write, json_bytes, read_json
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
 from interp_compose.recipes.complexity_phase import phase_of
-from interp_compose.training.fit import Samples, fit
-from interp_compose.training.learners import Learners
 
 SHIFTS: Final = (-8, 3, 7, 4, 8)
 NORMS: Final = ("post", "pre")
@@ -47,15 +44,12 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     task = task_of(options.pop("d"))
     run = ic.PhaseRun(**options)
     model = run.model(task)
-    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream)], "cpu")
-    learners = Learners([model], [run.weight_decay], run.train_config())
-    order = (run.stream("order"),)
-    rows = fit(learners, Samples(*sets["train"], seeds=order), Looks(sets), progress=False)[0]
+    last = last_look(run, task, model)
     data = task.sample("ood", run.n_test, seed=run.stream("ood"))
     with torch.no_grad():
         said = SmallDecoderModel(model, name="trained")(data.tokens)[:, -1].argmax(-1)
     added = (said - data.keys).tolist()
-    atomic_write(folder / "last.json", json_bytes({**rows[-1], **shares(added, task)}))
+    keep(folder, {**last, **shares(added, task)})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,13 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for d in SHIFTS
         for seed in seeds
     ]
-    sweep = ic.run_sweep("benchmarks.unseen_sum:train", asked, options.out, where="workers")
-    if sweep.failed:
-        raise SystemExit(f"failed: {sweep.failed}")
+    looks = finished("benchmarks.unseen_sum:train", asked, options.out)
     names = ("train", "id", "ood", "commutativity", "stable_rank", *SHARES)
     rows = []
-    for config, folder in zip(asked, sweep.folders, strict=True):
-        last = read_json(folder / "last.json")
+    for config, last in zip(asked, looks, strict=True):
         task = task_of(config["d"])
         unseen = sum_of(task, task.unseen[0])
         place = {name: config[name] for name in ("norm", "d", "seed")}

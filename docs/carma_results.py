@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+from docs.measured import Table, read
+
 TASKS = ("mini-idm", "mini-sst")
 CLAIMS = {
     "accuracy": "accuracy",
@@ -16,9 +15,9 @@ CLAIMS = {
 }
 
 
-def outcomes(task: str) -> tuple[list[str], list[list[str]]]:
+def outcomes(task: str) -> Table:
     """Heads and rows: each headline measure, by version, and CARMA minus plain fine-tuning."""
-    result = _read(f"carma_mini_base_{task.replace('-', '_')}")
+    result = read(f"carma_mini_base_{task.replace('-', '_')}")
     means = {
         (row["metric"], row["rate"], row["layer"], row["pooling"], row["version"]): row["mean"]
         for row in result["summary"]
@@ -42,18 +41,18 @@ def outcomes(task: str) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def controls(task: str) -> tuple[list[str], list[list[str]]]:
+def controls(task: str) -> Table:
     """Heads and rows: CARMA minus plain fine-tuning under CAP and its two controls."""
-    result = _read(f"carma_controls_{task.replace('-', '_')}")
+    result = read(f"carma_controls_{task.replace('-', '_')}")
     rows: dict[int, list[str]] = {}
     for row in result["differences"]:
         rows.setdefault(row["layer"], [str(row["layer"])]).append(_gain(row))
     return ["layer", "mean", "last", "shuffled"], list(rows.values())
 
 
-def search(task: str) -> tuple[list[str], list[list[str]]]:
+def search(task: str) -> Table:
     """Heads and rows: every setting tried, and what it gained on the search seeds."""
-    result = _read(f"carma_search_{task.replace('-', '_')}")
+    result = read(f"carma_search_{task.replace('-', '_')}")
     rows = []
     for setting in result["settings"]:
         gains = {row["claim"]: row for row in result["search"] if row["setting"] == setting}
@@ -61,19 +60,14 @@ def search(task: str) -> tuple[list[str], list[list[str]]]:
     return ["setting", *CLAIMS.values()], rows
 
 
-def held_out(task: str) -> tuple[list[str], list[list[str]]]:
+def held_out(task: str) -> Table:
     """Heads and rows: the chosen settings on seeds that nothing was chosen on."""
-    result = _read(f"carma_search_{task.replace('-', '_')}")
+    result = read(f"carma_search_{task.replace('-', '_')}")
     rows = [
         [row["setting"], CLAIMS[row["claim"]], _gain(row), _p(row["p"]), _p(row["p_holm"])]
         for row in result["held_out"]
     ]
     return ["setting", "measure", "CARMA − FT, ± SE", "p", "p (Holm)"], rows
-
-
-def _read(name: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return result
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "circuits_cpu.json"
+from docs.measured import Table, read
 
 
-def leaks() -> tuple[list[str], list[list[str]]]:
+def leaks() -> Table:
     """Heads and rows: the largest move of a logit, and the predictions that changed."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))["leaks"]
+    found = read("circuits_cpu")["leaks"]
     rows = []
     for model, row in found.items():
         moves = [row[f"{mode}_largest"] for mode in ("unmasked", "zero", "exclude")]

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-Table = tuple[list[str], list[list[str]]]
+from docs.measured import Table, read
 
 
 def measured(setting: str) -> dict[str, Any]:
     """What ``benchmarks.phase_diagram`` wrote."""
-    return _read(f"phase_diagram_{setting}")
-
-
-def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    return read(f"phase_diagram_{setting}")
 
 
 def phases(setting: str) -> Table:
@@ -81,7 +73,7 @@ def circuits(setting: str, weight_decay: float) -> Table:
 def post_ln() -> Table:
     """What moves the post-LN model at γ 0.8: a row per variant, unseen pairs seed by seed."""
     runs: dict[str, list[dict[str, Any]]] = {}
-    for run in _read("post_ln")["runs"]:
+    for run in read("post_ln")["runs"]:
         runs.setdefault(run["variant"], []).append(run)
     rows = []
     for variant, own in runs.items():
@@ -97,7 +89,7 @@ def post_ln() -> Table:
 def unseen_sum() -> Table:
     """What models answer to unseen pairs whose sum was seen or not: a row per norm and task."""
     tasks: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for run in _read("unseen_sum")["runs"]:
+    for run in read("unseen_sum")["runs"]:
         tasks.setdefault((run["norm"], run["d"]), []).append(run)
     rows = []
     for (norm, d), own in tasks.items():
@@ -117,7 +109,7 @@ def _whole(number: int) -> str:
 def answers(norm: str) -> Table:
     """What models answer to unseen pairs at weight decay 0.01: a row per init rate."""
     runs: dict[float, list[dict[str, Any]]] = {}
-    for run in _read(f"unseen_pairs_{norm}")["runs"]:
+    for run in read(f"unseen_pairs_{norm}")["runs"]:
         runs.setdefault(run["init_rate"], []).append(run)
     names = ("right", "nearest_sums", "other_sums", "else")
     rows = [
@@ -126,23 +118,6 @@ def answers(norm: str) -> Table:
     ]
     heads = ["γ", "right: x − 10", "x − 16 or x − 7", "another seen sum", "anything else"]
     return heads, rows
-
-
-def again(setting: str) -> Table:
-    """Cells of which a second diagram, of other seeds, says something else."""
-    found = measured(setting)
-    second = {_place(cell): cell for cell in found["again"]["cells"]}
-    rows = []
-    for cell in found["cells"]:
-        other = second.get(_place(cell))
-        if other is not None and cell["phase"] != other["phase"]:
-            place = [f"{cell['weight_decay']:g}", f"{cell['init_rate']:g}"]
-            rows.append([*place, _verdict(cell), _verdict(other)])
-    return ["weight decay", "γ", "first seeds", "second seeds"], rows
-
-
-def _place(cell: dict[str, Any]) -> tuple[float, float]:
-    return cell["weight_decay"], cell["init_rate"]
 
 
 def _over(values: list[float], style: Any) -> str:

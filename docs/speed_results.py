@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from docs.phase_results import RESULTS, Table, share
-
-
-def measured() -> dict[str, Any]:
-    """What ``benchmarks.fitting_speed`` wrote."""
-    path = RESULTS / "fitting_speed.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+from docs.measured import Table, read
+from docs.phase_results import share
 
 
 def epochs() -> Table:
     """A row per cell: epochs until the data were fitted, and the area under the ROC curve."""
     rows = []
-    for cell in measured()["cells"]:
+    for cell in read("fitting_speed")["cells"]:
         place = [f"{cell['init_rate']:g}", str(cell["n_layers"]), str(cell["violations"])]
         told = [_epochs(cell, name) for name in ("accuracy", "loss")]
         area = "–"
@@ -32,7 +25,7 @@ def epochs() -> Table:
 
 def pairs(n_layers: int) -> Table:
     """A row per pair of anchors: epochs without and with one wrong group, per init rate."""
-    cells = [cell for cell in measured()["pair_cells"] if cell["n_layers"] == n_layers]
+    cells = [cell for cell in read("fitting_speed")["pair_cells"] if cell["n_layers"] == n_layers]
     by_place = {(c["init_rate"], c["violations"], c["pair"]): c for c in cells}
     rates = sorted({cell["init_rate"] for cell in cells})
     ones = [cell for cell in cells if cell["violations"] == 1 and cell["init_rate"] == rates[-1]]

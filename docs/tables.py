@@ -170,11 +170,6 @@ def phase_answers(norm: str) -> str:
     return NOTICE + table(*phase_results.answers(norm))
 
 
-def phases_again(setting: str) -> str:
-    """Cells of which other seeds say something else."""
-    return NOTICE + table(*phase_results.again(setting))
-
-
 def speed_epochs() -> str:
     """How fast data are fitted that break the rule."""
     return NOTICE + table(*speed_results.epochs())

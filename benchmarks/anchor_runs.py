@@ -1,0 +1,40 @@
+"""Small decoders on anchor functions of a kind that a phase diagram's options do not reach.
+
+A run leaves one file, its last look and what else is measured of it; see :func:`keep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import interp_compose as ic
+from interp_compose._files import atomic_write, json_bytes, read_json
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
+from interp_compose.training.fit import Samples, fit
+from interp_compose.training.learners import Learners
+
+LAST: Final = "last.json"
+
+
+def last_look(run: ic.PhaseRun, task: ic.AnchorTask, model: SmallDecoder) -> dict[str, Any]:
+    """Train the model on the task as a phase diagram does; its last row."""
+    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream)], "cpu")
+    learners = Learners([model], [run.weight_decay], run.train_config())
+    samples = Samples(*sets["train"], seeds=(run.stream("order"),))
+    return fit(learners, samples, Looks(sets), progress=False)[0][-1]
+
+
+def keep(folder: Path, found: Mapping[str, Any]) -> None:
+    """What a run leaves."""
+    atomic_write(folder / LAST, json_bytes(found))
+
+
+def finished(work: str, configs: Sequence[Mapping[str, Any]], out: Path) -> list[dict[str, Any]]:
+    """What each run left; trained in worker processes where it is missing."""
+    sweep = ic.run_sweep(work, configs, out, where="workers")
+    if sweep.failed:
+        raise SystemExit(f"failed: {sweep.failed}")
+    return [read_json(folder / LAST) for folder in sweep.folders]

@@ -1,0 +1,76 @@
+"""What the benchmarks count and compare, before it is printed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import interp_compose as ic
+from benchmarks import phase_diagram
+from benchmarks.common import plain_rows, spread_of
+from benchmarks.unseen_pairs import seen_sums, shares
+from benchmarks.unseen_sum import SHIFTS, task_of
+from docs.phase_results import share
+
+
+def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
+    task = ic.AnchorTask()
+    assert sorted(seen_sums(task)) == [-16, -7, -4, -3, -1, 2, 3, 6, 10]  # eq. 2, by hand
+    found = shares([-10, -10, -10, -16, -7, -4, 10, -9], task)
+    assert found == {"right": 3 / 8, "nearest_sums": 2 / 8, "other_sums": 2 / 8, "else": 1 / 8}
+    assert shares([-10], task)["right"] == 1
+
+
+def test_a_seen_sum_that_is_right_counts_as_right() -> None:
+    task = replace(ic.AnchorTask(), anchors={"a": 5, "b": 1, "c": -2, "d": 4})
+    assert shares([2, -1, 3, 10], task) == {
+        "right": 0.25, "nearest_sums": 0.5, "other_sums": 0.25, "else": 0.0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("d", SHIFTS)
+def test_the_unseen_sum_is_seen_where_it_is_said_to_be(d: int) -> None:
+    shifts = {"a": 5, "b": 1, "c": -2, "d": d}
+    unseen = {("c", "d"), ("d", "c")}
+    seen = {shifts[i] + shifts[j] for i in "abcd" for j in "abcd" if (i, j) not in unseen}
+    assert seen_sums(task_of(d)) == seen
+    assert (d - 2 in seen) == (d in (4, 8))
+
+
+def test_diagrams_are_compared_cell_by_cell() -> None:
+    places = {"init_rate": [0.4, 0.5, 0.8, 0.9], "weight_decay": [0.01] * 4}
+    first = pd.DataFrame({**places, "phase": ["1", "2", "3", "3"], "agree": [1.0, 2 / 3, 1.0, 1.0]})
+    second = first.assign(phase=["1", "3", "2c", "3"]).drop(index=3)
+    assert phase_diagram.agreement(first, second) == {
+        "same": [1, 3], "same_off_boundaries": [1, 2]
+    }  # fmt: skip
+
+
+def test_a_part_of_the_diagram_does_not_replace_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        phase_diagram.main(["--out", str(tmp_path), "--weight-decays", "0.01"])
+    assert "would replace the diagram by a part of it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_not_measured_is_none() -> None:
+    frame = pd.DataFrame({"x": [0.123456, math.nan], "n": [1, 2]})
+    assert plain_rows(frame) == [{"x": 0.1235, "n": 1}, {"x": None, "n": 2}]
+    spread = spread_of(pd.DataFrame({"k": [1, 1, 2], "v": [1.0, 3.0, 5.0]}), ["k"])
+    assert spread.to_dict("list") == {
+        "k": [1, 2], "v_mean": [2.0, 5.0], "v_min": [1.0, 5.0], "v_max": [3.0, 5.0]
+    }  # fmt: skip
+
+
+def test_shares_are_written_as_the_figures_round_them() -> None:
+    told = {0.165: ".16", 0.235: ".24", 0.9949: ".99", 1.0: "1.00", -0.02: "−.02", -0.004: ".00"}
+    assert {value: share(value) for value in told} == told
+    assert all(
+        share(value) == f"{f'{value:.0%}'[:-1]:0>2}".join((".", "")) for value in (0.5, 0.07)
+    )
