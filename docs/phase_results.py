@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from docs.measured import Table, read
+from interp_compose.recipes.complexity_phase import doubt_of
 
 
 def measured(setting: str) -> dict[str, Any]:
@@ -26,11 +27,10 @@ def phases(setting: str) -> Table:
 
 
 def _verdict(cell: dict[str, Any]) -> str:
-    """Like "3 (.97)"; a question mark where some seed alone says otherwise, two where most do."""
+    """Like "3? (.97)"."""
     if not cell["phase"]:
         return "diverged"
-    sure = "" if cell["agree"] == 1 else "?" if cell["agree"] >= 0.5 else "??"
-    return f"{cell['phase']}{sure} ({share(cell['ood'])})"
+    return f"{cell['phase']}{doubt_of(cell['agree'])} ({share(cell['ood'])})"
 
 
 def every_cell(setting: str) -> Table:

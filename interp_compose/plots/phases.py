@@ -5,7 +5,8 @@ seen ones alone; good on both. Each figure takes the same frame, ``cells``, one 
 (init_rate, weight_decay):
 
 * ``init_rate``, ``weight_decay``, and ``n``, the number of seeds;
-* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3";
+* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3"; ``doubt``, which may be missing,
+  is a mark behind it: "?" where not every seed by itself is in it, "??" where fewer than half are;
 * for each name of :data:`MEASURES` the mean over seeds, and its interval ``<name>_low`` and
   ``<name>_high``. Accuracies and commutativity are shares, from 0 to 1.
 
@@ -32,6 +33,7 @@ from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
 MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
 PHASES: Final = {"1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
 """From the smallest bubble to the largest, and how the legend calls it."""
+MARKS: Final = {"2c": "2 with commutativity", "?": "not of every seed", "??": "of fewer than half"}
 GOOD_ID: Final = 0.9
 """Below it a cell of the map is hatched (Fig. 3B)."""
 COMMUTES: Final = 0.7
@@ -83,8 +85,10 @@ def phase_curve_figure(
     if all(len(line.x) == 1 for line in lines):
         lines = side_by_side(lines, True)
     kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
-    phases = {row["init_rate"]: _phase(row) for row in rows}
-    explained = " (2c: 2 with commutativity)" if "2c" in phases.values() else ""
+    phases = {row["init_rate"]: _doubted(row) for row in rows}
+    used = {_phase(row) for row in rows} | {_doubt(row) for row in rows}
+    said = ", ".join(f"{mark}: {means}" for mark, means in MARKS.items() if mark in used)
+    explained = f" ({said})" if said else ""
     return draw(
         Chart(
             title=f"{_model(config)}: accuracy at weight decay {weight_decay:g}",
@@ -261,13 +265,21 @@ def _phase(row: Cell) -> str:
     return "" if pd.isna(row["phase"]) else str(row["phase"])
 
 
+def _doubt(row: Cell) -> str:
+    return str(row.get("doubt", ""))
+
+
+def _doubted(row: Cell) -> str:
+    return _phase(row) + _doubt(row)
+
+
 def _hover(row: Cell | None) -> str:
     """Like "phase 3 · ID 99% · train 100% · commutativity 98% · n = 3"."""
     if row is None or not _phase(row):
         return ""
     names = {"ood": "OOD", "id": "ID", "train": "train", "commutativity": "commut."}
     shares = [f"{said} {row[name]:.0%}" for name, said in names.items() if not np.isnan(row[name])]
-    return " · ".join([f"phase {_phase(row)}", *shares, f"n = {row['n']:.0f}"])
+    return " · ".join([f"phase {_doubted(row)}", *shares, f"n = {row['n']:.0f}"])
 
 
 def _model(config: Mapping[str, Any]) -> str:

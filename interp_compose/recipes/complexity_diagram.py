@@ -166,10 +166,14 @@ class PhaseDiagram(Result):
         lines = ["phase by weight decay and init rate γ (of means over seeds)", ""]
         lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
         for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
-            own = cells[cells["weight_decay"] == decay].set_index("init_rate")["phase"]
-            told = "".join(f"{own.get(rate, '') or '-':>6}" for rate in rates)
+            own = cells[cells["weight_decay"] == decay].set_index("init_rate")
+            named = own["phase"] + own["doubt"]
+            told = "".join(f"{named.get(rate, '') or '-':>6}" for rate in rates)
             lines.append(f"{decay:>8g}{told}")
-        lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items()), ""]
+        lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
+        if cells["doubt"].any():
+            lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
+        lines.append("")
         lines.append("weight decay     γ   train      ID     OOD  commutes  stable rank   n")
         for cell in cells.to_dict("records"):
             lines.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -42,17 +42,24 @@ def phase_of(id: float, ood: float, commutativity: float) -> str:
     return "2c" if commutativity >= COMMUTES else "2"
 
 
+def doubt_of(agree: float) -> str:
+    """``"?"`` where not every seed by itself is in the phase of the means, ``"??"`` where fewer
+    than half are; ``agree`` is their share, NaN where all diverged."""
+    return "??" if agree < 0.5 else "?" if agree < 1 else ""
+
+
 def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per init rate and weight decay: means over seeds, their range, and the phase.
 
     ``n`` counts the seeds, ``diverged`` those whose weights became NaN or infinite; these are left
     out of the means. ``phase`` is that of the means, as in the paper, and ``agree`` the share of
-    seeds that are in it by themselves; a cell all of whose runs diverged has the phase ``""``.
+    seeds that are in it by themselves, put as a mark in ``doubt``, see :func:`doubt_of`; a cell all
+    of whose runs diverged has the phase ``""``.
     """
     rows = []
     for (rate, decay), all_runs in runs.groupby(["init_rate", "weight_decay"], sort=True):
         sound = all_runs[all_runs["finite"]]
-        row: dict[str, object] = {
+        row: dict[str, Any] = {
             "init_rate": rate,
             "weight_decay": decay,
             "n": len(all_runs),
@@ -69,6 +76,7 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
                 *(float(sound[m].mean()) for m in ("id", "ood", "commutativity"))
             )
             row["agree"] = float(np.mean(sound["phase"] == row["phase"]))
+        row["doubt"] = doubt_of(float(row["agree"]))
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -118,6 +118,12 @@ def test_the_phase_stands_under_each_init_rate() -> None:
     assert figure.layout.xaxis.title.text.endswith("(2c: 2 with commutativity)")
     plain = phase_curve_figure(cells((0.2, 0.3)), weight_decay=0.01, config=CONFIG)
     assert plain.layout.xaxis.title.text.endswith("the phase")
+    doubted = cells().assign(doubt=["?", "", "??"] * len(RATES))
+    figure = phase_curve_figure(doubted, weight_decay=0.5, config=CONFIG)
+    assert list(figure.layout.xaxis.ticktext)[1:3] == ["0.3<br>2??", "0.5<br>2c??"]
+    assert figure.layout.xaxis.title.text.endswith("commutativity, ??: of fewer than half)")
+    hover = phase_map_figure(doubted, config=CONFIG).chart.hover
+    assert [row[1].split(" · ")[0] for row in hover] == ["phase 2??", "phase 2", "phase 2?"]
     low, high = figure.layout.xaxis.range
     assert 0.15 < low < 0.2
     assert 1.0 < high < 1.05

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.recipes.complexity_grid import numbers, runs_of
-from interp_compose.recipes.complexity_phase import cells_of, onsets_of, phase_of
+from interp_compose.recipes.complexity_phase import cells_of, doubt_of, onsets_of, phase_of
 from interp_compose.recipes.complexity_run import PhaseRun
 
 
@@ -70,6 +70,7 @@ def test_a_cell_is_the_mean_of_its_sound_runs() -> None:
     assert cell["stable_rank"] == 5
     assert cell["phase"] == "3"  # of the mean, as in the paper
     assert cell["agree"] == pytest.approx(2 / 3)
+    assert cell["doubt"] == "?"
 
 
 def test_a_cell_that_diverged_has_no_phase() -> None:
@@ -77,6 +78,15 @@ def test_a_cell_that_diverged_has_no_phase() -> None:
     assert (cell["n"], cell["diverged"], cell["phase"]) == (2, 2, "")
     assert math.isnan(cell["ood"])
     assert math.isnan(cell["agree"])
+    assert cell["doubt"] == ""
+
+
+@pytest.mark.parametrize(
+    ("agree", "mark"),
+    [(1.0, ""), (0.9, "?"), (0.5, "?"), (0.49, "??"), (0.0, "??"), (math.nan, "")],
+)
+def test_a_phase_that_seeds_do_not_share_is_marked(agree: float, mark: str) -> None:
+    assert doubt_of(agree) == mark
 
 
 def test_one_row_for_each_rate_and_weight_decay() -> None:
