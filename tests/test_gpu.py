@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,13 +18,17 @@ from interp_compose.losses import mutual_information_loss, stability_loss
 from interp_compose.models.load import load_model
 from interp_compose.recipes.cap_measure import _measure, cap_curve
 from interp_compose.recipes.cap_prepare import as_batch
+from interp_compose.recipes.complexity_measure import phase_diagram
+from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.recipes.finetune import Finetuned, finetune_on
 from interp_compose.recipes.prepared import prepare
 from interp_compose.recipes.similarity_measure import similarity_curve
+from interp_compose.training.learners import Learners
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
 from tests.training import runs
+from tests.training import test_learners as decoders
 
 pytestmark = [
     pytest.mark.gpu,
@@ -146,3 +151,35 @@ def test_training_agrees_with_the_cpu() -> None:
     assert apart.to_numpy().max() <= 1e-3
     half = trained("cuda", "bfloat16").history.frame[columns]
     assert (cpu.history.frame[columns] - half).abs().to_numpy().max() <= 0.2
+
+
+def learned(device: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Losses of ten steps of three models at once, and their weights."""
+    learners = Learners(
+        [model.to(device) for model in decoders.models()], decoders.DECAYS, decoders.CONFIG
+    )
+    tokens, targets = (of.to(device) for of in decoders.batches())
+    losses = [learners.step(tokens[step], targets[step], 1e-3) for step in range(10)]
+    return torch.stack(losses).cpu(), [weight.detach().cpu() for weight in learners.parameters]
+
+
+def test_many_decoders_at_once_learn_as_on_the_cpu() -> None:
+    (cpu, weights), (gpu, others) = learned("cpu"), learned("cuda")
+    torch.testing.assert_close(cpu, gpu, atol=1e-3, rtol=1e-3)
+    for one, other in zip(weights, others, strict=True):
+        assert (one - other).norm() <= 1e-2 * (1 + one.norm())
+
+
+def test_a_phase_diagram_is_that_of_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = PhaseRun(d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32)
+    grid: dict[str, Any] = {"run": small, "seeds": 2, "where": "here", "progress": False}
+    gpu = phase_diagram([0.4, 0.8], [0.01, 1.0], tmp_path / "gpu", **grid)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    cpu = phase_diagram([0.4, 0.8], [0.01, 1.0], tmp_path / "cpu", **grid)
+    assert gpu.frame["finite"].all()
+    shares = ["train", "id", "ood"]
+    assert (gpu.frame[shares] - cpu.frame[shares]).abs().to_numpy().max() <= 0.1
+    apart = (gpu.history["train_loss"] - cpu.history["train_loss"]).abs()
+    assert apart.max() <= 1e-2

@@ -27,6 +27,7 @@ USUAL_HEIGHT: Final = 330  # of the cells
 ROW_HEIGHTS: Final = (18.0, 60.0)
 HEIGHTS: Final = (120.0, 940.0)
 WIDEST_COLUMN: Final = 110.0
+WIDEST_BUBBLE_COLUMN: Final = 170.0  # a bubble may stand in the open
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
 SHORTEST_BAR: Final = 150.0
 BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
@@ -87,7 +88,7 @@ def lay_out(heatmap: HeatMap) -> Layout:
     left = TITLE + CHARACTER * _longest(heatmap.row_labels) + 16
 
     most = WIDTH - left - right
-    width = min(most, WIDEST_COLUMN * n_columns)
+    width = min(most, (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns)
     column = width / n_columns
     longest = _longest(heatmap.column_labels)
     turned = longest > FLAT_LABEL and CHARACTER * longest + 6 > column

@@ -19,7 +19,7 @@ from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
 from interp_compose.tasks.anchors import UNSEEN, AnchorTask, Modulus, violations
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.checkpoint import checkpoints_together, clear_together
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.fit import Samples, fit
 from interp_compose.training.learners import Learners
@@ -152,10 +152,7 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
     models = [run.model(task).to(device) for run in runs]
     learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
     sets = stacked([sets_of(task, run.samples, run.n_test, run.stream) for run in runs], device)
-    checkpoints = None
-    if runs[0].checkpoint_every:
-        names = {"folders": [folder.name for folder in folders]}
-        checkpoints = CheckpointFolder(folders[0] / "checkpoints", names)
+    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
     rows = fit(
         learners,
         Samples(*sets["train"], seeds=tuple(run.stream("order") for run in runs)),
@@ -170,8 +167,7 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
         circuits = _circuits(lens, task) if own[-1]["finite"] else []
         atomic_write(folder / CIRCUITS, json_bytes(circuits))
         atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
-    if checkpoints is not None:
-        checkpoints.clear()
+    clear_together(folders)
 
 
 def _circuits(model: SmallDecoderModel, task: AnchorTask) -> list[dict[str, Any]]:

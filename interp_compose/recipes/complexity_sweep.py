@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 
 from interp_compose.errors import ModelError
+from interp_compose.recipes.complexity_memory import at_a_time
 from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.training.sweep import run_sweep
 
@@ -29,7 +30,8 @@ def trained(
 ) -> tuple[Path, ...]:
     """The folder of each run, done where it was missing; all refused where one cannot be.
 
-    With a GPU, and ``where`` "here", many are trained at a time.
+    With a GPU, and ``where`` "here", as many are trained at a time as its memory holds
+    (:func:`.complexity_memory.at_a_time`).
 
     Raises:
         InputError: a run that cannot be trained; ``out`` holds another sweep.
@@ -37,7 +39,9 @@ def trained(
     """
     for run in runs:
         run.check()
-    on_gpu = torch.cuda.is_available() and where == "here"
+    together = 1
+    if torch.cuda.is_available() and where == "here":
+        together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
     sweep = run_sweep(
         work,
         [asdict(run) for run in runs],
@@ -45,7 +49,7 @@ def trained(
         where=where,
         workers=workers,
         slurm=slurm,
-        together=len(runs) if on_gpu else 1,
+        together=together,
         progress=progress,
     )
     if sweep.failed:

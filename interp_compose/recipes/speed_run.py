@@ -22,9 +22,9 @@ from torch.nn.functional import cross_entropy
 
 from interp_compose._files import atomic_write, json_bytes
 from interp_compose.recipes.complexity_run import PhaseRun
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.checkpoint import checkpoints_together, clear_together
 from interp_compose.training.fit import Samples, fit
-from interp_compose.training.learners import CHUNK, Learners
+from interp_compose.training.learners import Learners
 
 HISTORY: Final = "history.json"
 FITS_LOSS: Final = 5e-2
@@ -74,10 +74,11 @@ class Fits:
 
     @torch.no_grad()
     def __call__(self, learners: Learners) -> list[dict[str, Any]]:
-        size = max(1, CHUNK // len(learners))
         losses, right = [], []
         for tokens, targets in zip(
-            self.tokens.split(size, dim=1), self.targets.split(size, dim=1), strict=True
+            self.tokens.split(learners.chunk, dim=1),
+            self.targets.split(learners.chunk, dim=1),
+            strict=True,
         ):
             logits = learners.logits(tokens)
             each = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
@@ -98,10 +99,7 @@ def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
     targets = torch.stack([own.targets for own in data]).to(device)
     models = [run.model(run.task).to(device) for run in runs]
     learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
-    checkpoints = None
-    if runs[0].checkpoint_every:
-        names = {"folders": [folder.name for folder in folders]}
-        checkpoints = CheckpointFolder(folders[0] / "checkpoints", names)
+    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
     found = fit(
         learners,
         Samples(tokens, targets, seeds=tuple(run.stream("order") for run in runs)),
@@ -113,8 +111,7 @@ def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
     for run, folder, rows in zip(runs, folders, found, strict=True):
         history = {"run": asdict(run), "rows": _to_fitted(rows)}
         atomic_write(folder / HISTORY, json_bytes(history))
-    if checkpoints is not None:
-        checkpoints.clear()
+    clear_together(folders)
 
 
 def _to_fitted(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,11 +12,12 @@ import json
 import os
 import re
 import secrets
+import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,9 +26,11 @@ from torch import Tensor
 
 from interp_compose._files import differences, file_sha256, plain_json
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.training.sweep_folder import hashed
 
 KEPT = 2
 ABOUT = "about"
+TOGETHER: Final = "checkpoints"
 NAME = re.compile(r"step_(\d{8,})\.([0-9a-f]{64})\.safetensors")
 
 
@@ -149,3 +152,20 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
+    """Of runs that learn side by side, in the first one's folder.
+
+    Other company has other checkpoints: a run that was stopped among some, and is started again
+    among others, begins anew.
+    """
+    names = [folder.name for folder in folders]
+    return CheckpointFolder(folders[0] / TOGETHER / hashed(names), {"folders": names})
+
+
+def clear_together(folders: Sequence[Path]) -> None:
+    """Delete the checkpoints of runs that are done, and those of any company they were in."""
+    for folder in folders:
+        if (folder / TOGETHER).is_dir():
+            shutil.rmtree(folder / TOGETHER)

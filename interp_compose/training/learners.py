@@ -19,7 +19,9 @@ from interp_compose.errors import InputError
 from interp_compose.training.config import TrainConfig
 
 CHUNK: Final = 1 << 16
-"""Sequences, of all models, that are predicted at one time."""
+"""Sequences, of all models, that are predicted at one time at most."""
+SMALL: Final = 1 << 13
+"""Sequences of one model that are predicted at one time, unless a training batch is larger."""
 MOMENTS: Final = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -100,6 +102,12 @@ class Learners:
             for each in zip(*by_model, strict=True)
         ]
 
+    @property
+    def chunk(self) -> int:
+        """Sequences of each model that are predicted at one time: what has the room to learn has
+        the room for them."""
+        return max(1, min(CHUNK // len(self), max(SMALL, self.config.batch_size)))
+
     def logits(self, tokens: Int[Tensor, "run batch pos"]) -> Float[Tensor, "run batch d_vocab"]:
         """What each model makes of its own sequences, at the last position."""
         if self.alone:
@@ -133,7 +141,7 @@ class Learners:
     @torch.no_grad()
     def predict(self, tokens: Int[Tensor, "run sample pos"]) -> Int[Tensor, "run sample"]:
         """The most likely token of each sequence."""
-        parts = tokens.split(max(1, CHUNK // len(self.models)), dim=1)
+        parts = tokens.split(self.chunk, dim=1)
         found: Tensor = torch.cat([self.logits(part).argmax(-1) for part in parts], dim=1)
         return found
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 import interp_compose as ic
 from interp_compose._files import read_json
@@ -14,6 +15,7 @@ from interp_compose.errors import InputError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.condensation import mean_abs_cosine
+from interp_compose.recipes import complexity_run
 from interp_compose.recipes.complexity_run import (
     CIRCUITS,
     HISTORY,
@@ -22,6 +24,7 @@ from interp_compose.recipes.complexity_run import (
     _circuits,
     train,
 )
+from interp_compose.training.learners import Learners
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
@@ -110,12 +113,50 @@ def test_a_single_neuron_forms_no_pair(tmp_path: Path) -> None:
     assert last["stable_rank"] == 1
 
 
-def test_checkpoints_are_used_and_taken_away(tmp_path: Path) -> None:
-    run = replace(TINY, checkpoint_every=5)
-    train([asdict(run)], [tmp_path / "a"])
-    train([asdict(TINY)], [tmp_path / "b"])
-    assert rows(tmp_path / "a") == rows(tmp_path / "b")
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {HISTORY, CIRCUITS, MODEL}
+class Stopped(Exception):
+    """In the midst of training."""
+
+
+def test_checkpoints_are_used_and_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [asdict(replace(TINY, checkpoint_every=5, seed=seed)) for seed in range(3)]
+    folders = [tmp_path / str(seed) for seed in range(3)]
+    whole = [tmp_path / f"whole {seed}" for seed in range(2)]
+    train(runs[:2], whole)
+    steps: list[float] = []
+    step = Learners.step
+
+    def stops(learners: Learners, tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+        steps.append(lr)
+        if len(steps) == 8:
+            raise Stopped
+        return step(learners, tokens, targets, lr)
+
+    monkeypatch.setattr(Learners, "step", stops)
+    with pytest.raises(Stopped):
+        train(runs[:2], folders[:2])
+    train(runs[:2], folders[:2])
+    assert len(steps) - 8 == TINY.steps - 5  # from where the checkpoint stood
+    assert [rows(folder) for folder in folders[:2]] == [rows(folder) for folder in whole]
+    for folder in folders[:2]:
+        assert {path.name for path in folder.iterdir()} == {HISTORY, CIRCUITS, MODEL}
+
+
+def test_among_other_runs_a_run_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [asdict(replace(TINY, checkpoint_every=5, seed=seed)) for seed in range(3)]
+    folders = [tmp_path / str(seed) for seed in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(complexity_run, "clear_together", lambda folders: None)
+        train(runs[:2], folders[:2])
+    assert (folders[0] / "checkpoints").is_dir()
+    train(runs, folders)
+    train(runs, [tmp_path / f"whole {seed}" for seed in range(3)])
+    for seed, folder in enumerate(folders):
+        assert rows(folder) == rows(tmp_path / f"whole {seed}")
+        assert {path.name for path in folder.iterdir()} == {HISTORY, CIRCUITS, MODEL}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""How much memory a run needs, against what autograd keeps of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp_compose.recipes.complexity_memory import SHARE, at_a_time, run_bytes
+from interp_compose.recipes.complexity_presets import PRESETS
+from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.training.learners import Learners
+
+TINY = PhaseRun(samples=60, n_test=30, batch_size=20)
+SHAPES = [
+    TINY,
+    replace(TINY, norm="post", batch_size=100),
+    replace(TINY, n_layers=4, n_heads=4, d_head=8),
+    replace(PRESETS["fig4"].run, samples=60, batch_size=20),
+    replace(PRESETS["fig3"].run, n_layers=2, samples=60, batch_size=20),
+]
+
+
+def kept(run: PhaseRun, n: int) -> float:
+    """Bytes of a run among ``n``: weights, gradients, moments, and what autograd keeps."""
+    task = run.task
+    learners = Learners([run.model(task) for _ in range(n)], [0.1] * n, run.train_config())
+    tokens = task.sample("train", run.batch_size, seed=0).tokens.expand(n, -1, -1)
+    held: dict[int, int] = {}
+
+    def look(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor):
+        learners.logits(tokens)
+    weights = sum(weight.nbytes for weight in learners.parameters)
+    return (4 * weights + sum(held.values())) / n
+
+
+@pytest.mark.parametrize("run", SHAPES)
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_is_needed_covers_what_is_kept(run: PhaseRun, n: int) -> None:
+    assert kept(run, n) < run_bytes(run) < 6 * kept(run, n)
+
+
+def test_as_many_as_the_memory_holds() -> None:
+    small, large = TINY, replace(TINY, n_layers=8)
+    need = run_bytes(large)
+    assert run_bytes(small) < need
+    assert at_a_time([small, large, large], int(2.5 * need / SHARE)) == 2
+    assert at_a_time([small, large, large], int(100 * need / SHARE)) == 3
+    assert at_a_time([small, large], 1000) == 1  # one is tried in any case
+    assert at_a_time([PhaseRun()] * 108, 24 * 2**30) == 108
+    assert 1 < at_a_time([PRESETS["fig3"].run] * 108, 139 * 2**30) < 20
