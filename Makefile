@@ -53,6 +53,9 @@ bench: venv
 	$(BIN)/python -m benchmarks.phase_diagram --unclipped --out out/phases-unclipped
 	$(BIN)/python -m benchmarks.phase_diagram --first-seed 300 --again --out out/phases-again
 	$(BIN)/python -m benchmarks.phase_diagram --norm post --out out/phases-post
+	$(BIN)/python -m benchmarks.phase_seeds --out out/phase-seeds
+	$(BIN)/python -m benchmarks.inside --runs out/phases
+	$(BIN)/python -m benchmarks.inside --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-again --norm pre --first-seed 300
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.post_ln --out out/post_ln

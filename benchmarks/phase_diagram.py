@@ -36,14 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--unclipped", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=200)
-    parser.add_argument("--weight-decays", type=float, nargs="+", default=DECAYS)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
-    if not options.again and set(options.weight_decays) != set(DECAYS):
-        parser.error("--weight-decays without --again would replace the diagram by a part of it")
     diagram = ic.phase_diagram(
         RATES,
-        options.weight_decays,
+        DECAYS,
         options.out,
         seeds=options.seeds,
         first_seed=options.first_seed,

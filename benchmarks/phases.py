@@ -11,7 +11,8 @@ plain
 batched
     on a GPU, a step of all 108 runs of a diagram as one program, over 108 single steps.
 
-*Default run* is a whole run of 1500 steps, data, looks and files included.
+*Default run* is a whole run of 1500 steps, data, looks and files included; *data* are the 900,000
+sequences of appendix A.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from interp_compose.training.learners import Learners
 
 STEPS = 40
 GRID = 108
+SEQUENCES = 900_000
 
 
 class Plain(nn.Module):
@@ -84,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result |= together(device, options.repeats)
         result["gpu"] = torch.cuda.get_device_name()
         print(f"{GRID} runs at once: {result['batched_speedup']:.1f} times faster")
+    result |= data(options.repeats)
+    print(f"{SEQUENCES:,} sequences: {result['data_s']:.2f} s {result['data_s_range']}")
     result |= whole(options.runs)
     print(f"a default run: {result['run_cpu_s']:.1f} s of one core {result['run_cpu_s_range']}")
     write(f"phases_{device}", {**result, **machine()})
@@ -141,6 +145,16 @@ def together(device: str, repeats: int) -> dict[str, Any]:
         "batched_speedup": median(ratios),
         "batched_speedup_range": spread(ratios),
     }
+
+
+def data(repeats: int) -> dict[str, Any]:
+    """The training data of the paper's figure 3."""
+    task = PhaseRun().task
+    taken = [
+        seconds(lambda seed=seed: task.sample("train", SEQUENCES, seed=seed))
+        for seed in range(repeats)
+    ]
+    return {"sequences": SEQUENCES, "data_s": median(taken), "data_s_range": spread(taken)}
 
 
 def whole(runs: int) -> dict[str, Any]:

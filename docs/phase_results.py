@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 from docs.measured import Table, read
 from interp_compose.recipes.complexity_phase import doubt_of
+
+ONSETS: Final = {
+    "pre": "pre-LN",
+    "pre_unclipped": "pre-LN, gradients not clipped",
+    "post": "post-LN",
+}
+SURE: Final = 0.005
+"""A permutation test of every seed by itself is below it."""
 
 
 def measured(setting: str) -> dict[str, Any]:
@@ -30,7 +38,12 @@ def _verdict(cell: dict[str, Any]) -> str:
     """Like "3? (.97)"."""
     if not cell["phase"]:
         return "diverged"
-    return f"{cell['phase']}{doubt_of(cell['agree'])} ({share(cell['ood'])})"
+    return f"{_phase(cell)} ({share(cell['ood'])})"
+
+
+def _phase(cell: dict[str, Any]) -> str:
+    """With its question marks."""
+    return f"{cell['phase']}{doubt_of(cell['agree'])}" if cell["phase"] else "diverged"
 
 
 def every_cell(setting: str) -> Table:
@@ -51,14 +64,14 @@ def every_cell(setting: str) -> Table:
         rank = _spread(cell, "stable_rank", "{:.1f}".format)
         cosine = _spread(cell, "mean_abs_cosine", share)
         place = [f"{cell['weight_decay']:g}", f"{cell['init_rate']:g}"]
-        rows.append([*place, *shares, rank, cosine, cell["phase"] or "diverged"])
+        rows.append([*place, *shares, rank, cosine, _phase(cell)])
     return [*heads, "phase"], rows
 
 
 def circuits(setting: str, weight_decay: float) -> Table:
     """What masks show at one weight decay: a row per init rate and mask."""
     found = measured(setting)
-    phase = {(c["init_rate"], c["weight_decay"]): c["phase"] for c in found["cells"]}
+    phase = {(c["init_rate"], c["weight_decay"]): _phase(c) for c in found["cells"]}
     rows = []
     for row in found["circuits"]:
         if row["weight_decay"] != weight_decay:
@@ -68,6 +81,48 @@ def circuits(setting: str, weight_decay: float) -> Table:
         rows.append([*place, *(_measured(row, name) for name in names)])
     heads = ["γ", "phase", "mask", "pairs apart, key masked", "(a, b) from (b, a)"]
     return [*heads, "g(x; a₁) alike, second anchor masked"], rows
+
+
+def seeds() -> Table:
+    """Three init rates over five seeds: a row each."""
+    rows = []
+    for cell in read("phase_seeds")["cells"]:
+        shares = [_spread(cell, name, share) for name in ("train", "id", "ood", "commutativity")]
+        rank = _spread(cell, "stable_rank", "{:.1f}".format)
+        rows.append([f"{cell['init_rate']:g}", *shares, rank, _phase(cell)])
+    return ["γ", "train", "ID", "OOD", "commutativity", "stable rank of W_Q", "phase"], rows
+
+
+def orders() -> Table:
+    """How near numbers some steps apart lie, over random orders: a row per init rate."""
+    rates: dict[float, list[str]] = {}
+    for row in read("phase_seeds")["orders"]:
+        mean, low, high = (share(row[f"distance_{end}"]) for end in ("mean", "min", "max"))
+        sure = " *" if row["distance_p_max"] < SURE else ""
+        rates.setdefault(row["init_rate"], []).append(f"{mean} ({low}–{high}){sure}")
+    heads = ["γ", *(f"{step} apart" for step in (1, 2, 3, 4, 5))]
+    return heads, [[f"{rate:g}", *cells] for rate, cells in rates.items()]
+
+
+def onsets() -> Table:
+    """Which came first, reasoning or condensation: a row per diagram."""
+    rows = []
+    for setting, name in ONSETS.items():
+        runs = measured(setting)["onsets"]
+        both = [
+            run["condenses"] - run["reasons"]
+            for run in runs
+            if None not in (run["condenses"], run["reasons"])
+        ]
+        alone = {
+            event: sum(run[event] is not None for run in runs) - len(both)
+            for event in ("reasons", "condenses")
+        }
+        signs = (sum(d < 0 for d in both), sum(d == 0 for d in both), sum(d > 0 for d in both))
+        counts = (len(runs), len(both), *signs, alone["reasons"], alone["condenses"])
+        rows.append([name, *map(str, counts)])
+    heads = ["", "runs", "both happen", "condenses first", "same look", "reasons first"]
+    return [*heads, "only reasons", "only condenses"], rows
 
 
 def post_ln() -> Table:

@@ -155,6 +155,21 @@ def phase_circuits(setting: str) -> str:
     return NOTICE + table(*phase_results.circuits(setting, 0.01))
 
 
+def phase_seeds() -> str:
+    """Three init rates over five seeds."""
+    return NOTICE + table(*phase_results.seeds())
+
+
+def phase_orders() -> str:
+    """Whether embeddings of numbers are in order."""
+    return NOTICE + table(*phase_results.orders())
+
+
+def phase_onsets() -> str:
+    """Which came first, reasoning or condensation."""
+    return NOTICE + table(*phase_results.onsets())
+
+
 def post_ln() -> str:
     """What moves the post-LN model."""
     return NOTICE + table(*phase_results.post_ln())
@@ -197,6 +212,10 @@ FILES: dict[str, Callable[[], str]] = {
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre"),
+    "phase_circuits_post.md": partial(phase_circuits, "post"),
+    "phase_seeds.md": phase_seeds,
+    "phase_orders.md": phase_orders,
+    "phase_onsets.md": phase_onsets,
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
     "phase_answers_pre.md": partial(phase_answers, "pre"),
     "phase_answers_post.md": partial(phase_answers, "post"),

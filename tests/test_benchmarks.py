@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -48,15 +47,6 @@ def test_diagrams_are_compared_cell_by_cell() -> None:
     assert phase_diagram.agreement(first, second) == {
         "same": [1, 3], "same_off_boundaries": [1, 2]
     }  # fmt: skip
-
-
-def test_a_part_of_the_diagram_does_not_replace_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        phase_diagram.main(["--out", str(tmp_path), "--weight-decays", "0.01"])
-    assert "would replace the diagram by a part of it" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -53,7 +53,7 @@ def masked_key_figure(
             for (one, other), style in styles.items()
             if len(mine := here[(here["first"] == one) & (here["second"] == other)])
         ]
-        apart = f" · silhouette {told[rate]:.2f}" if rate in told else ""
+        apart = f" · silhouette {_told(told[rate])}" if rate in told else ""
         panels.append(ScatterPanel(groups, f"{_name(rate, phase)}{apart}"))
     x_title, y_title = AXES[method]
     return draw_scatter(
@@ -250,7 +250,7 @@ def _outputs(
     values = samples["value"].to_numpy()
     return MatrixPanel(
         matrix_of(cosines),
-        text=f"within − between {contrast:.2f}",
+        text=f"within − between {_told(contrast)}",
         names=[
             f"g = {value}: {key} {anchor}"
             for value, key, anchor in zip(values, samples["key"], samples["anchor"], strict=True)
@@ -262,3 +262,9 @@ def _outputs(
 def _matrix(pairs: pd.DataFrame, text: str = "") -> MatrixPanel | None:
     """None of a single neuron, which forms no pair."""
     return MatrixPanel(matrix_of(pairs), text) if len(pairs) else None
+
+
+def _told(value: float) -> str:
+    """Two digits behind the point, with a minus where one belongs."""
+    text = f"{abs(value):.2f}"
+    return f"−{text}" if value < 0 and float(text) else text

@@ -13,7 +13,7 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.plots.mechanism import matrix_of
+from interp_compose.plots.mechanism import _told, matrix_of
 from interp_compose.recipes.complexity_circuits import MODES, second_anchor_masked
 from interp_compose.recipes.mechanism_runs import FinishedRun, finished_runs
 from interp_compose.recipes.mechanism_views import pairs_of
@@ -238,3 +238,10 @@ def test_what_no_type_checker_stands_in_front_of() -> None:
         "'out/phases'",
         "decay": "OptionError: weight_decay holds '0.01': expected finite numbers",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.334, "0.33"), (-0.05, "−0.05"), (-0.004, "0.00"), (0.0, "0.00")]
+)
+def test_numbers_in_titles_have_a_minus_where_one_belongs(value: float, text: str) -> None:
+    assert _told(value) == text

@@ -1,0 +1,68 @@
+"""The pages' pictures of models of the phase diagrams, opened up.
+
+Run with ``python -m benchmarks.inside --runs out/phases`` and, of the post-LN model,
+``python -m benchmarks.inside --runs out/phases-post --norm post``, on what
+``benchmarks.phase_diagram`` trained. The same from the command line::
+
+    interp-compose mechanism --runs out/phases --gammas 0.4,0.5,0.8 --seed 200 --out out/mechanism
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from PIL import Image
+
+import interp_compose as ic
+from benchmarks.common import IMAGES
+from interp_compose._files import atomic_write
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.static import png_bytes
+
+RATES: Final = {"pre": (0.4, 0.5, 0.8), "post": (0.3, 0.45, 0.8)}
+SHOWN: Final = {
+    "pre": (
+        "masked_key_pca_zero",
+        "masked_key_tsne_zero",
+        "masked_key_tsne_exclude",
+        "masked_second_anchor",
+        "all_neurons",
+        "embedding",
+        "condensation_and_reasoning",
+    ),
+    "post": ("masked_key_tsne_zero", "masked_key_tsne_exclude", "masked_second_anchor"),
+}
+SHADES: Final = ("masked_second_anchor", "all_neurons")  # of more colours than a palette has
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--norm", default="pre", choices=tuple(RATES))
+    parser.add_argument("--seed", type=int, default=200)
+    options = parser.parse_args(arguments)
+    figures = ic.mechanism(options.runs, RATES[options.norm], seed=options.seed).figures()
+    for name in SHOWN[options.norm]:
+        path = IMAGES / f"inside_{options.norm}_{name}.png"
+        save_picture(figures[name], path, shades=name in SHADES)
+
+
+def save_picture(figure: ChartFigure, path: Path, *, shades: bool) -> None:
+    """A picture of a third of the size, in 256 colours, unless it needs every shade."""
+    assert figure.chart is not None
+    data = png_bytes(figure.chart)
+    if not shades:
+        full = Image.open(io.BytesIO(data)).convert("RGB")
+        buffer = io.BytesIO()
+        full.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        data = buffer.getvalue()
+    atomic_write(path, data)
+
+
+if __name__ == "__main__":
+    main()
