@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
@@ -10,12 +11,18 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from jaxtyping import install_import_hook
 
-install_import_hook("interp_compose", "beartype.beartype")
+from tests.checked import ask_once_for_each_class
+
+install_import_hook("interp_compose", "tests.checked.checked")
+ask_once_for_each_class()
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # processes under test heed Ctrl-C
 
 LONGEST = ("test_notebooks.py", "test_similarity_bird.py", "test_docs.py", "test_killed.py")
 

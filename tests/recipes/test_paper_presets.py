@@ -1,13 +1,16 @@
-"""The models of the paper's settings, at full size: they start, and a few steps train them."""
+"""The paper's settings: their models learn at full size, and their runs are whole at a small one."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from interp_compose._files import read_json
+from interp_compose.recipes import complexity_run, speed_run
 from interp_compose.recipes.complexity_presets import PRESETS
 from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.recipes.speed_presets import PRESETS as SPEED
@@ -37,3 +40,22 @@ def test_a_few_steps_of_the_papers_model(run: PhaseRun) -> None:
     for name, weight in model.named_parameters():
         assert torch.isfinite(weight).all(), name
         assert not torch.equal(weight, before[name]), name
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_from_data_to_files(name: str, tmp_path: Path) -> None:
+    """Everything but the size is the paper's: kind of model, schedule, looks, checkpoints."""
+    epochs = RUNS[name].steps / -(-RUNS[name].samples // RUNS[name].batch_size)
+    assert epochs == {"fig3": 210, "fig3-code": 1050, "fig4": 210, "fig8": 210}[name]
+    run = replace(
+        RUNS[name], samples=40, n_test=20, batch_size=20, steps=6, evaluate_every=2, n_layers=1,
+        checkpoint_every=RUNS[name].checkpoint_every and 2, d_model=20, d_head=4, d_mlp=16,
+    )  # fmt: skip
+    run.check()
+    work = speed_run if name == "fig8" else complexity_run
+    work.train([asdict(run)], [tmp_path])
+    rows = read_json(tmp_path / "history.json")["rows"]
+    assert [row["step"] for row in rows] == [0, 2, 4, 6]
+    assert all(row["finite"] for row in rows)
+    assert rows[-1]["train_loss"] == pytest.approx(math.log(run.task.vocabulary), rel=0.05)
+    assert not (tmp_path / "checkpoints").exists()
