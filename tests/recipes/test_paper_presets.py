@@ -1,4 +1,4 @@
-"""The paper's settings: their models learn at full size, and their runs are whole at a small one."""
+"""The paper's settings: models that learn at full size, runs that are whole at a small one."""
 
 from __future__ import annotations
 
