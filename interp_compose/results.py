@@ -331,7 +331,13 @@ def _read_checked(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{folder} holds no result: {MANIFEST} is not there (never written, or the writing "
             "was interrupted); run the study again"
         )
-    manifest = read_json(path)
+    try:
+        manifest = read_json(path)
+    except CorruptFileError as damage:
+        raise CorruptFileError(
+            f"{path} is truncated or was altered after it was written; delete this file alone and "
+            "run again: what else the folder holds, such as finished runs, stays"
+        ) from damage
     altered = CorruptFileError(
         f"{path} is not a manifest in the format {FORMAT!r}: it was altered, or written by "
         "another version of interp_compose; run the study again"

@@ -54,7 +54,7 @@ def test_tables_and_figures_are_written(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gammas", "0.5"], "there are γ 0.4, 0.8 and weight decays 0.01"),
+        (["--gammas", "0.5"], "finished are γ 0.4, 0.8 and weight decays 0.01"),
         (["--gammas", "some"], "'some' is no number"),
         (["--gammas", "0.8", "--seed", "7"], "no finished run of seed 7; of 0"),
         (["--gammas", "0.8", "--weight-decay", "1"], "weight decay 1"),

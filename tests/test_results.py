@@ -103,6 +103,16 @@ def test_the_damaged_file_is_named_with_a_remedy(tmp_path: Path) -> None:
         Study.load(tmp_path)
 
 
+def test_a_damaged_manifest_costs_nothing_else(tmp_path: Path) -> None:
+    result().save(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(CorruptFileError, match=r"manifest\.json is .* delete this file alone"):
+        Study.load(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    result().save(tmp_path)
+    assert Study.load(tmp_path).config == result().config
+
+
 def test_a_manifest_cannot_reach_outside_its_folder(tmp_path: Path) -> None:
     """The name alone is refused: whether the file is there is not even looked at."""
     result().save(tmp_path / "r")

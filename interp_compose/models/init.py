@@ -92,7 +92,7 @@ def init_weights(
             underflow (or overflow).
     """
     rates = rates if isinstance(rates, InitRates) else InitRates(rates, rates, rates, rates)
-    _check_words(distribution, fan_in)
+    check_words(distribution, fan_in)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
     scales = init_scales(model, rates, fan_in=fan_in, scale_writers=scale_writers)
@@ -135,7 +135,12 @@ def init_scales(
     return scales
 
 
-def _check_words(distribution: str, fan_in: str) -> None:
+def check_words(distribution: str = "normal", fan_in: str = "own") -> None:
+    """Refuse words that :func:`init_weights` does not know.
+
+    Raises:
+        OptionError: one of them; names those that are known.
+    """
     for name, known, given in (
         ("distribution", Distribution, distribution),
         ("fan_in", FanIn, fan_in),

@@ -35,7 +35,7 @@ TWINS: Final = (
 MANY: Final = 200  # points in a panel, from which they are drawn smaller
 LONGEST_NAME: Final = 24
 LONGEST_TEXT: Final = 12
-LONGEST_TITLE: Final = 38
+LONGEST_TITLE: Final = 44
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,16 @@ from typing import Any, Final
 import torch
 
 from interp_compose._files import atomic_write, json_bytes
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
-from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
+from interp_compose.models.init import (
+    FanIn,
+    InitRates,
+    check_words,
+    init_scales,
+    init_weights,
+)
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
@@ -28,6 +34,8 @@ HISTORY: Final = "history.json"
 CIRCUITS: Final = "circuits.json"
 MODEL: Final = "model"
 STREAMS: Final = ("train", "id", "ood", "init", "order")
+MOST_SEED: Final = 2**32 // len(STREAMS) - 1
+"""Each stream has a seed of its own, below 2³²."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,15 @@ class PhaseRun:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+        if not isinstance(self.hold_out, bool):
+            raise OptionError(f"hold_out={self.hold_out!r}: expected True or False")
+        if (
+            isinstance(self.seed, bool)
+            or not isinstance(self.seed, int)
+            or not (0 <= self.seed <= MOST_SEED)
+        ):
+            raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
+        check_words(fan_in=self.fan_in)
         self.train_config()
         shape = self.decoder_config(self.task)
         with torch.device("meta"):
@@ -164,7 +181,12 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
         _remove(folder / MODEL)  # of an attempt that was killed
         lens = SmallDecoderModel(model.cpu(), name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)
-        circuits = _circuits(lens, task) if own[-1]["finite"] else []
+        circuits = []
+        try:
+            if own[-1]["finite"]:
+                circuits = _circuits(lens, task)
+        except NonFiniteError:
+            own[-1]["finite"] = False
         atomic_write(folder / CIRCUITS, json_bytes(circuits))
         atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
     clear_together(folders)
@@ -172,7 +194,11 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
 
 def _circuits(model: SmallDecoderModel, task: AnchorTask) -> list[dict[str, Any]]:
     """What masks show; nothing where the model has collapsed, so that no edit of its attention
-    changes its output."""
+    changes its output.
+
+    Raises:
+        NonFiniteError: finite weights, so large that outputs are not.
+    """
     try:
         return [{"mode": mode, **circuit_numbers(model, task, mode=mode)} for mode in MODES]
     except CapabilityError:

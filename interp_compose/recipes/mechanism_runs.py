@@ -74,9 +74,14 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         if run.is_done
     ]
     seeds = sorted({each.seed for each, _ in done})
-    if not seeds or (seed is not None and seed not in seeds):
+    if not seeds:
         raise MissingDataError(
-            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds)) or 'none'}"
+            f"no run in {out} is finished; give the command `interp-compose complexity` that fills "
+            "it again"
+        )
+    if seed is not None and seed not in seeds:
+        raise MissingDataError(
+            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds))}"
         )
     wanted = seeds[0] if seed is None else seed
     kept = [(each, run) for each, run in done if each.seed == wanted]
@@ -100,8 +105,8 @@ def chosen(
             rates, decays = (sorted({one.place[axis] for one in runs}) for axis in (0, 1))
             raise MissingDataError(
                 f"no finished run of seed {runs[0].run.seed} at init rate γ {rate:g} and weight "
-                f"decay {weight_decay:g}; there are γ {', '.join(f'{one:g}' for one in rates)} and "
-                f"weight decays {', '.join(f'{one:g}' for one in decays)}"
+                f"decay {weight_decay:g}; finished are γ {', '.join(f'{one:g}' for one in rates)} "
+                f"and weight decays {', '.join(f'{one:g}' for one in decays)}"
             )
         if not fit[0].is_sound:
             raise InputError(

@@ -25,6 +25,7 @@ from interp_compose.recipes.complexity_run import (
     train,
 )
 from interp_compose.training.learners import Learners
+from tests.untyped import outcomes_of
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
@@ -101,6 +102,16 @@ def test_a_run_that_diverges_says_so(tmp_path: Path) -> None:
     assert last["train_loss"] is None
 
 
+def test_finite_weights_with_outputs_that_are_not_have_diverged(tmp_path: Path) -> None:
+    diagram = ic.phase_diagram(
+        [0.4], [0.01, 1e6], tmp_path, seeds=1, where="here", progress=False,
+        run=ic.PhaseRun(steps=2, samples=256, n_test=16),
+    )  # fmt: skip
+    assert diagram.frame["finite"].tolist() == [True, False]
+    assert diagram.cells["diverged"].tolist() == [0, 1]
+    assert diagram.circuits["weight_decay"].unique().tolist() == [0.01]
+
+
 def test_of_a_collapsed_model_masks_show_nothing() -> None:
     model = SmallDecoder(TINY.decoder_config(TINY.task))  # all weights zero
     assert _circuits(SmallDecoderModel(model, name="zeros"), TINY.task) == []
@@ -169,9 +180,30 @@ def test_among_other_runs_a_run_begins_anew(
         ({"n_heads": 3}, "n_heads=3"),
         ({"lr": -1.0}, "lr=-1.0"),
         ({"violations": 7}, "groups=7"),
+        ({"seed": 2026112215}, "seed=2026112215: expected a whole number from 0 to 858993458"),
         ({"d_vocab": 50}, "d_vocab=50"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(TINY, **changed).check()  # type: ignore[arg-type]
+
+
+UNTYPED = """
+from dataclasses import replace
+from interp_compose import PhaseRun
+
+calls = {
+    "fan_in": replace(PhaseRun(), fan_in="x").check,
+    "hold_out": replace(PhaseRun(), hold_out="no").check,
+    "seed": replace(PhaseRun(), seed=1.5).check,
+}
+"""
+
+
+def test_untyped_runs_are_refused_by_name() -> None:
+    assert outcomes_of(UNTYPED) == {
+        "fan_in": "OptionError: fan_in='x': expected one of own, d_model",
+        "hold_out": "OptionError: hold_out='no': expected True or False",
+        "seed": "OptionError: seed=1.5: expected a whole number from 0 to 858993458",
+    }

@@ -13,7 +13,8 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.plots.mechanism import _told, matrix_of
+from interp_compose.plots.mechanism import _told, embedding_figure, matrix_of
+from interp_compose.plots.scatter import Scatter
 from interp_compose.recipes.complexity_circuits import MODES, second_anchor_masked
 from interp_compose.recipes.mechanism_runs import FinishedRun, finished_runs
 from interp_compose.recipes.mechanism_views import pairs_of
@@ -162,11 +163,15 @@ def test_saved_and_loaded(opened: ic.Mechanism, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"init_rates": [0.5]}, MissingDataError, "init rate γ 0.5 and weight decay 0.01; there"),
+        (
+            {"init_rates": [0.5]},
+            MissingDataError,
+            "init rate γ 0.5 and weight decay 0.01; finished",
+        ),
         (
             {"weight_decay": 1.0},
             MissingDataError,
-            "weight decay 1; there are γ 0.4, 0.8 and weight decays 0.01",
+            "weight decay 1; finished are γ 0.4, 0.8 and weight decays 0.01",
         ),
         ({"seed": 9}, MissingDataError, "no finished run of seed 9; of 3, 4"),
         ({"init_rates": []}, OptionError, "expected numbers, at least one"),
@@ -245,3 +250,13 @@ def test_what_no_type_checker_stands_in_front_of() -> None:
 )
 def test_numbers_in_titles_have_a_minus_where_one_belongs(value: float, text: str) -> None:
     assert _told(value) == text
+
+
+def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None:
+    frames = dict(opened.frames)
+    frames["orders"] = frames["orders"].assign(distance=1.0)
+    frames["models"] = frames["models"].assign(phase="2c")
+    figure = embedding_figure(frames, config=opened.config)
+    assert isinstance(figure.chart, Scatter)
+    for panel in figure.chart.panels:
+        assert "(phase 2c) · 1.00, 1.00, 1.00 · " in panel.heading
