@@ -5,8 +5,11 @@ A study's module holds its config and ``run(config)``, which returns the result.
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -64,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from interp_compose.errors import InterpComposeError
 
     try:
-        _run(config)
+        with _kill_is_ctrl_c():
+            _run(config)
     except InterpComposeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
@@ -73,6 +77,24 @@ def main(argv: Sequence[str] | None = None) -> None:
             "\ninterrupted: the same command again goes on from what is finished.", file=sys.stderr
         )
         raise SystemExit(130) from None
+
+
+@contextmanager
+def _kill_is_ctrl_c() -> Iterator[None]:
+    """``kill``, ``timeout`` and a cluster's cancelling end a command as Ctrl-C does, and its workers
+    with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are another's here
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(config: Study) -> None:

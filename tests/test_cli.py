@@ -181,3 +181,20 @@ def test_the_config_serves_the_api(inputs: tuple[Path, Path], tmp_path: Path) ->
     assert len(run(config).frame) == 5
     with pytest.raises(LayerError, match="neither a layer"):
         run(CapConfig(model=str(folder), task=str(data), out=tmp_path / "x", layers=("a",)))
+
+
+def test_kill_is_heeded_as_ctrl_c_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def killed(config: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        pytest.fail("nobody heeded it")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "_run", killed)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["cap", "--out", str(tmp_path)])
+    assert stopped.value.code == 130
+    assert "the same command again" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
