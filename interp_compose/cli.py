@@ -81,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _kill_is_ctrl_c() -> Iterator[None]:
-    """``kill``, ``timeout`` and a cluster's cancelling end a command as Ctrl-C does, and its workers
-    with it."""
+    """``kill``, ``timeout`` and a cluster's cancelling end a command, and its workers, as Ctrl-C
+    does."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are another's here
         return
