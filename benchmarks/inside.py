@@ -10,18 +10,14 @@ Run with ``python -m benchmarks.inside --runs out/phases`` and, of the post-LN m
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from PIL import Image
-
 import interp_compose as ic
 from benchmarks.common import IMAGES
 from interp_compose._files import atomic_write
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.static import png_bytes
+from interp_compose.plots.static import few_colours, png_bytes
 
 RATES: Final = {"pre": (0.4, 0.5, 0.8), "post": (0.3, 0.45, 0.8)}
 SHOWN: Final = {
@@ -48,20 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     figures = ic.mechanism(options.runs, RATES[options.norm], seed=options.seed).figures()
     for name in SHOWN[options.norm]:
-        path = IMAGES / f"inside_{options.norm}_{name}.png"
-        save_picture(figures[name], path, shades=name in SHADES)
-
-
-def save_picture(figure: ChartFigure, path: Path, *, shades: bool) -> None:
-    """A picture of a third of the size, in 256 colours, unless it needs every shade."""
-    assert figure.chart is not None
-    data = png_bytes(figure.chart)
-    if not shades:
-        full = Image.open(io.BytesIO(data)).convert("RGB")
-        buffer = io.BytesIO()
-        full.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-        data = buffer.getvalue()
-    atomic_write(path, data)
+        chart = figures[name].chart
+        assert chart is not None
+        picture = png_bytes(chart) if name in SHADES else few_colours(png_bytes(chart), 256)
+        atomic_write(IMAGES / f"inside_{options.norm}_{name}.png", picture)
 
 
 if __name__ == "__main__":

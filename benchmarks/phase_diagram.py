@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found["again"] = {
             "seeds": diagram.config["seeds"],
             "cells": plain_rows(diagram.cells),
+            "risen": risen(diagram.history),
             **agreement(first, diagram.cells),
         }
         write(name, found)
@@ -67,11 +68,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "cells": plain_rows(diagram.cells),
             "circuits": plain_rows(spread_of(circuits, [*CELL, "mode"])),
             "onsets": plain_rows(diagram.onsets),
+            "risen": risen(diagram.history),
             **machine(),
         },
     )
     for figure_name, figure in diagram.figures().items():
         save_png(figure, IMAGES / f"{figure_name}_{setting}.png")
+
+
+def risen(history: pd.DataFrame) -> dict[str, list[int]]:
+    """Runs whose training loss ends at more than twice its smallest value, of how many, by weight
+    decay."""
+    losses = history.dropna(subset="train_loss").sort_values("step")
+    runs = losses.groupby([*CELL, "seed"])["train_loss"].agg(["last", "min"]).reset_index()
+    runs["rose"] = runs["last"] > 2 * runs["min"]
+    return {
+        f"{decay:g}": [int(own["rose"].sum()), len(own)]
+        for decay, own in runs.groupby("weight_decay")
+    }
 
 
 def agreement(first: pd.DataFrame, second: pd.DataFrame) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 from tests.checked import ask_once_for_each_class
 
 install_import_hook("interp_compose", "tests.checked.checked")
-ask_once_for_each_class()
+ask_once_for_each_class("HookedModel")
 
 import pytest
 import torch

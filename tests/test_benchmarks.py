@@ -13,6 +13,7 @@ from benchmarks import phase_diagram
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
+from docs import phase_results
 from docs.phase_results import share
 
 
@@ -61,6 +62,19 @@ def test_what_was_not_measured_is_none() -> None:
 def test_shares_are_written_as_the_figures_round_them() -> None:
     told = {0.165: ".16", 0.235: ".24", 0.9949: ".99", 1.0: "1.00", -0.02: "−.02", -0.004: ".00"}
     assert {value: share(value) for value in told} == told
-    assert all(
-        share(value) == f"{f'{value:.0%}'[:-1]:0>2}".join((".", "")) for value in (0.5, 0.07)
-    )
+
+
+def test_losses_that_rise_again_are_counted() -> None:
+    places = {"init_rate": 0.4, "weight_decay": [1.0] * 6 + [0.1] * 3, "seed": [1] * 3 + [2] * 6}
+    step = {"step": [300, 100, 200] * 3}
+    losses = [0.9, 1.0, 0.4, 0.7, 1.0, 0.4, math.nan, math.nan, 1.0]  # at 300, 100 and 200
+    history = pd.DataFrame({**places, **step, "train_loss": losses})
+    assert phase_diagram.risen(history) == {"0.1": [0, 1], "1": [1, 2]}
+
+
+def test_what_comes_first_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(3, 1), (3, 1), (2, 2), (1, 3), (5, None), (None, 4), (None, None)]
+    runs = [{"reasons": reasons, "condenses": condenses} for reasons, condenses in pairs]
+    monkeypatch.setattr(phase_results, "measured", lambda setting: {"onsets": runs})
+    _, rows = phase_results.onsets()
+    assert rows[0][1:] == ["7", "4", "2", "1", "1", "1", "1"]

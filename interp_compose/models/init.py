@@ -92,7 +92,7 @@ def init_weights(
             underflow (or overflow).
     """
     rates = rates if isinstance(rates, InitRates) else InitRates(rates, rates, rates, rates)
-    check_words(distribution, fan_in)
+    _check_word("distribution", distribution, Distribution)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
     scales = init_scales(model, rates, fan_in=fan_in, scale_writers=scale_writers)
@@ -114,8 +114,9 @@ def init_scales(
     """σ of each kind of matrix, by its name.
 
     Raises:
-        OptionError: one outside 1e-12 … 1e12.
+        OptionError: one outside 1e-12 … 1e12; an unknown ``fan_in``.
     """
+    _check_word("fan_in", fan_in, FanIn)
     cfg = model.cfg
     widths = dict.fromkeys(GROUPS, cfg.d_model)
     if fan_in == "own":
@@ -135,18 +136,9 @@ def init_scales(
     return scales
 
 
-def check_words(distribution: str = "normal", fan_in: str = "own") -> None:
-    """Refuse words that :func:`init_weights` does not know.
-
-    Raises:
-        OptionError: one of them; names those that are known.
-    """
-    for name, known, given in (
-        ("distribution", Distribution, distribution),
-        ("fan_in", FanIn, fan_in),
-    ):
-        if given not in get_args(known):
-            raise OptionError(f"{name}={given!r}: expected one of {', '.join(get_args(known))}")
+def _check_word(name: str, given: str, known: Any) -> None:
+    if given not in get_args(known):
+        raise OptionError(f"{name}={given!r}: expected one of {', '.join(get_args(known))}")
 
 
 def _drawn(name: str, weight: Tensor, seed: int, distribution: Distribution) -> Tensor:

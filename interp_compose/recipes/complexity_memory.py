@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import torch
@@ -40,6 +39,5 @@ def at_a_time(runs: Sequence[PhaseRun], memory: int) -> int:
     It depends on the whole memory, not on what is free: a call that goes on where another stopped
     has to put the same runs together.
     """
-    shapes = {replace(run, init_rate=0.0, weight_decay=0.0, seed=0, violations=0) for run in runs}
-    fit = int(SHARE * memory) // max(map(run_bytes, shapes))
+    fit = int(SHARE * memory) // max(map(run_bytes, {run.kind for run in runs}))
     return max(1, min(fit, len(runs)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +14,7 @@ from interp_compose._files import atomic_write, json_bytes
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
-from interp_compose.models.init import (
-    FanIn,
-    InitRates,
-    check_words,
-    init_scales,
-    init_weights,
-)
+from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
@@ -102,19 +96,19 @@ class PhaseRun:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
         if not isinstance(self.hold_out, bool):
             raise OptionError(f"hold_out={self.hold_out!r}: expected True or False")
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, int)
-            or not (0 <= self.seed <= MOST_SEED)
-        ):
+        if type(self.seed) is not int or not 0 <= self.seed <= MOST_SEED:
             raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
-        check_words(fan_in=self.fan_in)
         self.train_config()
         shape = self.decoder_config(self.task)
         with torch.device("meta"):
             model = SmallDecoder(shape)
         rates = InitRates(*[self.init_rate] * 4)
         init_scales(model, rates, fan_in=self.fan_in, scale_writers=self.scale_writers)
+
+    @property
+    def kind(self) -> PhaseRun:
+        """The run without what may differ among runs that learn side by side."""
+        return replace(self, init_rate=0.0, weight_decay=0.0, seed=0, violations=0)
 
     def stream(self, name: str) -> int:
         """A seed of its own for each thing that is random."""

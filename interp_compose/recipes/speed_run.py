@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,12 +37,11 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
 
     A run ends with the look at which it is :func:`fitted`, or with its last step.
     """
-    shapes: dict[PhaseRun, list[tuple[PhaseRun, Path]]] = {}
+    kinds: dict[PhaseRun, list[tuple[PhaseRun, Path]]] = {}
     for config, folder in zip(configs, folders, strict=True):
         run = PhaseRun(**config)
-        shape = replace(run, init_rate=0.0, weight_decay=0.0, seed=0, violations=0)
-        shapes.setdefault(shape, []).append((run, folder))
-    for alike in shapes.values():
+        kinds.setdefault(run.kind, []).append((run, folder))
+    for alike in kinds.values():
         _train([run for run, _ in alike], [folder for _, folder in alike])
 
 

@@ -42,7 +42,8 @@ def batches(n: int = 3) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("norm", ["pre", "post", "query"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_side_by_side_as_alone_over_fifty_steps(norm: Norm, dtype: torch.dtype) -> None:
+def test_side_by_side_as_alone(norm: Norm, dtype: torch.dtype) -> None:
+    """Over fifty steps in float32, over ten, and much nearer, in float64."""
     together = Learners(models(norm, dtype=dtype), DECAYS, CONFIG)
     single = models(norm, dtype=dtype)
     alone = [Learners([m], [d], CONFIG) for m, d in zip(single, DECAYS, strict=True)]
@@ -60,7 +61,7 @@ def test_side_by_side_as_alone_over_fifty_steps(norm: Norm, dtype: torch.dtype) 
         for name, weight in stacked.named_parameters():
             if name.endswith("b_K") and dtype == torch.float32:
                 continue  # it moves no softmax: its gradient is rounding, which Adam makes steps of
-            assert (weight - ours[name]).norm() < 5 * near * (1 + ours[name].norm()), name
+            torch.testing.assert_close(weight, ours[name], rtol=10 * near, atol=near)
     said = together.predict(tokens[0])
     for k, one in enumerate(alone):
         assert torch.equal(said[k : k + 1], one.predict(tokens[0, k : k + 1]))
@@ -100,7 +101,7 @@ def test_a_step_is_clipped_decoupled_adamw(n: int, clip: float | None, dtype: to
             if dtype == torch.float64:
                 assert apart.abs().max() < 1e-7, name
             elif not name.endswith("b_K"):
-                assert apart.norm() < 2e-3 * (1 + slow[k][name].norm()), name
+                assert apart.norm() < 1e-3 * (1 + slow[k][name].norm()), name
 
 
 def slow_gradients(
