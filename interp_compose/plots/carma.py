@@ -78,7 +78,7 @@ def consistency_figure(
         Chart(
             title=f"{_model(config)}: still right when words become synonyms",
             subtitle=_about(config, summary, notice).replace("bands", "bars"),
-            x_title="share of the eligible words that are replaced",
+            x_title="share of the words asked to be replaced",
             y_title="ConsistSyn (%)",
             x_is_share=True,
             panels=[Panel(side_by_side(lines, True) if _single(lines) else lines, [])],

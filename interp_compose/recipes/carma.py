@@ -67,7 +67,7 @@ class CarmaStudy:
     precision: Literal["float32", "bfloat16"] | None = None
     """Of the forward pass in training."""
     rates: tuple[float, ...] = (0.25, 0.4)
-    """Shares of the eligible words that are replaced by synonyms."""
+    """Shares of the words of the prompt's own text that are replaced by synonyms."""
     synonyms: str = "auto"
     """auto, shipped, wordnet, vectors (spaCy's), or a .json file: word -> list of synonyms."""
     frequency: Path | None = None

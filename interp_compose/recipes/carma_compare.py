@@ -62,7 +62,9 @@ def compare(
         carma: by default :class:`CarmaConfig` with its own defaults.
         config: of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is not read.
         synonyms: a source, or what :func:`.carma_synonyms.synonym_source` takes.
-        rates: shares of the eligible words that are replaced.
+        rates: shares of the words of each prompt's own text (not the template's) that are
+            replaced; texts with too few words that have a synonym fall short, and the result's
+            table "doses" says by how much.
         layers: where CAP pools: integers, or depths from 0.0 to 1.0; all by default.
         folder: where each run is kept when it is done (tables, weights, history) and while it is
             going on (checkpoints), under ``runs/``; an interrupted comparison, called again, goes
@@ -128,7 +130,8 @@ def carry_out(
         )
         for table in TABLES
     }
-    return Comparison.from_runs({**tables, "replacements": plan.replacements}, plan.config)
+    drawn = {"replacements": plan.replacements, "doses": plan.doses}
+    return Comparison.from_runs({**tables, **drawn}, plan.config)
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:

@@ -1,8 +1,8 @@
 """The result of a comparison: what CARMA changes beside plain fine-tuning from the same start.
 
-Seven tidy tables of what was measured, and four that are computed from them: ``values`` (one
+Eight tidy tables of what was measured, and five that are computed from them: ``values`` (one
 number per run and measure), ``summary`` (over seeds), ``differences`` (paired by seed, with a
-verdict each) and ``overhead``.
+verdict each), ``dose_summary`` (words replaced) and ``overhead``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from interp_compose.errors import OptionError
 from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.carma_comparison_tables import checked_tables
 from interp_compose.recipes.carma_differences import differences_table, saturated_rates
-from interp_compose.recipes.carma_values import AVERAGE, seed_values, summary_table, training_curve
+from interp_compose.recipes.carma_values import (
+    AVERAGE,
+    dose_summary,
+    seed_values,
+    summary_table,
+    training_curve,
+)
 from interp_compose.results import Result, environment_versions
 
 if TYPE_CHECKING:
@@ -41,14 +47,15 @@ class Comparison(Result):
                 *accuracy*: version, seed, n_correct, n, n_distinct (how many different tokens were
                 predicted; the original has a row per seed as well); *cap*: version, seed, layer,
                 depth (0 … 1), pooling (mean, max or sum), n_correct, n; *synonyms*: version, seed,
-                rate (share of words replaced), n (prompts in which a word was replaced), n_test
+                rate (share of words asked for), n (prompts in which a word was replaced), n_test
                 (all prompts) and, of the n, n_before (right before), n_after (right after),
                 n_both; *training*: version, seed, steps, seconds,
                 step_seconds (median), first_loss, last_loss, validation_accuracy, converged, why
                 (text, "" if converged), stopped_early; *representations*: version, seed, layer,
                 same_word_cosine, different_word_cosine, stable_rank; *replacements*: rate, seed,
-                example, prompt, replaced, position, original, replacement, similarity; *history*:
-                version, seed, step, loss, task_loss, mi, stability.
+                example, prompt, replaced, position, original, replacement, similarity; *doses*:
+                rate, seed, example, n_words (of the prompt's own text), n_eligible, n_wanted,
+                n_replaced; *history*: version, seed, step, loss, task_loss, mi, stability.
             config: what was run, in JSON's types.
 
         Raises:
@@ -62,6 +69,7 @@ class Comparison(Result):
             "differences": differences_table(values, checked["training"]),
             "overhead": _overhead(checked["training"]),
             "values": values,
+            "dose_summary": dose_summary(checked["doses"]),
             **checked,
         }
         return cls(config=config, frames=frames, versions=environment_versions())
@@ -94,6 +102,15 @@ class Comparison(Result):
         ft_step_seconds, carma_step_seconds (median of a step) and their step_ratio.
         """
         return self.frames["overhead"]
+
+    @property
+    def dose(self) -> pd.DataFrame:
+        """How many words were asked to be replaced, and were, one row per rate.
+
+        Columns: see :func:`~interp_compose.recipes.carma_values.dose_summary`; the numbers of each
+        prompt are in ``frames["doses"]``.
+        """
+        return self.frames["dose_summary"]
 
     def plot_cap(self, pooling: str = AVERAGE) -> ChartFigure:
         """Accuracy under CAP by depth, a curve per version, as in paper 000's figures 2 and 8.

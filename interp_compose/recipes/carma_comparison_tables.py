@@ -97,6 +97,16 @@ TABLES: Final[Mapping[str, Table]] = {
         cell=("rate", "seed", "example", "position"),
         undefined=("similarity",),
     ),
+    "doses": Table(
+        columns=_PART
+        | {"example": "int64", "n_words": "int64", "n_eligible": "int64"}
+        | {"n_wanted": "int64", "n_replaced": "int64"},
+        cell=("rate", "seed", "example"),
+        counts=(
+            *(("n_wanted", "n_words"), ("n_replaced", "n_wanted"), ("n_replaced", "n_eligible")),
+        ),
+        complete=True,
+    ),
     "history": Table(
         columns=_RUN
         | {"step": "int64", "loss": "float64", "task_loss": "float64"}
@@ -199,7 +209,7 @@ def _check_runs(tables: Mapping[str, pd.DataFrame]) -> None:
             continue
         frame, wanted = tables[name], versions & set(table.versions)
         for column, expected in (("version", wanted), ("seed", seeds if wanted else set())):
-            if set(frame[column]) != expected:
+            if column in frame and set(frame[column]) != expected:
                 raise InputError(
                     f"{name} has the {column}s {sorted(set(frame[column]))}, "
                     f"accuracy {sorted(expected)}; expected the same runs in both"

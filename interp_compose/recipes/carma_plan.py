@@ -60,6 +60,7 @@ class ComparePlan:
     carma: CarmaConfig
     replaced: Sequence[Replacement]
     replacements: pd.DataFrame
+    doses: pd.DataFrame
     config: Mapping[str, Any]
 
 
@@ -103,7 +104,7 @@ def plan_comparison(
     validation = encode_examples(model, task.validation, unit=carma.unit, which="validation")
     check_training(model, train, validation, config, carma if "carma" in versions else None)
     source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
-    replaced, rows = _replaced(model, task, source, chosen, rates)
+    replaced, rows, doses = _replaced(model, task, source, chosen, rates)
     settings = {
         "study": "carma",
         "model": model.name,
@@ -112,6 +113,7 @@ def plan_comparison(
         "versions": list(versions),
         "seeds": chosen,
         "rates": [float(rate) for rate in rates],
+        "rates_of": "words of the text",
         "n_layers": model.n_layers,
         "layers": starts,
         "carma": asdict(carma),
@@ -140,6 +142,7 @@ def plan_comparison(
         carma,
         replaced,
         rows,
+        doses,
         settings,
     )
 
@@ -214,16 +217,20 @@ def _cap(model: LensModel, task: Task, layers: Sequence[int]) -> CapPlan:
     )
 
 
+_DOSE = ["rate", "seed", "example", "n_words", "n_eligible", "n_wanted", "n_replaced"]
+
+
 def _replaced(
     model: LensModel,
     task: Task,
     synonyms: SynonymSource,
     seeds: Sequence[int],
     rates: Sequence[float],
-) -> tuple[list[Replacement], pd.DataFrame]:
-    """The test prompts of each seed and rate, and a table of every word that was replaced."""
+) -> tuple[list[Replacement], pd.DataFrame, pd.DataFrame]:
+    """The test prompts of each seed and rate, every word that was replaced, and the doses."""
     found: list[Replacement] = []
     tables: list[pd.DataFrame] = []
+    doses: list[pd.DataFrame] = []
     for seed in seeds:
         for rate in rates:
             new = replace_synonyms(
@@ -234,12 +241,15 @@ def _replaced(
             changed = np.zeros(len(items), dtype=bool)
             changed[new.frame["example"].unique()] = True
             found.append(Replacement(seed, float(rate), items, changed))
-            sentences = new.sentences()[["example", "prompt", "replaced"]]
-            table = new.frame.merge(sentences, on="example").rename(columns={"start": "position"})
-            tables.append(table.assign(rate=float(rate), seed=seed))
+            sentences, at = new.sentences(), {"rate": float(rate), "seed": seed}
+            texts = sentences[["example", "prompt", "replaced"]]
+            table = new.frame.merge(texts, on="example").rename(columns={"start": "position"})
+            tables.append(table.assign(**at))
+            doses.append(sentences.assign(**at)[_DOSE])
     columns = ["rate", "seed", "example", "prompt", "replaced", "position", "original"]
     columns += ["replacement", "similarity"]
-    return found, pd.concat(tables, ignore_index=True)[columns]
+    replaced = pd.concat(tables, ignore_index=True)[columns]
+    return found, replaced, pd.concat(doses, ignore_index=True)
 
 
 def _digest(task: Task) -> str:

@@ -9,6 +9,7 @@ from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.carma_cautions import cautions
 from interp_compose.recipes.carma_html import escaped, figure, page, paragraph, section, table
 from interp_compose.recipes.carma_report_tables import (
+    dose_table,
     measures_table,
     paper_tables,
     sentences_table,
@@ -39,6 +40,9 @@ METHOD: Final = (
     "ConsistSyn (eq. 12) counts prompts right before and after the replacement over those right "
     "before, among the prompts in which a word was replaced; as printed, newly right prompts could "
     "lift it past 100.",
+    "A rate asks for max(1, ⌊words · rate⌋) words of a prompt's own text, the template's not "
+    "counted. Where fewer words have a synonym, all of those are replaced; the dose is the share "
+    "of the words that was replaced.",
     "CV (eq. 13) is the standard deviation over seeds (n − 1) over their mean, with Vangel's "
     "interval. NI (eq. 14) is the relative gain in ConsistSyn in per cent, taken seed by seed.",
     "Differences are paired by seed (same start, same batches): mean, standard error and "
@@ -82,6 +86,7 @@ def report_page(comparison: Comparison) -> str:
         ),
         section(
             "Synonyms",
+            dose_table(comparison.dose),
             measures_table(comparison, "consist_syn"),
             spread_table(frame, "consist_syn_cv", "Coefficient of variation", 4),
             spread_table(frame, "improvement_over_ft", "NI over FT (%)", 2),

@@ -118,6 +118,22 @@ def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> s
     return table(head, cells, numbers=4, caption=caption) + note if rows else ""
 
 
+def dose_table(dose: pd.DataFrame) -> str:
+    """What share of the words was asked for, and what was reached; a row per rate."""
+    rows = [
+        [
+            f"{100 * row['rate']:g} %",
+            *(decimal(row[name], 2) for name in ("words", "eligible", "wanted", "replaced")),
+            *(decimal(100 * row[name], 1) for name in ("dose", "dose_of_changed", "reached")),
+        ]
+        for row in records(dose)
+    ]
+    head = ["rate", "words", "eligible", "wanted", "replaced", "dose (%)"]
+    head += ["dose of changed prompts (%)", "prompts that reach the rate (%)"]
+    caption = "Words of a prompt's own text, and how many were replaced: means over prompts, seeds"
+    return table(head, rows, numbers=7, caption=caption)
+
+
 def training_tables(comparison: Comparison) -> list[str]:
     """Overhead in words, then a row per run."""
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from interp_compose.errors import (
     MissingPackageError,
     OptionError,
 )
-from interp_compose.tasks.mini_sst import ADJECTIVES
+from interp_compose.tasks.mini_sst import ADJECTIVES, NOUN_SYNONYMS
 from interp_compose.tasks.mini_world import reserve_words
 from interp_compose.tasks.wordnet import wordnet_reader
 from interp_compose.text.synonym_sources import SynonymSource, ThesaurusSource
@@ -34,7 +35,7 @@ def synonym_source(
     Args:
         name: one of :data:`SOURCES`, or a file.
         task: the task's name; ``mini-idm`` has synonyms never seen in its training, ``mini-sst``
-            other adjectives of the same label.
+            other adjectives of the same label and nouns never seen in training.
         data_dir: where WordNet lies, as for ``load_task("idm")``.
         frequency: a table word → count or log probability, instead of the source's own.
 
@@ -90,12 +91,13 @@ def _shipped(task: str) -> SynonymSource | None:
     if task == "mini-idm":
         return ThesaurusSource(reserve_words(), name="mini-idm's reserve words")
     if task == "mini-sst":
-        peers = {
+        peers: dict[str, Sequence[str]] = {
             word: [other for other in words if other != word]
             for words in ADJECTIVES.values()
             for word in words
         }
-        return ThesaurusSource(peers, name="mini-sst's adjectives of the same label")
+        name = "mini-sst's adjectives of the same label and its nouns' synonyms"
+        return ThesaurusSource(peers | NOUN_SYNONYMS, name=name)
     return None
 
 

@@ -18,6 +18,7 @@ from interp_compose.consistency import (
 
 AVERAGE: Final = "average"
 PLACE: Final = ["metric", "rate", "layer", "depth", "pooling"]
+DOSE: Final = ("n_words", "n_eligible", "n_wanted", "n_replaced")
 STEP_PLACES: Final = 24
 KINDS: Final[dict[str, Any]] = {"rate": float, "layer": "Int64", "depth": float, "value": float}
 REPRESENTATIONS: Final = ("same_word_cosine", "different_word_cosine", "stable_rank")
@@ -53,6 +54,32 @@ def seed_values(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         *(measured.assign(metric=name, value=measured[name]) for name in REPRESENTATIONS),
     ]
     return pd.concat([_part(frame) for frame in parts], ignore_index=True)
+
+
+def dose_summary(doses: pd.DataFrame) -> pd.DataFrame:
+    """What the synonym replacement asked for and what it reached, one row per rate.
+
+    Args:
+        doses: one row per rate, seed and test prompt; columns rate, n_words, n_eligible, n_wanted,
+            n_replaced.
+
+    Returns:
+        Columns: rate; n_prompts (over all seeds); words, eligible, wanted and replaced (means per
+        prompt); dose (mean of replaced / words per prompt, a share) and dose_of_changed (the same
+        over the prompts in which a word was replaced, which are those that ConsistSyn counts);
+        reached (share of prompts in which as many words were replaced as were wanted).
+    """
+    dose = doses["n_replaced"] / doses["n_words"].clip(lower=1)
+    table = doses.assign(
+        dose=dose,
+        dose_of_changed=dose.where(doses["n_replaced"] > 0),
+        reached=(doses["n_replaced"] == doses["n_wanted"]).astype(float),
+    )
+    groups = table.groupby("rate", sort=True)
+    means = groups[[*DOSE, "dose", "dose_of_changed", "reached"]].mean()
+    means = means.rename(columns={name: name.removeprefix("n_") for name in DOSE})
+    means.insert(0, "n_prompts", groups.size())
+    return means.reset_index()
 
 
 def _part(frame: pd.DataFrame) -> pd.DataFrame:

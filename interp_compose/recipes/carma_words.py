@@ -67,6 +67,16 @@ def overhead_sentence(overhead: pd.DataFrame) -> str:
     )
 
 
+def dose_sentences(dose: pd.DataFrame) -> list[str]:
+    """Like "25 % replaced: 1.0 of 4.1 words a prompt (1.0 wanted, 1.9 eligible), …"."""
+    return [
+        f"{100 * row['rate']:g} % replaced: {row['replaced']:.2f} of {row['words']:.2f} words a "
+        f"prompt ({row['wanted']:.2f} wanted, {row['eligible']:.2f} eligible), a mean dose of "
+        f"{100 * row['dose']:.1f} %"
+        for row in records(dose)
+    ]
+
+
 def settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The config as (name, value), CARMA's numbers with the paper's symbols."""
     rows = []
@@ -121,6 +131,7 @@ def terminal_summary(comparison: Comparison) -> str:
             mean["original"] = None  # one model: it varies with the replaced words alone
         cells = "".join(f"{decimal(mean.get(name), digits):>10}" for name in versions)
         lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
+    lines += ["", *dose_sentences(comparison.dose)]
     lines += [""] + [f"! {text}" for text in cautions(comparison)]
     if len(comparison.overhead):
         lines.append(overhead_sentence(comparison.overhead))

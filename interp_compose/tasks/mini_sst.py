@@ -43,6 +43,24 @@ NOUNS = tuple(_NOUNS.split())
 ADJECTIVES = {
     int(label): tuple(words) for label, *words in map(str.split, _ADJECTIVES.strip().splitlines())
 }
+_NOUN_SYNONYMS = """
+film movie picture
+plot storyline
+story tale narrative
+acting performance
+script screenplay
+ending finale
+cast ensemble
+music soundtrack
+dialogue banter
+camera cinematography
+scenery landscape
+title heading
+"""
+NOUN_SYNONYMS = {
+    noun: tuple(synonyms) for noun, *synonyms in map(str.split, _NOUN_SYNONYMS.strip().splitlines())
+}
+"""Words for the films' parts that stand in no text of any shipped task or model."""
 _VERY = ("very", "really", "truly")
 _NOT = ("not", "never")
 _SEED = 7

@@ -21,6 +21,7 @@ from interp_compose.text.synonym_slots import (
     Surroundings,
     Word,
     content_words,
+    count_words,
     rewritten,
     words_of,
     written_like,
@@ -36,27 +37,39 @@ class Replaced:
 
     ``frame`` has one row per replaced word: ``example`` (its index), ``start`` (the character of
     the *old* prompt), ``original``, ``replacement`` (as written), ``similarity``, ``score`` and
-    ``n_eligible`` of its example. ``report`` holds the settings and counts, in JSON's types.
-    An example without an eligible word is unchanged, and 0 in ``n_eligible``.
+    ``n_eligible`` of its example. ``n_words``, ``n_eligible`` and ``n_wanted`` are per example: the
+    words of its text, how many of them could be replaced, and how many the rate asked for.
+    ``report`` holds the settings and counts, in JSON's types. An example without an eligible word
+    is unchanged, and 0 in ``n_eligible``.
     """
 
     examples: tuple[Example, ...]
     frame: pd.DataFrame
     originals: tuple[Example, ...]
+    n_words: tuple[int, ...]
     n_eligible: tuple[int, ...]
+    n_wanted: tuple[int, ...]
     report: Mapping[str, Any]
 
     def sentences(self) -> pd.DataFrame:
-        """One row per example: both prompts, how many words were eligible, and replaced."""
+        """One row per example: both prompts, how many words, and the dose reached.
+
+        Columns: example, prompt, replaced; n_words, n_eligible, n_wanted (max(1, ⌊n_words · rate⌋))
+        and n_replaced; dose (n_replaced / n_words, 0 for a text without words).
+        """
         replaced = self.frame["example"].value_counts()
         rows = range(len(self.examples))
+        n_replaced = [int(replaced.get(row, 0)) for row in rows]
         return pd.DataFrame(
             {
                 "example": rows,
                 "prompt": [one.prompt for one in self.originals],
                 "replaced": [one.prompt for one in self.examples],
+                "n_words": self.n_words,
                 "n_eligible": self.n_eligible,
-                "n_replaced": [int(replaced.get(row, 0)) for row in rows],
+                "n_wanted": self.n_wanted,
+                "n_replaced": n_replaced,
+                "dose": [n / max(1, of) for n, of in zip(n_replaced, self.n_words, strict=True)],
             }
         )
 
@@ -71,7 +84,12 @@ def replace_synonyms(
     top_n: int = 5,
     tagger: Any | None = None,
 ) -> Replaced:
-    """Replaces max(1, ⌊eligible words · rate⌋) words of each example, drawn at random.
+    """Replaces max(1, ⌊words of the text · rate⌋) words of each example, drawn at random.
+
+    The words of the text are all those inside the template (its own are not counted), stop words
+    among them: the paper replaces a share "of prompt words", and its released code rounds that
+    share as here. Where fewer words are eligible than the rate asks for, as many as there are
+    become synonyms, and the example falls short of the rate (:meth:`Replaced.sentences`).
 
     Eligible are the words inside the template (its own words are never replaced) that consist of
     at least three letters, are no stop words and no part of a hyphenated compound, and have a
@@ -84,7 +102,7 @@ def replace_synonyms(
     Args:
         examples: prompts and answers.
         source: where candidates come from; it remembers the words that it has looked up.
-        rate: share of the eligible words, in (0, 1]; the paper's are 0.25 and 0.4.
+        rate: share of the text's words, in (0, 1]; the paper's are 0.25 and 0.4.
         seed: draws words and candidates, together with the prompt's text.
         template: the prompt around the text, with one ``{}``; ``task.template``.
         top_n: candidates that are drawn from, the best first.
@@ -109,7 +127,10 @@ def replace_synonyms(
 
     after: list[Example] = []
     rows: list[tuple[Any, ...]] = []
+    n_words = [count_words(text) for text in texts]
+    n_wanted = [_how_many(n, rate) for n in n_words]
     n_eligible: list[int] = []
+    doses: list[float] = []
     for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
         words = words_of(text)
         taken = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
@@ -119,8 +140,9 @@ def replace_synonyms(
             if _free(found, taken):
                 eligible.append((word, found))
         rng = _rng(seed, example.prompt)
-        drawn = _draw(eligible, _how_many(len(eligible), rate), taken, top_n, rng)
+        drawn = _draw(eligible, n_wanted[row], taken, top_n, rng)
         n_eligible.append(len(eligible))
+        doses.append(len(drawn) / max(1, n_words[row]))
         after.append(_changed(example, around, text, drawn) if drawn else example)
         rows += [
             (
@@ -150,14 +172,19 @@ def replace_synonyms(
         "tagger": _name(tagger),
         "examples": len(after),
         "unchanged": n_eligible.count(0),
+        "words": sum(n_words),
         "eligible_words": sum(n_eligible),
+        "wanted_words": sum(n_wanted),
         "replaced_words": len(rows),
+        "mean_dose": sum(doses) / len(doses),
     }
-    return Replaced(tuple(after), frame, tuple(examples), tuple(n_eligible), report)
+    counts = (tuple(n_words), tuple(n_eligible), tuple(n_wanted))
+    return Replaced(tuple(after), frame, tuple(examples), *counts, report)
 
 
-def _how_many(n_eligible: int, rate: float) -> int:
-    return max(1, int(n_eligible * rate + 1e-9))  # 29 % of 100 is 29, not 28.999…
+def _how_many(n_words: int, rate: float) -> int:
+    """As in the released code; 29 % of 100 is 29, not 28.999…"""
+    return max(1, int(n_words * rate + 1e-9)) if n_words else 0
 
 
 def _draw(

@@ -87,6 +87,10 @@ def make_tables(
                 texts = {"prompt": prompt, "replaced": prompt.replace("shore", "coast")}
                 at = {"rate": rate, "seed": seed, "example": example}
                 add("replacements", **at, **texts, **swap, similarity=0.75)
+            for example in range(5):  # of 8 words; only the first prompts have one with a synonym
+                n = int(example < (3 if rate < 0.3 else 4))
+                counts = {"n_words": 8, "n_eligible": n, "n_wanted": int(8 * rate)}
+                add("doses", rate=rate, seed=seed, example=example, **counts, n_replaced=n)
     training = pd.DataFrame(columns=["version", "seed"])
     return {"training": training, "history": training} | {
         name: pd.DataFrame(table) for name, table in rows.items()

@@ -163,6 +163,30 @@ def test_replaced_words_are_listed_and_shared_by_all_versions(ran: Ran) -> None:
     assert texts[0] != texts[1]  # drawn anew for each seed
 
 
+def test_doses_are_those_of_the_replacement(ran: Ran) -> None:
+    """Per prompt, seed and rate; the means, from the prompts' own numbers."""
+    table, means = ran.comparison.frames["doses"], ran.comparison.dose
+    source = synonym_source("auto", "mini-sst")
+    for rate in RATES:
+        shares = []
+        for seed in SEEDS:
+            expected = ic.replace_synonyms(
+                ran.task.test, source, rate=rate, seed=seed, template=ran.task.template
+            ).sentences()
+            rows = table.query("rate == @rate and seed == @seed").reset_index(drop=True)
+            columns = ["example", "n_words", "n_eligible", "n_wanted", "n_replaced"]
+            pd.testing.assert_frame_equal(rows[columns], expected[columns])
+            swaps = ran.comparison.frames["replacements"].query("rate == @rate and seed == @seed")
+            found = swaps["example"].value_counts()
+            assert list(rows["n_replaced"]) == [found.get(n, 0) for n in rows["example"]]
+            shares += [row.n_replaced / row.n_words for row in rows.itertuples()]
+        row = row_of(means, rate=rate)
+        assert row["n_prompts"] == len(shares) == 24
+        assert row["dose"] == pytest.approx(sum(shares) / 24, abs=1e-12)
+        assert f"a mean dose of {100 * sum(shares) / 24:.1f} %" in ran.comparison.summary()
+    assert "prompts that reach the rate" in ran.comparison.report()
+
+
 def test_cap_is_that_of_the_saved_weights(ran: Ran) -> None:
     for version, seed in ran.runs:
         if version == "original" and seed != SEEDS[0]:
@@ -246,7 +270,8 @@ def test_it_says_what_was_run(ran: Ran) -> None:
     assert "seed" not in config["train"]
     assert (config["n_train"], config["n_validation"], config["n_test"]) == (24, 6, 12)
     assert config["total_steps"] == 3
-    assert config["synonyms"]["name"] == "mini-sst's adjectives of the same label"
+    assert config["synonyms"]["name"].startswith("mini-sst's adjectives of the same label and")
+    assert config["rates_of"] == "words of the text"
     json.dumps(config)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import nltk
 import pytest
 
+from interp_compose._types import Example
 from interp_compose.errors import (
     DataFormatError,
     InputError,
@@ -24,10 +25,14 @@ from interp_compose.errors import (
 )
 from interp_compose.recipes import carma_synonyms
 from interp_compose.recipes.carma_synonyms import synonym_source
+from interp_compose.shipped.corpus import base_corpus
+from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.mini_world import reserve_words
+from interp_compose.tasks.sst import parse_tree
 from interp_compose.tasks.wordnet import wordnet_reader
 from interp_compose.text import sentiment_words
 from interp_compose.text.synonym_sources import SynonymSource, ThesaurusSource
+from interp_compose.text.synonyms import replace_synonyms
 from tests.tasks.conftest import data_dir  # noqa: F401  a fixture
 
 
@@ -68,13 +73,36 @@ class ThesaurusOf:
 # ---- auto -----------------------------------------------------------------------------------
 
 
+def test_the_shipped_synonyms_allow_a_difference_between_the_rates() -> None:
+    """The paper's contrast of 25 and 40 % needs texts with enough words that have a synonym."""
+    texts = {
+        "mini-idm": [one.text for one in mini_idm.splits()["test"]],
+        "mini-sst": [" ".join(parse_tree(one.tree)[1]) for one in mini_sst.sentences()["test"]],
+    }
+    for task, least in (("mini-idm", 0.3), ("mini-sst", 0.9)):
+        rows = [Example(text, "x") for text in texts[task]]
+        source = synonym_source("shipped", task)
+        low, high = (
+            replace_synonyms(rows, source, rate=rate, seed=0).sentences() for rate in (0.25, 0.4)
+        )
+        assert (low["n_replaced"] < high["n_replaced"]).mean() > least
+
+
+def test_the_nouns_synonyms_stand_in_no_shipped_text() -> None:
+    new = {word for words in mini_sst.NOUN_SYNONYMS.values() for word in words}
+    assert set(mini_sst.NOUN_SYNONYMS) == set(mini_sst.NOUNS)
+    lines = base_corpus(0, 1.0) + [one.text for part in mini_idm.splits().values() for one in part]
+    lines += [one.tree for part in mini_sst.sentences().values() for one in part]
+    assert not new & {word.strip('()".,') for line in lines for word in line.split()}
+
+
 def test_a_shipped_task_brings_its_own(resources: pytest.MonkeyPatch) -> None:
     for name in ("auto", "shipped"):
         idm, sst = synonym_source(name, "mini-idm"), synonym_source(name, "mini-sst")
         assert idm.name == "mini-idm's reserve words"
         word, (first, *_) = next(iter(reserve_words().items()))
         assert first in {one.word for one in idm.candidates(word, None)}
-        assert sst.name == "mini-sst's adjectives of the same label"
+        assert sst.name == "mini-sst's adjectives of the same label and its nouns' synonyms"
         for one in sst.candidates("witty", None):
             assert "witty" in {back.word for back in sst.candidates(one.word, None)}
         assert not sst.candidates("nosuchword", None)

@@ -56,12 +56,17 @@ def test_frame_and_sentences_by_hand() -> None:
     assert list(frame["n_eligible"]) == [2, 2, 2, 2]
     assert set(frame["similarity"]) == {1.0}
     sentences = got.sentences()
+    assert list(sentences["n_words"]) == [3, 2, 6]
     assert list(sentences["n_eligible"]) == [2, 0, 2]
+    assert list(sentences["n_wanted"]) == [3, 2, 6]
     assert list(sentences["n_replaced"]) == [2, 0, 2]
+    assert list(sentences["dose"]) == [2 / 3, 0.0, 2 / 6]
     assert list(sentences["prompt"]) == [one.prompt for one in got.originals]
     assert list(sentences["replaced"]) == [one.prompt for one in got.examples]
     assert got.report["unchanged"] == 1
     assert got.report["eligible_words"] == got.report["replaced_words"] == 4
+    assert (got.report["words"], got.report["wanted_words"]) == (11, 11)
+    assert got.report["mean_dose"] == pytest.approx((2 / 3 + 0 + 2 / 6) / 3, abs=1e-15)
     assert got.report["source"] == {"name": "thesaurus", "words": 4, "check_sentiment": False}
     assert json.loads(json.dumps(got.report)) == got.report
 
@@ -159,6 +164,90 @@ def test_how_many_words_are_replaced(rate: float, n: int) -> None:
     assert len(replaced([" ".join(words)], source, rate=rate).frame) == n
 
 
+DEFINITIONS = (  # in WordNet's manner
+    "a large natural stream of water",
+    "a young domestic cat",
+    "the act of making a rapid journey",
+    "a person who writes books or stories or articles",
+    "a piece of furniture having a smooth flat surface that is usually supported by vertical legs",
+    "the quality of being brave",
+    "a small vessel for travel on water",
+    "a building in which people live; usually larger than a cottage",
+    "an instrument that is used to cut well-made cloth, as in a tailor's shop",
+    "the feeling of great pleasure",
+    "run fast by using one's feet",
+    "give instructions to or direct somebody to do something with authority",
+    "of small stature",
+    "an official document",
+    "a sudden loud sound",
+)
+COMMON = "large stream water young cat act journey person books stories furniture surface legs"
+COMMON += (
+    " quality brave small vessel travel building people cottage instrument cloth feeling pleasure"
+)
+COMMON += " run fast feet instructions authority stature document sudden sound"
+DISTINCT = ThesaurusSource({word: [f"{word}like"] for word in COMMON.split()})
+
+
+def slow_counts(text: str, rate: float) -> tuple[int, int, int]:
+    """Words, those asked for, and those replaced, from the formula; every synonym is unique."""
+    words = [word for word in text.split(" ") if any(c.isalpha() for c in word)]
+    wanted = 1
+    while (wanted + 1) / len(words) <= rate + 1e-9:
+        wanted += 1
+    eligible = sum(word.strip(",;") in COMMON.split() for word in words)
+    return len(words), wanted, min(wanted, eligible)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.25, 0.4, 0.75, 1.0])
+def test_the_dose_is_of_the_texts_words(rate: float) -> None:
+    got = replaced(DEFINITIONS, DISTINCT, rate=rate).sentences()
+    counts = got[["n_words", "n_wanted", "n_replaced"]].itertuples(index=False, name=None)
+    assert list(counts) == [slow_counts(text, rate) for text in DEFINITIONS]
+    assert list(got["dose"]) == list(got["n_replaced"] / got["n_words"])
+
+
+def test_a_quarter_and_two_fifths_differ_in_most_definitions() -> None:
+    """Of shares of the *eligible* words they would in none: 1 to 4 of them are 1 at both."""
+    quarter, more = (replaced(DEFINITIONS, DISTINCT, rate=rate).sentences() for rate in (0.25, 0.4))
+    differ = (quarter["n_replaced"] < more["n_replaced"]).sum()
+    assert differ > len(DEFINITIONS) / 2
+    assert all(max(1, int(0.25 * n)) == max(1, int(0.4 * n)) for n in quarter["n_eligible"])
+
+
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from([*COMMON.split(), "the", "of", "rock", ",", "well-made", "7"]))
+        .map(" ".join)
+        .filter(lambda text: text.strip()),
+        min_size=1,
+        max_size=4,
+    ),
+    rates=st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)).map(sorted),
+    seed=st.integers(0, 9),
+)
+def test_never_more_than_asked_never_the_template_never_fewer_at_a_higher_rate(
+    texts: list[str], rates: list[float], seed: int
+) -> None:
+    template = "people said: {} = a large person"
+    rows = [Example(template.format(text), "x") for text in texts]
+    rows.append(Example(template.format("a cat"), "x"))  # so that something is replaced
+    low, high, again = (
+        replace_synonyms(rows, DISTINCT, rate=rate, seed=seed, template=template)
+        for rate in (*rates, rates[1])
+    )
+    assert high.examples == again.examples
+    for one in (low, high):
+        table = one.sentences()
+        assert (table["n_replaced"] <= table["n_wanted"]).all()
+        assert (table["n_replaced"] <= table["n_eligible"]).all()
+        assert all(
+            after.prompt.startswith("people said: ") and after.prompt.endswith(" = a large person")
+            for after in one.examples
+        )
+    assert (low.sentences()["n_replaced"] <= high.sentences()["n_replaced"]).all()
+
+
 def test_only_the_top_n_are_drawn() -> None:
     class Ten:
         name = "ten"
@@ -189,7 +278,7 @@ def test_an_example_is_replaced_alike_in_any_order_and_subset() -> None:
 def test_seeds_draw_what_they_always_drew() -> None:
     """Golden: the draw depends on SHA-256 and ``random`` alone, in every process and release."""
     text = "a young brave cat in a film"
-    assert [one_text(text, rate=0.5, seed=seed) for seed in range(4)] == GOLDEN
+    assert [one_text(text, rate=0.3, seed=seed) for seed in range(4)] == GOLDEN
 
 
 GOLDEN = [
