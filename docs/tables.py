@@ -1,4 +1,5 @@
-"""Generates what the pages show of the package itself, each a file in ``_generated/``.
+"""Generates what the pages show of the package itself, each a file in ``_generated/``, and the
+page of verdicts.
 
 Run with ``python -m docs.tables``. The table of architectures is :mod:`docs.architectures`.
 """
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from docs import carma_results, circuit_results, phase_results, speed_results
+from docs import carma_results, circuit_results, phase_results, speed_results, verdict_page
 from interp_compose.cli import main as interp_compose
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
@@ -232,13 +233,23 @@ FILES: dict[str, Callable[[], str]] = {
 }
 
 
+def verdicts() -> str:
+    """Every testable claim of the papers, with a verdict."""
+    return NOTICE + verdict_page.page(table)
+
+
+PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts}
+"""Whole pages, beside ``_generated/``."""
+
+
 def main() -> None:
     """Write every file."""
     FOLDER.mkdir(exist_ok=True)
-    for name, text in FILES.items():
-        temporary = FOLDER / f".{name}.tmp"
-        temporary.write_text(text(), encoding="utf-8")
-        os.replace(temporary, FOLDER / name)
+    for folder, files in ((FOLDER, FILES), (FOLDER.parent, PAGES)):
+        for name, text in files.items():
+            temporary = folder / f".{name}.tmp"
+            temporary.write_text(text(), encoding="utf-8")
+            os.replace(temporary, folder / name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,266 @@
+"""``docs/verdicts.md``: the claims of the four papers, the runs that test them, and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from docs import carma_verdicts, complexity_verdicts
+from docs.measured import Table, read
+from docs.phase_results import share
+from docs.verdicts import RULES, VERDICTS, Claims, Found, by_ranges
+
+NOT_BUILT: Final = "not built yet"
+LRF: Final = Claims()
+LRF.untested("Fusing the outputs of all earlier layers helps on CFQ", "abstract", NOT_BUILT)
+LRF.untested(
+    "… and on CoGnition: 20.0 % and 50.3 % errors by instance and aggregate",
+    "introduction",
+    NOT_BUILT,
+)
+LRF.untested("… beyond competitive baselines and specialised methods", "introduction", NOT_BUILT)
+LRF.untested("Residual connections forget what distant layers held", "introduction", NOT_BUILT)
+LRF.untested("Hence syntax and semantics are entangled at the top", "introduction", NOT_BUILT)
+LRF.untested("It applies to any sequence-to-sequence model", "method", NOT_BUILT)
+
+CAT: Final = Claims()
+
+
+@CAT.add(
+    "Models agree with people far less on mirror pairs (BiRD-ABBA) than on all of BiRD",
+    "5.2.1, Table 2",
+    "bird",
+)
+def _mirror() -> Found:
+    found = {row["subset"]: row for row in read("similarity_bird")["table"]}
+    ends = {name: (r["clean_pearson_low"], r["clean_pearson_high"]) for name, r in found.items()}
+    text = "; ".join(
+        f"{name} {share(row['clean_pearson'])} [{', '.join(map(share, ends[name]))}]"
+        for name, row in found.items()
+    )
+    return f"Pearson's r, untouched: {text}", by_ranges(ends["mirror"], ends["all"])
+
+
+for _words, _where in (
+    ("CAT's cosines agree better than BERT's (BiRD 27.7 against 19.5)", "5.2.1, Table 2"),
+    ("… on mirror pairs too (6.3 against 1.6)", "5.2.1, Table 2"),
+    ("It tells swapped words better apart (PAWS, 89.3 against 88.2)", "5.2.1, Table 2"),
+    ("It beats RoBERTa there, on less data", "5.2.1, Table 2"),
+    ("Composed representations are better there than mixed ones", "5.2.1, Table 2"),
+    ("Mixed ones generalise better to other distributions (+1.83)", "5.2.2, Table 3"),
+    ("… while RoBERTa, best within, falls behind", "5.2.2, Table 3"),
+    ("They withstand misleading sentences (SQuAD, +3.09)", "5.3, Fig. 2"),
+    ("On GLUE nothing is lost (+0.09)", "5.4, Table 4"),
+    ("Composed ones need no fewer examples", "App. C.2, Fig. 3, Table 7"),
+):
+    CAT.untested(_words, _where, NOT_BUILT)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper as the page names it."""
+
+    name: str
+    about: str
+    claims: Claims
+
+
+PAPERS: Final = (
+    Paper(
+        "CARMA",
+        "*CARMA: Enhanced Compositionality in LLMs via Advanced Regularisation and Mutual "
+        "Information Alignment* (anonymous ACL submission). Its models: GPT-2 small and large, "
+        "Gemma 2B, Llama 3.2 1B and 3B, Qwen 2.5 0.5B and 3B, on definitions of WordNet and the "
+        "Stanford Sentiment Treebank. Differences are CARMA minus plain fine-tuning in percentage "
+        "points, ± standard error.",
+        carma_verdicts.CLAIMS,
+    ),
+    Paper(
+        "Complexity control",
+        "Zhang, Lin, Wang, Zhang and Xu, *Complexity Control Facilitates Reasoning-Based "
+        "Compositional Generalization in Transformers*. Its models: ten layers of ten heads, 640 "
+        "wide, pre-LN, on 900,000 sequences (Figs 3 and 5C); two layers of one head, 400 wide, "
+        "post-LN (Figs 4, 5A, 5B and 8). Means over seeds, smallest to largest seed in brackets; "
+        "words and phases are explained in [memorising or reasoning](phases.md).",
+        complexity_verdicts.CLAIMS,
+    ),
+    Paper(
+        "LRF",
+        "Zheng, Lin, Li, Yuan, Lai, Liu, Fu, Chen and Shi, *Layer-Wise Representation Fusion for "
+        "Compositional Generalization* (AAAI 2024). Neither the model nor its data sets are built "
+        "here yet.",
+        LRF,
+    ),
+    Paper(
+        "CAT",
+        "Huang, Qin, Lei and Lv, *Towards Equipping Transformer with the Ability of Systematic "
+        "Compositionality* (AAAI 2024). The model is not built here yet; two of the data sets on "
+        "which it is judged are ([human judgements](human-judgements.md)).",
+        CAT,
+    ),
+)
+
+
+def _carma(task: str) -> str:
+    config = read(f"carma_mini_base_{task}")["config"]
+    return (
+        f"`{config['model']}`, {config['n_layers']} layers; {config['n_train']} training and "
+        f"{config['n_test']} test prompts, {config['total_steps']} steps; {seeds(config)}"
+    )
+
+
+def _phases(name: str, extra: str = "") -> str:
+    config = read(name)["config"]
+    return (
+        f"{config['norm']}-LN, {config.get('n_layers', '2 to 4')} layers of {config['n_heads']} "
+        f"head, {config['d_model']} wide; {config['samples']} sequences, {config['steps']} steps; "
+        f"{extra}{seeds(config)}"
+    )
+
+
+def _grid(name: str) -> str:
+    config = read(name)["config"]
+    n = len(config["init_rates"]) * len(config["weight_decays"])
+    return _phases(name, f"{n} cells, ")
+
+
+def seeds(config: dict[str, Any]) -> str:
+    """Like "5 seeds (0 to 4)"."""
+    own = config["seeds"]
+    return f"{len(own)} seeds ({min(own)} to {max(own)})"
+
+
+def _search() -> str:
+    found = read("carma_search_mini_idm")
+    names = ("settings", "search_seeds", "chosen", "held_out_seeds")
+    tried, few, chosen, held = (len(found[name]) for name in names)
+    return f"mini-idm: {tried} settings on {few} seeds, {chosen} of them on {held} others"
+
+
+def _overhead() -> str:
+    found = read("carma_gpt2-small_cpu_float32")
+    batch, tokens, turns = (found[name] for name in ("batch", "tokens", "turns"))
+    return f"GPT-2 small's shape, random weights, {batch} × {tokens} tokens, {turns} turns"
+
+
+def _bird() -> str:
+    found = read("similarity_bird")
+    return f"{found['model']}, {found['pairs']} pairs of BiRD"
+
+
+def _leaks() -> str:
+    found = read("circuits_cpu")["leaks"]
+    return f"`mini-idm`, {found['mini-idm']['texts']} prompts, and models with random weights"
+
+
+def _sums() -> str:
+    runs = read("unseen_sum")["runs"]
+    per_task = len({run["seed"] for run in runs})
+    return (
+        f"Models as in pre and post at γ 0.8 and weight decay 0.01, on tasks that differ in d: "
+        f"{len(runs)} runs, {per_task} seeds each"
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What claims are tested by: its file, its command, and what it trains or measures."""
+
+    file: str
+    command: str
+    tell: Callable[[], str]
+
+
+RUNS: Final = {
+    "mini-idm": Run(
+        "carma_mini_base_mini_idm",
+        "interp-compose carma --model mini-base --task mini-idm --seeds 5 --out out/carma-idm",
+        lambda: _carma("mini_idm"),
+    ),
+    "mini-sst": Run(
+        "carma_mini_base_mini_sst",
+        "interp-compose carma --model mini-base --task mini-sst --seeds 5 --out out/carma-sst",
+        lambda: _carma("mini_sst"),
+    ),
+    "controls": Run(
+        "carma_controls_mini_idm",
+        "python -m benchmarks.carma_controls out/carma-idm",
+        lambda: f"The models of mini-idm, {seeds(read('carma_controls_mini_idm')['config'])}",
+    ),
+    "search": Run("carma_search_mini_idm", "python -m benchmarks.carma_search", _search),
+    "overhead": Run("carma_gpt2-small_cpu_float32", "python -m benchmarks.carma", _overhead),
+    "pre": Run(
+        "phase_diagram_pre",
+        "python -m benchmarks.phase_diagram --out out/phases",
+        lambda: _grid("phase_diagram_pre"),
+    ),
+    "post": Run(
+        "phase_diagram_post",
+        "python -m benchmarks.phase_diagram --norm post --out out/phases-post",
+        lambda: _grid("phase_diagram_post"),
+    ),
+    "seeds": Run(
+        "phase_seeds",
+        "python -m benchmarks.phase_seeds --out out/phase-seeds",
+        lambda: _phases("phase_seeds"),
+    ),
+    "sums": Run("unseen_sum", "python -m benchmarks.unseen_sum --out out/unseen_sum", _sums),
+    "leaks": Run("circuits_cpu", "python -m benchmarks.circuits", _leaks),
+    "speed": Run(
+        "fitting_speed",
+        "python -m benchmarks.fitting_speed --out out/speed",
+        lambda: _phases("fitting_speed"),
+    ),
+    "bird": Run("similarity_bird", "python -m benchmarks.similarity", _bird),
+}
+
+
+def counts() -> Table:
+    """Heads and rows: claims by paper and verdict."""
+    rows, every = [], Counter[str]()
+    for paper in PAPERS:
+        own = paper.claims.counts()
+        every += own
+        link = f"[{paper.name}](#{paper.name.lower().replace(' ', '-')})"
+        rows.append([link, *(str(own[verdict]) for verdict in VERDICTS), str(own.total())])
+    rows.append(["all", *(str(every[verdict]) for verdict in VERDICTS), str(every.total())])
+    return ["", *VERDICTS, "claims"], rows
+
+
+def run_section(name: str, run: Run) -> str:
+    """What a run is, how to make it again, and where its numbers are."""
+    return (
+        f"### Run {name}\n\n{run.tell()}. Numbers: `benchmarks/results/{run.file}.json`.\n\n"
+        f"```console\n$ {run.command}\n```"
+    )
+
+
+INTRODUCTION: Final = """\
+# Verdicts
+
+Every testable claim of the four papers, and how it stands here. **None of the papers' own models
+was measured.** Ours are small and trained in minutes: GPT-2s of four layers, 128 wide, on shipped
+data ([models](models.md)), and decoders of two layers, 64 wide. *Reproduced* means: seen at that
+scale. *Not reproduced* means that it was looked for at that scale, and the opposite was found, or
+nothing. What a claim becomes in the papers' models is open either way.
+"""
+
+
+def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
+    """The page's text; ``table`` writes Markdown."""
+    parts = [INTRODUCTION, table(*counts()), f"## How a verdict comes about\n\n{RULES}"]
+    for paper in PAPERS:
+        parts.append(f"## {paper.name}\n\n{paper.about}")
+        parts.append(table(*paper.claims.table()))
+        if paper.claims is carma_verdicts.CLAIMS:
+            parts.append(
+                "### What its own tables say\n\nThe paper's Tables 4 and 5, CARMA beside plain "
+                "fine-tuning of the same model, task and rate, summed up. It gives neither "
+                "intervals nor tests."
+            )
+            parts.append(table(*carma_verdicts.own_tables()))
+    parts.append("## The runs")
+    parts += [run_section(name, run) for name, run in RUNS.items()]
+    return "\n\n".join(part.strip() for part in parts) + "\n"

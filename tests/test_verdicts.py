@@ -1,0 +1,237 @@
+"""The page of verdicts: whole, current, and each verdict bound to the numbers beside it."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from docs import carma_verdicts, complexity_verdicts, measured, tables, verdict_page
+from docs.verdict_page import PAPERS, RUNS
+from docs.verdicts import (
+    NOT,
+    REPRODUCED,
+    STALE,
+    UNDECIDED,
+    UNTESTED,
+    VERDICTS,
+    Claims,
+    agreed,
+    by_ranges,
+    by_tests,
+    judged,
+)
+from interp_compose import shipped
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def test_the_page_is_current() -> None:
+    for name, text in tables.PAGES.items():
+        written = (tables.FOLDER.parent / name).read_text(encoding="utf-8")
+        assert written == text(), "run: python -m docs.tables"
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_every_claim_has_a_verdict_and_what_it_rests_on(paper: verdict_page.Paper) -> None:
+    assert paper.claims
+    for one in paper.claims:
+        text, verdict = one.find()
+        assert verdict.removesuffix(" †") in VERDICTS, f"{one.words}: {verdict}"
+        assert set(one.runs) <= set(RUNS), one.words
+        assert all((one.words, one.where, text)), one.words
+        if verdict != UNTESTED:
+            assert one.runs, f"{one.words}: no run"
+            assert re.search(r"\d", text), f"{one.words}: no number"
+
+
+def test_every_run_has_its_file_and_a_claim() -> None:
+    used = {run for paper in PAPERS for one in paper.claims for run in one.runs}
+    assert used == set(RUNS)
+    for run in RUNS.values():
+        assert measured.read(run.file)
+
+
+def test_counts_are_those_of_the_rows() -> None:
+    page = (tables.FOLDER.parent / "verdicts.md").read_text(encoding="utf-8")
+    sections = re.split(r"^## ", page, flags=re.MULTILINE)
+    for paper in PAPERS:
+        (section,) = (one for one in sections if one.startswith(f"{paper.name}\n"))
+        rows = [line for line in section.splitlines() if re.match(r"\| \d", line)]
+        ends = Counter(re.findall(r"\*\*([a-z ]+?)(?: †)?\*\* \|$", "\n".join(rows), re.MULTILINE))
+        (told,) = (row for row in verdict_page.counts()[1] if row[0].startswith(f"[{paper.name}]"))
+        assert told[1:] == [*(str(ends[verdict]) for verdict in VERDICTS), str(len(rows))]
+
+
+def test_the_rules() -> None:
+    def row(difference: float, p: float | None) -> dict[str, Any]:
+        return {"difference": difference, "p_holm": p}
+
+    assert by_tests([row(1, 0.04), row(-3, 0.05)]) == REPRODUCED
+    assert by_tests([row(-1, 0.0), row(3, 0.9)]) == NOT
+    assert by_tests([row(1, 0.01), row(-1, 0.01)]) == UNDECIDED
+    assert by_tests([row(9, None), row(1, 0.05)]) == UNDECIDED
+    assert by_ranges((0, 1), (1.1, 2)) == REPRODUCED
+    assert by_ranges((1.1, 2), (0, 1)) == NOT
+    assert by_ranges((0, 1), (1, 2)) == UNDECIDED
+    assert by_ranges((None, 1), (2, 3)) == UNDECIDED
+    assert agreed([NOT, NOT]) == NOT
+    assert agreed([NOT, REPRODUCED]) == UNDECIDED
+    assert judged(NOT, True) == "not reproduced †"
+    assert judged(NOT, False) == STALE
+
+
+def verdict_of(claims: Claims, words: str) -> str:
+    (one,) = (one for one in claims if one.words.startswith(words))
+    return one.find()[1]
+
+
+def each(rows: str, **values: Any) -> Change:
+    """Sets fields of every row of a list."""
+
+    def change(found: dict[str, Any]) -> None:
+        for row in found[rows]:
+            row.update(values)
+
+    return change
+
+
+def where(rows: str, key: str, value: Any, **values: Any) -> Change:
+    """Sets fields of the rows with a value."""
+
+    def change(found: dict[str, Any]) -> None:
+        chosen = [row for row in found[rows] if row[key] == value]
+        assert chosen
+        for row in chosen:
+            row.update(values)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("claims", "words", "file", "change", "verdict"),
+    [
+        (
+            "carma",
+            "Accuracy under CAP",
+            "carma_mini_base_mini_sst",
+            each("differences", p_holm=0.2),
+            UNDECIDED,
+        ),
+        (
+            "carma",
+            "The gain is one of composition",
+            "carma_controls_mini_idm",
+            where("differences", "pooling", "shuffled", difference=0.1),
+            STALE,
+        ),
+        (
+            "carma",
+            "Its coefficient of variation",
+            "carma_mini_base_mini_idm",
+            where("summary", "version", "carma", ci_low=0.001, ci_high=0.002),
+            UNDECIDED,  # on one of two tasks
+        ),
+        (
+            "carma",
+            "Consistency is above",
+            "carma_mini_base_mini_idm",
+            where("summary", "metric", "improvement_over_original", ci_low=-1.0),
+            UNDECIDED,
+        ),
+        (
+            "complexity",
+            "A small initialisation",
+            "phase_diagram_pre",
+            each("cells", ood_low=0.0, ood_high=1.0),
+            UNDECIDED,
+        ),
+        (
+            "complexity",
+            "Low complexity is",
+            "phase_diagram_post",
+            each("cells", stable_rank=9.0),
+            STALE,
+        ),
+        (
+            "complexity",
+            "Often an initialisation",
+            "phase_diagram_pre",
+            where("cells", "init_rate", 0.55, phase="2"),
+            STALE,
+        ),
+        (
+            "complexity",
+            "… and is about the same",
+            "phase_diagram_pre",
+            each("cells", stable_rank=5.0),
+            STALE,
+        ),
+        (
+            "complexity",
+            "Condensation grows",
+            "phase_diagram_pre",
+            where("cells", "init_rate", 1.0, mean_abs_cosine=0.0),
+            STALE,
+        ),
+        (
+            "complexity",
+            "With (a, b)",
+            "fitting_speed",
+            where("pair_cells", "violations", 1, epochs=9.0),
+            STALE,
+        ),
+        (
+            "complexity",
+            "Samples that",
+            "fitting_speed",
+            where("cells", "violations", 1, auc=0.9),
+            STALE,
+        ),
+        (
+            "complexity",
+            "At a small one",
+            "fitting_speed",
+            where("cells", "violations", 5, loss_low=0.0),
+            UNDECIDED,
+        ),
+    ],
+)
+def test_a_verdict_follows_the_file(
+    claims: str, words: str, file: str, change: Change, verdict: str, monkeypatch: Any
+) -> None:
+    module = {"carma": carma_verdicts, "complexity": complexity_verdicts}[claims]
+    assert verdict_of(module.CLAIMS, words) != STALE
+
+    def changed(name: str) -> dict[str, Any]:
+        found = copy.deepcopy(measured.read(name))
+        if name == file:
+            change(found)
+        return found
+
+    monkeypatch.setattr(module, "read", changed)
+    assert verdict_of(module.CLAIMS, words) == verdict
+
+
+def test_the_papers_own_tables_are_summed_up() -> None:
+    path = next(p for p in shipped.__path__) + "/carma_paper.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["table"] in ("4", "5")]
+    for told, metric in zip(carma_verdicts.own_tables()[1], ("consist_syn", "cv"), strict=True):
+        value = {
+            (row["label"], row["task"], row["rate"], row["version"]): float(row["value"])
+            for row in rows
+            if row["metric"] == metric
+        }
+        pairs = [(one, value[(*place, "ft")]) for (*place, v), one in value.items() if v == "carma"]
+        counted = [sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)]
+        assert told[2:6] == [*map(str, counted), str(28 - sum(counted)), str(len(pairs))]
+    assert [row[2:5] for row in carma_verdicts.own_tables()[1]] == [
+        ["11", "16", "1"],
+        ["10", "17", "1"],
+    ]
