@@ -9,7 +9,13 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
+from interp_compose.errors import (
+    CapabilityError,
+    CorruptFileError,
+    DeviceError,
+    InterpComposeError,
+    OptionError,
+)
 from interp_compose.models.bridge import (
     BridgeModel,
     TransformerBridge,
@@ -27,6 +33,7 @@ from interp_compose.models.load_encoder import (
     load_encoder,
     peek,
 )
+from interp_compose.models.model_files import check_sizes, refuse_pickled
 from interp_compose.models.small_decoder import (
     SmallDecoderModel,
     is_decoder_folder,
@@ -155,19 +162,29 @@ def _load_pretrained(
         verify_checksums(folder)
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
+        subfolder = stated.subfolder if stated else ""
+        check_sizes(config, name)
+        refuse_pickled(source, config, subfolder=subfolder, revision=revision)
         if is_encoder(config):
             return load_encoder(
                 source, config, stated, name=name, tokenizer=tokenizer, options=options
             )
         boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
         bridge = boot(source, **options)
-    except CorruptFileError:
+    except (InterpComposeError, MemoryError, torch.OutOfMemoryError):
         raise
     except (OSError, ValueError) as refusal:
         raise _unreadable(name, folder, refusal) from refusal
     except SafetensorError as broken:
         raise CorruptFileError(
             f"the weights in {source!r} cannot be read ({broken}); download or save them again."
+        ) from broken
+    except Exception as broken:
+        told = (str(broken).strip().splitlines() or [""])[-1].strip()[:120]
+        raise CorruptFileError(
+            f"config and weights of {name!r} make no model that transformers and TransformerLens "
+            f"can build ({type(broken).__name__}: {told}); get the checkpoint again, or correct "
+            "its config.json."
         ) from broken
     bridge.eval()
     model = BridgeModel(

@@ -8,6 +8,7 @@ needed to read it.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def read_stated(source: str, revision: str | None = None) -> StatedEmbedding | N
             raise _wrong(source, "modules.json", f"the module {module!r} has no type and path")
         kind, path = str(module["type"]).rpartition(".")[2], str(module["path"])
         kinds.append(kind)
+        if _leaves(source, path):
+            raise _wrong(source, "modules.json", f"the path {path[:80]!r} leads out of the folder")
         if kind == "Transformer":
             subfolder = path
         elif kind == "Pooling":
@@ -134,6 +137,15 @@ def _pooling(
     if len(ways) != 1 or ways[0] not in NAMES.values():
         return "mean", f"pooling by {' and '.join(ways) or 'nothing'}"
     return ways[0], beyond
+
+
+def _leaves(source: str, path: str) -> bool:
+    """Whether a module's path is absolute, goes up, or follows a link out of a folder here."""
+    parts = re.split(r"[/\\]", path)
+    if ".." in parts or path.startswith(("/", "\\")) or ":" in parts[0] or "\0" in path:
+        return True
+    folder = Path(source)
+    return folder.is_dir() and not (folder / path).resolve().is_relative_to(folder.resolve())
 
 
 def _inside(folder: str, name: str) -> str:

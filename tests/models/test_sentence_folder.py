@@ -213,3 +213,25 @@ def test_json_of_another_form_is_refused(tmp_path: Path, name: str, content: Any
     write(folder / name, content)
     with pytest.raises(CorruptFileError, match=name):
         read_stated(str(folder))
+
+
+@pytest.mark.parametrize(
+    "path", ["../elsewhere", "1_Pooling/../../elsewhere", "/elsewhere", "C:\\x", "..\\x", "link"]
+)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_module_outside_the_folder_is_refused(tmp_path: Path, path: str, which: int) -> None:
+    folder = state(tmp_path / "model", subfolder="0_Transformer")
+    for place in (tmp_path / "elsewhere", tmp_path / "x"):
+        write(place / "config.json", flags(FLAGS[0]))
+    (folder / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[which]["path"] = path
+    write(folder / "modules.json", modules)
+    with pytest.raises(CorruptFileError, match=r"modules.json .* leads out of the folder"):
+        read_stated(str(folder))
+
+
+def test_a_link_to_the_folder_itself_is_none_out_of_it(tmp_path: Path) -> None:
+    state(tmp_path / "model")
+    (tmp_path / "link").symlink_to(tmp_path / "model", target_is_directory=True)
+    assert read_stated(str(tmp_path / "link")) is not None

@@ -1,0 +1,100 @@
+"""What is refused of a model's files before Hugging Face reads them: pickles, impossible sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from interp_compose.errors import CapabilityError, CorruptFileError
+
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "n_inner",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+"""Of a config; transformers maps an architecture's own names (``n_embd``) to these."""
+NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers")
+MOST_LAYERS = 10_000
+MOST_WEIGHTS = 10**14
+"""Of the embedding alone."""
+
+
+def refuse_pickled(source: str, config: Any, *, subfolder: str, revision: str | None) -> None:
+    """Refuse a folder or hub repository whose weights Hugging Face would unpickle.
+
+    Raises:
+        CapabilityError: there is a ``pytorch_model.bin`` and no safetensors file, or the config
+            names weights of another kind.
+        CorruptFileError: a list of shards that leads out of its folder, or to other files.
+    """
+    from transformers.utils import has_file
+
+    named = getattr(config, "transformers_weights", None)
+    inside = f"{subfolder}/" if subfolder else ""
+    found = named if named is not None and ".safetensors" not in str(named) else None
+    if found is None and not any(has_file(source, inside + name, revision) for name in SAFE):
+        found = next((one for one in PICKLED if has_file(source, inside + one, revision)), None)
+    if found is not None:
+        raise CapabilityError(
+            f"the weights of {source!r} are pickled ({found}), and a pickle can run code; convert "
+            "them where you trust them: AutoModelForCausalLM.from_pretrained(source)"
+            ".save_pretrained(folder), which writes safetensors"
+        )
+    listing = Path(source, subfolder, SAFE[1])
+    if listing.is_file():
+        _check_shards(listing)
+
+
+def _check_shards(listing: Path) -> None:
+    """Refuse a list of shards that names anything but safetensors files beside it."""
+    try:
+        names = set(json.loads(listing.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as broken:
+        raise CorruptFileError(
+            f"{listing} is no list of shards ({type(broken).__name__}); get the checkpoint again"
+        ) from broken
+    for name in names:
+        if (
+            not isinstance(name, str)
+            or not name.endswith(".safetensors")
+            or Path(name).name != name
+        ):
+            raise CorruptFileError(
+                f"{listing} names {str(name)[:80]!r}: expected safetensors files in its own "
+                "folder; get the checkpoint again"
+            )
+
+
+def check_sizes(config: Any, name: str) -> None:
+    """Refuse sizes with which no model can be built, before any time or memory is spent.
+
+    Raises:
+        CorruptFileError: names the entry of the config and its value.
+    """
+    if config is None:
+        return
+    sizes = {key: getattr(config, key, None) for key in SIZES}
+    for key, value in sizes.items():
+        least = 1 if key in NEEDED else 0
+        most = MOST_LAYERS if key == "num_hidden_layers" else MOST_WEIGHTS
+        if type(value) is int and not least <= value <= most:
+            raise CorruptFileError(
+                f"config.json of {name!r} states {key} = {value}: expected {least} to {most}; get "
+                "the checkpoint again"
+            )
+    rows, columns = sizes["vocab_size"], sizes["hidden_size"]
+    if type(rows) is type(columns) is int and rows * columns > MOST_WEIGHTS:
+        raise CorruptFileError(
+            f"config.json of {name!r} states an embedding of {rows} × {columns} weights; get the "
+            "checkpoint again"
+        )
