@@ -92,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     looks = finished("benchmarks.post_ln:train", configs, options.out)
     rows = []
     for (name, seed), last in zip(asked, looks, strict=True):
-        shares = {key: last[key] for key in ("id", "ood", "commutativity")}
-        kept = {key: last[key] for key in ("train", "stable_rank", "attention_share")}
+        shares = {key: last[key] for key in ("train", "id", "ood", "commutativity")}
+        kept = {key: last[key] for key in ("stable_rank", "attention_share")}
         rows.append({"variant": name, "seed": seed, "phase": phase_of(**shares), **shares, **kept})
     print(
         pd.DataFrame(rows)

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         unseen = sum_of(task, task.unseen[0])
         place = {name: config[name] for name in ("norm", "d", "seed")}
         told = {"sum": unseen, "seen": unseen in seen_sums(task)}
-        phase = phase_of(**{name: last[name] for name in ("id", "ood", "commutativity")})
+        phase = phase_of(**{name: last[name] for name in names[:4]})
         rows.append({**place, **told, "phase": phase, **{name: last[name] for name in names}})
     by_task = pd.DataFrame(rows).drop(columns="seed").groupby(["norm", "d", "sum", "seen"])
     means = by_task.agg({"phase": " ".join, **dict.fromkeys(names, "mean")})

@@ -18,6 +18,7 @@ from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid, MatrixPanel
 from interp_compose.plots.matrices_interactive import draw_matrices
+from interp_compose.plots.phases import phase_name
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel, pair_styles
 from interp_compose.plots.scatter_interactive import draw_scatter
 from interp_compose.plots.theme import BLUE, GREEN, INK, VERMILLION, Style
@@ -225,7 +226,7 @@ def _models(frames: Frames) -> Sequence[tuple[float, str]]:
 
 
 def _name(rate: float, phase: str) -> str:
-    return f"γ {rate:g} (phase {phase})"
+    return f"γ {rate:g} ({phase_name(phase)})"
 
 
 def _subtitle(config: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ seen ones alone; good on both. Each figure takes the same frame, ``cells``, one 
 (init_rate, weight_decay):
 
 * ``init_rate``, ``weight_decay``, and ``n``, the number of seeds;
-* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3"; ``doubt``, which may be missing,
-  is a mark behind it: "?" where not every seed by itself is in it, "??" where fewer than half are;
+* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3", or "0" where the training data are
+  not fitted; ``doubt``, which may be missing, is a mark behind it: "?" where not every seed by
+  itself is in it, "??" where fewer than half are;
 * for each name of :data:`MEASURES` the mean over seeds, and its interval ``<name>_low`` and
   ``<name>_high``. Accuracies and commutativity are shares, from 0 to 1.
 
@@ -31,9 +32,14 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
 
 MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
-PHASES: Final = {"1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
+PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
 """From the smallest bubble to the largest, and how the legend calls it."""
-MARKS: Final = {"2c": "2 with commutativity", "?": "not of every seed", "??": "of fewer than half"}
+MARKS: Final = {
+    "0": "not fitted",
+    "2c": "2 with commutativity",
+    "?": "not of every seed",
+    "??": "of fewer than half",
+}
 GOOD_ID: Final = 0.9
 """Below it a cell of the map is hatched (Fig. 3B)."""
 COMMUTES: Final = 0.7
@@ -269,17 +275,22 @@ def _doubt(row: Cell) -> str:
     return str(row.get("doubt", ""))
 
 
+def phase_name(phase: str) -> str:
+    """Like "phase 2c", "phase 3?" or "not fitted?", of a phase with its mark."""
+    return phase.replace("0", PHASES["0"]) if phase.startswith("0") else f"phase {phase}"
+
+
 def _doubted(row: Cell) -> str:
     return _phase(row) + _doubt(row)
 
 
 def _hover(row: Cell | None) -> str:
-    """Like "phase 3 · ID 99% · train 100% · commutativity 98% · n = 3"."""
+    """Like "phase 3 · OOD 97% · ID 99% · train 100% · commut. 98% · n = 3"."""
     if row is None or not _phase(row):
         return ""
     names = {"ood": "OOD", "id": "ID", "train": "train", "commutativity": "commut."}
     shares = [f"{said} {row[name]:.0%}" for name, said in names.items() if not np.isnan(row[name])]
-    return " · ".join([f"phase {_doubted(row)}", *shares, f"n = {row['n']:.0f}"])
+    return " · ".join([phase_name(_doubted(row)), *shares, f"n = {row['n']:.0f}"])
 
 
 def _model(config: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose.errors import OptionError
-from interp_compose.recipes.complexity_phase import PHASES, cells_of, onsets_of
+from interp_compose.recipes.complexity_phase import PHASES, cells_of, onsets_of, with_phases
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
 
@@ -66,6 +66,11 @@ class PhaseDiagram(Result):
         }
         return cls(config=config, frames=frames, versions=environment_versions())
 
+    def __post_init__(self) -> None:
+        runs = with_phases(self.frames["runs"])
+        object.__setattr__(self, "frames", {**self.frames, "runs": runs})
+        super().__post_init__()
+
     @property
     def frame(self) -> pd.DataFrame:
         """One row per run, at its last step.
@@ -81,7 +86,8 @@ class PhaseDiagram(Result):
                           places
         stable_rank       of W_Q of the first layer, heads merged (NaN where it diverged)
         mean_abs_cosine   of two of its neurons
-        phase             "1", "2", "2c" (with commutativity) or "3"; "" where it diverged
+        phase             "1", "2", "2c" (with commutativity) or "3"; "0" where the training data
+                          are not fitted (accuracy below 0.9); "" where it diverged
         ================= =====================================================================
         """
         return self.frames["runs"]

@@ -14,7 +14,6 @@ from interp_compose._files import read_json
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_diagram import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 from interp_compose.recipes.complexity_grid import runs_of
-from interp_compose.recipes.complexity_phase import phase_of
 from interp_compose.recipes.complexity_run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.recipes.complexity_run import HISTORY as HISTORY_FILE
 from interp_compose.recipes.complexity_run import PhaseRun
@@ -93,9 +92,7 @@ def _diagram(
         rows = [{**place, **row} for row in read_json(folder / HISTORY_FILE)["rows"]]
         history += rows
         circuits += [{**place, **row} for row in read_json(folder / CIRCUITS_FILE)]
-        end = {name: rows[-1][name] for name in RUNS if name != "phase"}
-        shares = (end["id"], end["ood"], end["commutativity"])
-        last.append({**end, "phase": phase_of(*shares) if end["finite"] else ""})
+        last.append({**rows[-1], "phase": ""})  # the diagram names it
     return PhaseDiagram.from_rows(
         _frame(last, RUNS), _frame(history, HISTORY), _frame(circuits, CIRCUITS), config
     )

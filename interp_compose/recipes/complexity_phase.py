@@ -1,4 +1,4 @@
-"""Which phase a model is in (paper 004, section IV), and cells of a grid from their runs."""
+"""Which phase a model is in (complexity control, section IV), and a grid's cells from its runs."""
 
 from __future__ import annotations
 
@@ -10,36 +10,60 @@ import pandas as pd
 
 from interp_compose.errors import InputError
 
+FITS_TRAIN: Final = 0.9
 FITS_ID: Final = 0.9
 REASONS: Final = 0.5
 COMMUTES: Final = 0.7
 PHASES: Final = {
+    "0": "not fitted: training accuracy below 0.9, no phase of the paper's",
     "1": "memorises",
     "2": "learns pairs, each by itself",
     "2c": "learns pairs, in either order",
     "3": "reasons",
 }
-MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
+SHARES: Final = ("train", "id", "ood", "commutativity")
+"""What the phase is decided by."""
+MEASURES: Final = (*SHARES, "stable_rank", "mean_abs_cosine")
 
 
-def phase_of(id: float, ood: float, commutativity: float) -> str:
-    """The phase by the paper's rule: ``"1"``, ``"2"``, ``"2c"`` (with commutativity) or ``"3"``.
+def phase_of(train: float, id: float, ood: float, commutativity: float) -> str:
+    """The phase by the paper's rule: ``"1"``, ``"2"``, ``"2c"`` (with commutativity) or ``"3"``;
+    ``"0"`` for a model that has not fitted its training data.
 
-    Phase 1 where ID accuracy is below 0.9; else phase 3 where OOD accuracy exceeds 0.5 (Fig. 5C);
-    else phase 2, with commutativity where at least 0.7 of the unseen inputs keep their prediction
-    when their anchors change places (Fig. 3B).
+    Not fitted where training accuracy is below 0.9: such a model has memorised nothing yet, and the
+    paper's phases, which are of trained models, do not name it. Else phase 1 where ID accuracy is
+    below 0.9; else phase 3 where OOD accuracy exceeds 0.5 (Fig. 5C); else phase 2, with
+    commutativity where at least 0.7 of the unseen inputs keep their prediction when their anchors
+    change places (Fig. 3B).
 
     Raises:
         InputError: a share outside 0 … 1.
     """
-    for name, share in (("id", id), ("ood", ood), ("commutativity", commutativity)):
+    shares = {"train": train, "id": id, "ood": ood, "commutativity": commutativity}
+    for name, share in shares.items():
         if not 0 <= share <= 1:
             raise InputError(f"{name}={share!r}: expected a share between 0 and 1")
+    if train < FITS_TRAIN:
+        return "0"
     if id < FITS_ID:
         return "1"
     if ood > REASONS:
         return "3"
     return "2c" if commutativity >= COMMUTES else "2"
+
+
+def with_phases(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs, or opened models, with the ``phase`` that :func:`phase_of` gives each by itself; ``""``
+    where it diverged. A phase that they have already is not read: an older file's may be by another
+    rule.
+
+    Raises:
+        InputError: a share outside 0 … 1.
+    """
+    sound = runs["finite"] if "finite" in runs else [True] * len(runs)
+    shares = zip(*(runs[name].astype(float) for name in SHARES), sound, strict=True)
+    found = [phase_of(*own) if fine else "" for *own, fine in shares]
+    return runs.assign(phase=pd.Series(found, runs.index, "str"))
 
 
 def doubt_of(agree: float) -> str:
@@ -57,7 +81,9 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     of whose runs diverged has the phase ``""``.
     """
     rows = []
-    for (rate, decay), all_runs in runs.groupby(["init_rate", "weight_decay"], sort=True):
+    for (rate, decay), all_runs in with_phases(runs).groupby(
+        ["init_rate", "weight_decay"], sort=True
+    ):
         sound = all_runs[all_runs["finite"]]
         row: dict[str, Any] = {
             "init_rate": rate,
@@ -72,9 +98,7 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
             found = (values.mean(), values.min(), values.max()) if len(values) else [math.nan] * 3
             row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(float, found), strict=True))
         if len(sound):
-            row["phase"] = phase_of(
-                *(float(sound[m].mean()) for m in ("id", "ood", "commutativity"))
-            )
+            row["phase"] = phase_of(*(float(sound[name].mean()) for name in SHARES))
             row["agree"] = float(np.mean(sound["phase"] == row["phase"]))
         row["doubt"] = doubt_of(float(row["agree"]))
         rows.append(row)

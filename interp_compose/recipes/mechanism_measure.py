@@ -16,7 +16,7 @@ from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_grid import checked
 from interp_compose.recipes.complexity_measure import setting_of
-from interp_compose.recipes.complexity_phase import phase_of
+from interp_compose.recipes.complexity_phase import SHARES, phase_of
 from interp_compose.recipes.mechanism_result import FRAMES, Mechanism
 from interp_compose.recipes.mechanism_runs import FinishedRun, chosen, finished_runs
 from interp_compose.recipes.mechanism_views import (
@@ -130,12 +130,11 @@ def _inside(opened: FinishedRun, draw: int) -> dict[str, pd.DataFrame]:
 
 
 def _last(row: dict[str, Any]) -> dict[str, Any]:
-    shares = {name: row[name] for name in ("id", "ood", "commutativity")}
+    shares = {name: row[name] for name in SHARES}
     cosine = row["mean_abs_cosine"]  # None of a single neuron
     return {
         "phase": phase_of(**shares),
         **shares,
-        "train": row["train"],
         "stable_rank": row["stable_rank"],
         "mean_abs_cosine": math.nan if cosine is None else cosine,
     }

@@ -10,7 +10,7 @@ import pandas as pd
 
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_circuits import MODES, Mode
-from interp_compose.recipes.complexity_phase import PHASES
+from interp_compose.recipes.complexity_phase import PHASES, with_phases
 from interp_compose.recipes.mechanism_views import METHODS, Method
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
@@ -89,6 +89,11 @@ class Mechanism(Result):
             for name, columns in FRAMES.items()
         }
         return cls(config=config, frames=whole, versions=environment_versions())
+
+    def __post_init__(self) -> None:
+        models = with_phases(self.frames["models"])
+        object.__setattr__(self, "frames", {**self.frames, "models": models})
+        super().__post_init__()
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -225,9 +225,21 @@ def test_bubbles_say_phase_and_stable_rank() -> None:
     assert made.rows == ["1", "0.7", "0.5", "0.3", "0.2"]
     rank = frame.set_index(["init_rate", "weight_decay"])["stable_rank"]
     assert made.values == [[rank[r, d] for d in DECAYS] for r in RATES[::-1]]
-    assert made.sizes == [[k] * 3 for k in (3, 3, 2, 1, 0)]
+    assert made.sizes == [[k] * 3 for k in (4, 4, 3, 2, 1)]
     assert made.log
-    assert list(made.size_names) == ["1", "2", "2, commutative", "3"]
+    assert list(made.size_names) == ["not fitted", "1", "2", "2, commutative", "3"]
+
+
+def test_a_model_that_has_not_fitted_its_data_is_called_so() -> None:
+    frame = cells().replace({"phase": {"1": "0"}}).assign(doubt=["?", "", "??"] * len(RATES))
+    figure = phase_curve_figure(frame, weight_decay=0.5, config=CONFIG)
+    assert figure.layout.xaxis.ticktext[0] == "0.2<br>0??"
+    assert "(0: not fitted, 2c: " in figure.layout.xaxis.title.text
+    made = phase_bubble_figure(frame, config=CONFIG).chart
+    assert isinstance(made, Bubbles)
+    assert made.sizes[-1] == [0] * 3
+    first = [cell.split(" · ")[0] for cell in made.hover[-1]]
+    assert first == ["not fitted?", "not fitted", "not fitted??"]
 
 
 def test_bubbles_leave_gaps() -> None:
@@ -331,7 +343,10 @@ def test_a_grid_of_nothing_but_gaps_is_drawn_as_gaps() -> None:
         (cells().drop(columns=["ood_low", "phase"]), r"cells lack the columns phase, ood_low; add"),
         (cells().iloc[:0], r"cells hold no row"),
         (pd.concat([cells(), cells().iloc[[3]]]), r"two rows have init_rate 0.3 and weight_decay "),
-        (cells().replace({"phase": {"2c": "4"}}), r"phase '4'; expected '1', '2', '2c', '3', or"),
+        (
+            cells().replace({"phase": {"2c": "4"}}),
+            r"phase '4'; expected '0', '1', '2', '2c', '3', or",
+        ),
         (cells().replace({"init_rate": {0.2: NAN}}), r"a cell has no init_rate or no weight_decay"),
     ],
 )

@@ -10,30 +10,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp_compose.errors import InputError, OptionError
+from interp_compose.recipes.complexity_diagram import (
+    CIRCUITS,
+    HISTORY,
+    MEASURED,
+    PLACE,
+    PhaseDiagram,
+)
 from interp_compose.recipes.complexity_grid import numbers, runs_of
-from interp_compose.recipes.complexity_phase import cells_of, doubt_of, onsets_of, phase_of
+from interp_compose.recipes.complexity_phase import (
+    cells_of,
+    doubt_of,
+    onsets_of,
+    phase_of,
+    with_phases,
+)
 from interp_compose.recipes.complexity_run import PhaseRun
 
 
 @pytest.mark.parametrize(
-    ("id", "ood", "commutativity", "phase"),
+    ("train", "id", "ood", "commutativity", "phase"),
     [
-        (0.89, 1.0, 1.0, "1"),
-        (0.9, 0.5, 0.69, "2"),
-        (0.9, 0.5, 0.7, "2c"),
-        (0.9, 0.51, 0.0, "3"),
-        (0.0, 0.0, 0.0, "1"),
-        (1.0, 1.0, 1.0, "3"),
+        (1.0, 0.89, 1.0, 1.0, "1"),
+        (1.0, 0.9, 0.5, 0.69, "2"),
+        (1.0, 0.9, 0.5, 0.7, "2c"),
+        (1.0, 0.9, 0.51, 0.0, "3"),
+        (1.0, 0.0, 0.0, 0.0, "1"),
+        (1.0, 1.0, 1.0, 1.0, "3"),
+        (0.9, 0.0, 0.0, 0.0, "1"),
+        (math.nextafter(0.9, 0), 0.0, 0.0, 0.0, "0"),
+        (0.89, 1.0, 1.0, 1.0, "0"),
+        (0.0, 0.0, 0.0, 0.0, "0"),
+        (0.9, 0.9, 0.6, 1.0, "3"),
     ],
 )
-def test_the_rule(id: float, ood: float, commutativity: float, phase: str) -> None:
-    assert phase_of(id, ood, commutativity) == phase
+def test_the_rule(train: float, id: float, ood: float, commutativity: float, phase: str) -> None:
+    assert phase_of(train, id, ood, commutativity) == phase
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
-def test_no_share_is_refused(bad: float) -> None:
+@pytest.mark.parametrize("place", range(4))
+def test_no_share_is_refused(bad: float, place: int) -> None:
+    shares = [0.5] * 4
+    shares[place] = bad
     with pytest.raises(InputError, match="expected a share between 0 and 1"):
-        phase_of(bad, 0.5, 0.5)
+        phase_of(*shares)
 
 
 def runs(**columns: list[object]) -> pd.DataFrame:
@@ -50,12 +71,7 @@ def runs(**columns: list[object]) -> pd.DataFrame:
         "stable_rank": [2.0] * n,
         "mean_abs_cosine": [0.1] * n,
     }
-    frame = pd.DataFrame(filled | columns)
-    frame["phase"] = [
-        phase_of(row["id"], row["ood"], row["commutativity"]) if row["finite"] else ""
-        for row in frame.to_dict("records")
-    ]
-    return frame
+    return with_phases(pd.DataFrame(filled | columns))
 
 
 def test_a_cell_is_the_mean_of_its_sound_runs() -> None:
@@ -71,6 +87,27 @@ def test_a_cell_is_the_mean_of_its_sound_runs() -> None:
     assert cell["phase"] == "3"  # of the mean, as in the paper
     assert cell["agree"] == pytest.approx(2 / 3)
     assert cell["doubt"] == "?"
+
+
+def test_runs_that_did_not_fit_are_marked_as_such() -> None:
+    low = {"id": [0.1] * 3, "ood": [0.0] * 3}
+    (cell,) = cells_of(runs(train=[0.5, 0.9, 0.95], **low)).to_dict("records")
+    assert (cell["phase"], cell["doubt"]) == ("0", "??")  # a mean of 0.78; two of three fitted
+    (cell,) = cells_of(runs(train=[0.8, 0.95, 1.0], **low)).to_dict("records")
+    assert (cell["phase"], cell["doubt"]) == ("1", "?")
+    (cell,) = cells_of(runs(train=[0.5, 0.6, 0.7], **low)).to_dict("records")
+    assert (cell["phase"], cell["doubt"]) == ("0", "")
+
+
+def test_a_phase_of_another_rule_is_not_believed() -> None:
+    stale = runs(train=[0.5, 1.0], id=[0.1, 0.1], finite=[True, False]).assign(phase="1")
+    assert with_phases(stale)["phase"].tolist() == ["0", ""]
+    places = {"runs": [*PLACE, *MEASURED], "history": HISTORY, "circuits": CIRCUITS}
+    empty = {name: pd.DataFrame(columns=list(columns)) for name, columns in places.items()}
+    loaded = PhaseDiagram(config={}, frames={**empty, "runs": stale}, versions={})
+    assert loaded.frame["phase"].tolist() == ["0", ""]
+    (cell,) = loaded.cells.to_dict("records")
+    assert (cell["phase"], cell["agree"]) == ("0", 1)
 
 
 def test_a_cell_that_diverged_has_no_phase() -> None:

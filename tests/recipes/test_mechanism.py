@@ -255,8 +255,9 @@ def test_numbers_in_titles_have_a_minus_where_one_belongs(value: float, text: st
 def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None:
     frames = dict(opened.frames)
     frames["orders"] = frames["orders"].assign(distance=1.0)
-    frames["models"] = frames["models"].assign(phase="2c")
-    figure = embedding_figure(frames, config=opened.config)
-    assert isinstance(figure.chart, Scatter)
-    for panel in figure.chart.panels:
-        assert "(phase 2c) · 1.00, 1.00, 1.00 · " in panel.heading
+    for phase, told in (("2c", "phase 2c"), ("0", "not fitted")):
+        frames["models"] = frames["models"].assign(phase=phase)
+        figure = embedding_figure(frames, config=opened.config)
+        assert isinstance(figure.chart, Scatter)
+        for panel in figure.chart.panels:
+            assert f"({told}) · 1.00, 1.00, 1.00 · " in panel.heading
