@@ -11,18 +11,23 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 from docs import carma_results, circuit_results, phase_results, speed_results, verdict_page
 from interp_compose.cli import main as interp_compose
+from interp_compose.recipes.complexity_presets import PRESETS as COMPLEXITY
+from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.recipes.speed_presets import PRESETS as SPEED
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers
 
 FOLDER = Path(__file__).parent / "_generated"
 NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
+TFLOPS_25 = 25e12
 SPLITS = ("train", "validation", "test")
 
 
@@ -151,9 +156,9 @@ def phase_cells(setting: str) -> str:
     return NOTICE + table(*phase_results.every_cell(setting))
 
 
-def phase_circuits(setting: str) -> str:
-    """What masks show along the init rate, at weight decay 0.01."""
-    return NOTICE + table(*phase_results.circuits(setting, 0.01))
+def phase_circuits(setting: str, weight_decay: float) -> str:
+    """What masks show along the init rate."""
+    return NOTICE + table(*phase_results.circuits(setting, weight_decay))
 
 
 def phase_seeds() -> str:
@@ -186,6 +191,29 @@ def phase_answers(norm: str) -> str:
     return NOTICE + table(*phase_results.answers(norm))
 
 
+def paper_runs() -> str:
+    """What the settings of complexity control's paper would take, by estimate."""
+    rows = []
+    for name, preset in COMPLEXITY.items():
+        runs = len(preset.init_rates) * len(preset.weight_decays) * preset.seeds
+        rows.append(_paper_run(f"complexity --paper {name}", runs, preset.run))
+    fig8 = SPEED["fig8"]
+    runs = len(fig8.init_rates) * len(fig8.violations) * fig8.seeds
+    for depth in fig8.depths:
+        command = f"speed --paper fig8 --depths {depth}"
+        rows.append(_paper_run(command, runs, replace(fig8.run, n_layers=depth)))
+    heads = ["`interp-compose`", "runs", "training sequences", "steps", "FLOP a run"]
+    return NOTICE + table([*heads, "FLOP in all", "hours at 25 TFLOP/s"], rows)
+
+
+def _paper_run(command: str, runs: int, run: PhaseRun) -> list[str]:
+    hours = runs * run.flops / TFLOPS_25 / 3600
+    sizes = [f"{run.samples:,}", f"{run.steps:,}"]
+    flops = [f"{value:.1e}".replace("e+", "e") for value in (run.flops, runs * run.flops)]
+    told = f"{hours:.0f}" if hours >= 10 else f"{hours:.1f}"
+    return [f"`{command}`", str(runs), *sizes, *flops, told]
+
+
 def speed_epochs() -> str:
     """How fast data are fitted that break the rule."""
     return NOTICE + table(*speed_results.epochs())
@@ -212,8 +240,10 @@ FILES: dict[str, Callable[[], str]] = {
     "leaks.md": leaks,
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),
-    "phase_circuits_pre.md": partial(phase_circuits, "pre"),
-    "phase_circuits_post.md": partial(phase_circuits, "post"),
+    "phase_circuits_pre.md": partial(phase_circuits, "pre", 0.01),
+    "phase_circuits_pre_decayed.md": partial(phase_circuits, "pre", 1.0),
+    "phase_circuits_post.md": partial(phase_circuits, "post", 0.01),
+    "phase_circuits_post_decayed.md": partial(phase_circuits, "post", 1.0),
     "phase_seeds.md": phase_seeds,
     "phase_orders.md": phase_orders,
     "phase_onsets.md": phase_onsets,
@@ -224,6 +254,7 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_cells_post.md": partial(phase_cells, "post"),
     "post_ln.md": post_ln,
     "unseen_sum.md": unseen_sum,
+    "paper_runs.md": paper_runs,
     "speed.md": speed_epochs,
     "speed_pairs.md": partial(speed_pairs, 2),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),

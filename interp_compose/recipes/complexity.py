@@ -54,7 +54,9 @@ class ComplexityConfig:
     clip: float | None = None
     """Norm to which gradients are clipped, inf for not at all. By default 1."""
     paper: Literal["fig3", "fig3-code", "fig4"] | None = None
-    """The paper's own setting and grid instead of the default: GPU days."""
+    """The paper's setting and grid instead of the default, as far as they are known; what differs
+    is listed in docs/phases.md. All runs together take, by estimate and at 25 TFLOP/s: fig3 16 days
+    of a GPU, fig3-code 14 days, fig4 2 hours."""
     where: Literal["here", "workers", "slurm"] = "workers"
     """In this process (with a GPU, many at a time), one worker per core, or jobs of a cluster."""
     workers: int | None = None

@@ -39,7 +39,8 @@ class PhaseRun:
     init_rate: float = 0.8
     """γ: every matrix starts with the deviation fan_in^-γ."""
     weight_decay: float = 0.01
-    """Decoupled, on every parameter (AdamW's)."""
+    """Decoupled, on every parameter (AdamW's, of appendix A; section III-E adds λ‖W‖² to the loss
+    instead, which is not offered)."""
     seed: int = 0
     """Of data, initialisation and order."""
     norm: Norm = "pre"
@@ -109,6 +110,21 @@ class PhaseRun:
     def kind(self) -> PhaseRun:
         """The run without what may differ among runs that learn side by side."""
         return replace(self, init_rate=0.0, weight_decay=0.0, seed=0, violations=0)
+
+    @property
+    def flops(self) -> float:
+        """About how many floating-point operations its steps take: 6 for each weight and each token
+        that it acts on, 2 forwards and 4 backwards.
+
+        In the last layer all but keys and values act on the last token alone, as the unembedding
+        does. Attention's scores, lookups and looks are left out.
+        """
+        shape = self.decoder_config(self.task)
+        attention = 4 * shape.d_model * shape.n_heads * shape.head_width
+        mlp = 2 * shape.d_model * shape.d_mlp
+        everywhere = (shape.n_layers - 1) * (attention + mlp) + attention / 2
+        last = attention / 2 + mlp + shape.d_model * shape.d_vocab
+        return 6.0 * self.steps * self.batch_size * (everywhere * shape.n_ctx + last)
 
     def stream(self, name: str) -> int:
         """A seed of its own for each thing that is random."""

@@ -50,7 +50,9 @@ class SpeedConfig:
     evaluate_every: int | None = None
     """Steps between two looks at all training sequences. By default one epoch."""
     paper: Literal["fig8"] | None = None
-    """The paper's own setting and grid instead of the default: GPU days."""
+    """The paper's setting and grid instead of the default, as far as they are known; what differs
+    is listed in docs/phases.md. All runs together take, by estimate and at 25 TFLOP/s, 6 hours of a
+    GPU, or less, since a run ends once it is fitted."""
     where: Literal["here", "workers", "slurm"] = "workers"
     """In this process (with a GPU, many at a time), one worker per core, or jobs of a cluster."""
     workers: int | None = None

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
 
+from docs.tables import help_of
 from interp_compose._files import read_json
 from interp_compose.recipes import complexity_run, speed_run
 from interp_compose.recipes.complexity_presets import PRESETS
@@ -59,3 +62,31 @@ def test_a_run_from_data_to_files(name: str, tmp_path: Path) -> None:
     assert all(row["finite"] for row in rows)
     assert rows[-1]["train_loss"] == pytest.approx(math.log(run.task.vocabulary), rel=0.05)
     assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("run", [PhaseRun(), *RUNS.values()], ids=["default", *RUNS])
+def test_the_estimate_of_operations_is_near_what_torch_counts(run: PhaseRun) -> None:
+    run = replace(run, batch_size=4, steps=3)
+    model, data = run.model(run.task), run.task.sample("train", 4, seed=0)
+    with FlopCounterMode(display=False) as counter:
+        cross_entropy(model.last_logits(data.tokens), data.targets).backward()
+    assert run.flops == pytest.approx(3 * counter.get_total_flops(), rel=0.03)
+
+
+def test_the_help_says_what_the_papers_settings_would_take() -> None:
+    def hours(run: PhaseRun, runs: int) -> float:
+        return runs * run.flops / 25e12 / 3600
+
+    took = {
+        name: hours(one.run, len(one.init_rates) * len(one.weight_decays) * one.seeds)
+        for name, one in PRESETS.items()
+    }
+    told = " ".join(help_of("complexity").replace("│", " ").split())
+    assert f"fig3 {took['fig3'] / 24:.0f} days of a GPU" in told
+    assert f"fig3-code {took['fig3-code'] / 24:.0f} days" in told
+    assert f"fig4 {took['fig4']:.0f} hours" in told
+    (one,) = SPEED.values()
+    runs = len(one.init_rates) * len(one.violations) * one.seeds
+    speed = sum(hours(replace(one.run, n_layers=depth), runs) for depth in one.depths)
+    told = " ".join(help_of("speed").replace("│", " ").split())
+    assert f"{speed:.0f} hours of a GPU" in told
