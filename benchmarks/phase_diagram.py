@@ -3,7 +3,8 @@
 Run with ``python -m benchmarks.phase_diagram --out out/phases``. ``--norm post`` takes the post-LN
 model, ``--unclipped`` gradients as they are, and ``--first-seed 300 --again`` sets a second
 diagram, of other seeds, beside the first. It trains what the folder lacks: 132 runs, about 40 s of
-one core each; ``--redraw`` trains nothing and draws the figures of the result file again. The seeds, from 200 on, are not those on which the setting was tried (below 200). The
+one core each; ``--redraw`` trains nothing and draws the figures of the result file again. The
+seeds, from 200 on, are not those on which the setting was tried (below 200). The
 same from the command line::
 
     interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \

@@ -19,6 +19,7 @@ from interp_compose.tasks.anchors import AnchorTask
 Method = Literal["pca", "tsne"]
 METHODS: Final[tuple[Method, ...]] = ("pca", "tsne")
 PERPLEXITY: Final = 30.0
+"""The released notebook of Fig. 4C has 12."""
 TSNE_STEPS = 1000
 STEPS: Final = (1, 2, 3, 4, 5)
 
