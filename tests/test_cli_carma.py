@@ -88,6 +88,7 @@ def test_what_is_written(ran: Ran) -> None:
     names = {path.name for path in ran.out.iterdir()}
     tables = ("accuracy", "cap", "synonyms", "training", "representations", "replacements")
     tables += ("history", "summary", "differences", "overhead", "values")
+    tables += ("doses", "dose_summary")
     wanted = {f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")}
     wanted |= {f"{name}.{kind}" for name in FIGURES for kind in ("html", "png")}
     assert names == wanted | {"report.html", "runs", "result.json", "manifest.json"}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, short, side_by_side
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
@@ -146,7 +146,7 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
 def _about(config: Mapping[str, Any], *more: str) -> str:
     told = [str(config[key]) for key in ("task",) if config.get(key)]
     told += [f"{key} {config[key]}" for key in ("mode", "how") if config.get(key)]
-    return " · ".join([*told, *more])
+    return " · ".join([*told, *answers_note(config), *more])
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
 
@@ -35,6 +35,7 @@ def curve_figure(
     ]
     n = int(frame["n"].max())
     about = [f"{key} {config[key]}" for key in ("task", "unit") if config.get(key)]
+    about += answers_note(config)
     about += [f"{n} examples, {n_affected} with a unit of several tokens", "bands: 95 % intervals"]
     if all(len(line.x) == 1 for line in lines):
         lines = side_by_side(lines, normalised_depth)

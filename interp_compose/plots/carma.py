@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
 
@@ -187,4 +187,4 @@ def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
     n = int(rows["n_seeds"].max())
     task = f"task {config['task']}" if config.get("task") else ""
     seeds = f"{n} seeds · bands: 95 % intervals" if n > 1 else "one seed, no intervals"
-    return " · ".join(filter(None, (task, seeds, *more)))
+    return " · ".join(filter(None, (task, *answers_note(config), seeds, *more)))

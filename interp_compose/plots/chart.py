@@ -6,9 +6,9 @@ matplotlib, so that the picture in a paper and the one in a notebook cannot disa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from interp_compose.plots.theme import Style
 
@@ -151,6 +151,12 @@ class Chart:
         ends = [line.y[-1] for line in last.lines]
         ends += [level.y for level in last.levels if level.label]
         return spread(ends, share * (top - bottom), bottom, top)
+
+
+def answers_note(config: Mapping[str, Any]) -> list[str]:
+    """For a title: that accuracy is among a set of labels, where it is; else nothing."""
+    labels = config.get("answers", "vocabulary")
+    return [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
 
 
 def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:

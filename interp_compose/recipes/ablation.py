@@ -64,6 +64,8 @@ class AblationConfig:
     """Of a model on the hub."""
     seed: int = 42
     """For splitting the data, for --limit, and for what stands in for heads."""
+    answers: Literal["vocabulary", "labels"] = "vocabulary"
+    """What the prediction is chosen among: all tokens, or the labels of a sentiment task."""
     overwrite: bool = False
     """Replace another run's result, or its unfinished batches, in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -108,6 +110,7 @@ def run(config: AblationConfig) -> AblationCurve:
         layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
         batch_size=config.batch_size,
         seed=config.seed,
+        answers=task.answer_set(config.answers),
         task=f"{task.name} ({config.split})",
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)

@@ -17,6 +17,7 @@ import pandas as pd
 from interp_compose.consistency import mean_interval
 from interp_compose.errors import InputError, LayerError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
+from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
 
@@ -216,7 +217,9 @@ class AblationCurve(Result):
         ]
         title = "mean change of the answer's log-probability (nats), by head" if heads else value
         lines = [
-            " · ".join([*what, f"{n} examples, {len(self.outcomes)} outcomes"]),
+            " · ".join(
+                [*what, *answers_note(self.config), f"{n} examples, {len(self.outcomes)} outcomes"]
+            ),
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
             "layer" + "".join(f"{name:>{wide}}" for name in shown),
         ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._types import Example, HookedModel
@@ -46,6 +46,7 @@ def ablation_curve(
     layers: Sequence[int | float] | None = None,
     batch_size: int | None = None,
     seed: int = 42,
+    answers: str | Sequence[str] = "vocabulary",
     task: str = "",
     progress: bool = True,
     resume: str | Path | None = None,
@@ -75,6 +76,9 @@ def ablation_curve(
         layers: numbers or depths; all by default.
         batch_size: examples per batch; by default what fits a fixed memory budget.
         seed: see ``how``.
+        answers: what the prediction is chosen among: ``"vocabulary"``, or a list of labels (CARMA,
+            eq. 10), such as ``task.labels``; then ranks and log-probabilities are those among
+            them.
         task: a name for the figure's title.
         progress: show a bar.
         resume: folder in which finished batches are kept until the end, so that an interrupted
@@ -105,6 +109,7 @@ def ablation_curve(
         layers=layers,
         batch_size=batch_size,
         seed=seed,
+        answers=answers,
         task=task,
     )
     return measure(plan, progress=progress, resume=resume)
@@ -146,17 +151,24 @@ def _measure(
     starts = [0] if plan.reach == "until" else list(plan.layers)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
     logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
-    clean = outcome_of(logits[:, -1], batch.answers)
+    clean = outcome_of(logits[:, -1], batch.answers, batch.candidates)
     index = [item.index for item in items]
     frames = [_rows(clean, [CLEAN], index, [0] * len(items))]
     if units:
+
+        def outcome(
+            logits: Float[Tensor, "cell pos d_vocab"], row: Int[Tensor, "cell"]
+        ) -> Float[Tensor, "cell 4"]:
+            candidates = None if batch.candidates is None else batch.candidates[row]
+            return outcome_of(logits[:, -1], batch.answers[row], candidates)
+
         outcomes = knock_sweep(
             model,
             lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
             batch.mask,
             knockout,
             plan.layers,
-            lambda logits, row: outcome_of(logits[:, -1], batch.answers[row]),
+            outcome,
             reach=plan.reach,
             max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=True),
         )

@@ -24,6 +24,7 @@ from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.options import check_kinds, check_numbers
 from interp_compose.recipes.prepared import Prepared, examples_digest
 from interp_compose.recipes.ready import check_is_model
+from interp_compose.text.label_set import VOCABULARY
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 
 PARTS: Final = {"layers": ("attn", "mlp"), "attn": ("attn",), "mlp": ("mlp",)}
@@ -73,6 +74,7 @@ def plan_ablation(
     batch_size: int | None,
     seed: int,
     task: str,
+    answers: str | Sequence[str] = VOCABULARY,
 ) -> AblationPlan:
     """The arguments are :func:`.ablation_measure.ablation_curve`'s, and so is what they raise."""
     check_is_model(model)
@@ -87,7 +89,7 @@ def plan_ablation(
     chosen = resolve_layers(layers, model.n_layers)
     named = None if tagger is None else tagger_of(tagger)
     items, bare = prepare_any(
-        model, examples, unit=unit, labels=labels, height=height, parser=parser
+        model, examples, unit=unit, labels=labels, height=height, parser=parser, answers=answers
     )
     model.require("resume", NEEDS[what])
     if what == "words" and not any(words_of(item) for item in items):
@@ -123,6 +125,7 @@ def plan_ablation(
         "n_heads": model.n_heads,
         "batch_size": int(batch_size),
         "seed": int(seed),
+        "answers": answers if isinstance(answers, str) else list(answers),
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.device.type,
         "n_examples": len(items),

@@ -13,6 +13,7 @@ from torch import Tensor
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError
 from interp_compose.recipes.prepared import Prepared, prepare
+from interp_compose.text.label_set import VOCABULARY, checked_labels, stacked
 from interp_compose.text.padding import pad_left
 
 
@@ -24,6 +25,7 @@ class Batch:
     tokens: Int[Tensor, "batch pos"]
     mask: Int[Tensor, "batch pos"]
     answers: Int[Tensor, "batch"]
+    candidates: Int[Tensor, "batch label"] | None
 
 
 def prepare_any(
@@ -34,11 +36,13 @@ def prepare_any(
     labels: frozenset[str] | None,
     height: int | None,
     parser: str | None,
+    answers: str | Sequence[str] = VOCABULARY,
 ) -> tuple[list[Prepared], bool]:
     """Examples with their answers, or bare texts, which have none yet; and whether they are bare.
 
     Raises:
-        InputError: some texts and some examples; see :func:`.prepared.prepare` for what else.
+        InputError: some texts and some examples; bare texts with a list of labels; see
+            :func:`.prepared.prepare` for what else.
     """
     rows: Any = examples
     bare = []
@@ -50,6 +54,11 @@ def prepare_any(
             f"example {bare.index(not bare[0])} is of another kind than example 0; expected texts "
             "alone, or examples with their answers alone."
         )
+    if any(bare) and checked_labels(answers) is not None:
+        raise InputError(
+            "bare texts have no answers of their own, so labels mean nothing for them; give "
+            "examples with prompt and answer, or leave answers out."
+        )
     items = prepare(
         model,
         [Example(text, "") for text in rows] if any(bare) else rows,
@@ -58,6 +67,7 @@ def prepare_any(
         height=height,
         parser=parser,
         answered=not any(bare),
+        answers=answers,
     )
     return items, any(bare)
 
@@ -92,4 +102,11 @@ def as_batch(items: Sequence[Prepared], device: torch.device) -> Batch:
         [item.prompt.ids for item in items], [item.prompt.groups < 0 for item in items]
     )
     answers = torch.tensor([item.answer_id for item in items])
-    return Batch(items, tokens.to(device), mask.to(device), answers.to(device))
+    candidates = stacked([item.candidates for item in items])
+    return Batch(
+        items,
+        tokens.to(device),
+        mask.to(device),
+        answers.to(device),
+        None if candidates is None else candidates.to(device),
+    )

@@ -61,6 +61,8 @@ class CapConfig:
     """Of a model on the hub."""
     seed: int = 42
     """For splitting the data and for the shuffled control."""
+    answers: Literal["vocabulary", "labels"] = "vocabulary"
+    """What the prediction is chosen among: all tokens, or the labels of a sentiment task."""
     overwrite: bool = False
     """Replace another run's result, or its unfinished batches, in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -104,6 +106,7 @@ def run(config: CapConfig) -> CapCurve:
         renumber=config.renumber,
         batch_size=config.batch_size,
         seed=config.seed,
+        answers=task.answer_set(config.answers),
         task=f"{task.name} ({config.split})",
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)

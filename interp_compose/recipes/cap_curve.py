@@ -15,6 +15,7 @@ import pandas as pd
 
 from interp_compose.errors import InputError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
+from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.cap_outcomes import CONTROLS, POOLINGS, checked_clean, checked_outcomes
 from interp_compose.results import Result, environment_versions
 
@@ -167,7 +168,13 @@ class CapCurve(Result):
             f"{key} {self.config[key]}" for key in ("model", "task", "unit") if self.config.get(key)
         ]
         lines = [
-            " · ".join([*what, f"{n} examples, {affected} with a unit of several tokens"]),
+            " · ".join(
+                [
+                    *what,
+                    *answers_note(self.config),
+                    f"{n} examples, {affected} with a unit of several tokens",
+                ]
+            ),
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
             "layer  depth" + "".join(f"{name:>10}" for name in names),
         ]

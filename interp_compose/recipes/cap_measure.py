@@ -40,6 +40,7 @@ def cap_curve(
     renumber: bool = False,
     batch_size: int | None = None,
     seed: int = 42,
+    answers: str | Sequence[str] = "vocabulary",
     task: str = "",
     progress: bool = True,
     resume: str | Path | None = None,
@@ -48,7 +49,8 @@ def cap_curve(
 
     For each start layer ℓ and protocol, the tokens of every unit are pooled into one vector in
     the residual that enters block ℓ, the model runs on with the shortened sequence, and the
-    prediction at the last position is compared with the answer over the whole vocabulary.
+    prediction at the last position is compared with the answer, by default over the whole
+    vocabulary.
     BOS, padding and the prediction position are never pooled.
 
     Args:
@@ -68,6 +70,9 @@ def cap_curve(
             token's.
         batch_size: examples per batch; by default what fits a fixed memory budget.
         seed: of the shuffled control.
+        answers: what the prediction is chosen among: ``"vocabulary"`` (eq. 9), or a list of labels
+            (eq. 10), such as ``task.labels`` of a sentiment task. With labels, ranks and
+            log-probabilities are those among them.
         task: a name for the figure's title.
         progress: show a bar.
         resume: folder in which finished batches are kept until the end, so that an interrupted
@@ -96,6 +101,7 @@ def cap_curve(
         renumber=renumber,
         batch_size=batch_size,
         seed=seed,
+        answers=answers,
         task=task,
     )
     return measure(plan, progress=progress, resume=resume)
@@ -154,7 +160,7 @@ def _measure(
     affected = any(item.affected for item in batch.items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
     logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
-    clean = outcome_of(logits[:, -1], batch.answers)
+    clean = outcome_of(logits[:, -1], batch.answers, batch.candidates)
     if not affected:
         return _rows(batch, clean.cpu(), ["clean"], [CLEAN])
 
@@ -166,7 +172,8 @@ def _measure(
         row: Int[Tensor, "stream"],
     ) -> Float[Tensor, "stream 4"]:
         final = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
-        return outcome_of(final[:, -1], batch.answers[row])
+        candidates = None if batch.candidates is None else batch.candidates[row]
+        return outcome_of(final[:, -1], batch.answers[row], candidates)
 
     pooled = sweep(
         model,

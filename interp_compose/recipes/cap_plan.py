@@ -17,6 +17,7 @@ from interp_compose.recipes.cap_prepare import into_batches
 from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
 from interp_compose.recipes.prepared import Prepared, examples_digest, prepare
 from interp_compose.recipes.ready import check_is_model
+from interp_compose.text.label_set import VOCABULARY
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def plan_cap(
     batch_size: int | None,
     seed: int,
     task: str,
+    answers: str | Sequence[str] = VOCABULARY,
 ) -> CapPlan:
     """The arguments are :func:`.cap_measure.cap_curve`'s, and so is what they raise."""
     check_is_model(model)
@@ -73,6 +75,7 @@ def plan_cap(
         labels=labels,
         height=height,
         parser=parser,
+        answers=answers,
         collapse="Use mode='broadcast', or shorter prompts." if mode == "collapse" else None,
     )
     model.require("resume", *needs(mode, renumber))
@@ -102,6 +105,7 @@ def plan_cap(
         "renumber": renumber,
         "batch_size": int(batch_size),
         "seed": int(seed),
+        "answers": answers if isinstance(answers, str) else list(answers),
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": model.device.type,
         "n_examples": len(items),

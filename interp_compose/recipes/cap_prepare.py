@@ -12,6 +12,7 @@ from torch import Tensor
 
 from interp_compose.interventions.slots import Slots, shuffled_groups
 from interp_compose.recipes.prepared import Prepared
+from interp_compose.text.label_set import stacked
 from interp_compose.text.padding import pad_left
 
 
@@ -25,6 +26,7 @@ class Batch:
     units: Slots
     shuffled: Slots
     answers: Int[Tensor, "batch"]
+    candidates: Int[Tensor, "batch label"] | None
 
 
 def into_batches(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
@@ -46,6 +48,7 @@ def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> B
         own = item.prompt.groups
         groups[row, -len(own) :] = own
         shuffled[row, -len(own) :] = shuffled_groups(own.tolist(), seed=seed, example=item.index)
+    candidates = stacked([item.candidates for item in items])
     return Batch(
         items,
         tokens.to(device),
@@ -53,4 +56,5 @@ def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> B
         Slots.from_groups(torch.from_numpy(groups), mask).to(device),
         Slots.from_groups(torch.from_numpy(shuffled), mask).to(device),
         torch.tensor([item.answer_id for item in items]).to(device),
+        None if candidates is None else candidates.to(device),
     )

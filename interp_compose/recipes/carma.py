@@ -74,6 +74,8 @@ class CarmaStudy:
     """A table of word counts, to leave out rare synonyms (instead of the source's own)."""
     layers: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="LAYER [LAYER ...]")] = None
     """Where CAP pools: layers (0 3 11) or depths (0.0 0.5 1.0); all by default."""
+    answers: Literal["vocabulary", "labels"] = "vocabulary"
+    """What a prediction is chosen among: all tokens, or the labels of a sentiment task (eq. 10)."""
     limit: int | None = None
     """Train, validate and test on so many examples each, drawn at random by --seed."""
     device: str = "auto"
@@ -128,6 +130,7 @@ def run(config: CarmaStudy) -> Comparison:
         ),
         rates=config.rates,
         layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
+        answers=config.answers,
     )
     check_folder(config.out, plan.config, overwrite=config.overwrite)
     comparison = finished(config.out, plan) or carry_out(

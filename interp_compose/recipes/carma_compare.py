@@ -44,6 +44,7 @@ def compare(
     synonyms: str | Path | SynonymSource = "auto",
     rates: Sequence[float] = (0.25, 0.4),
     layers: Sequence[int | float] | None = None,
+    answers: str = "vocabulary",
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> Comparison:
@@ -66,6 +67,9 @@ def compare(
             replaced; texts with too few words that have a synonym fall short, and the result's
             table "doses" says by how much.
         layers: where CAP pools: integers, or depths from 0.0 to 1.0; all by default.
+        answers: what a prediction is chosen among wherever accuracy is read: ``"vocabulary"``
+            (eq. 9), or ``"labels"``, those of a sentiment task (eq. 10). The loss stays over the
+            vocabulary.
         folder: where each run is kept when it is done (tables, weights, history) and while it is
             going on (checkpoints), under ``runs/``; an interrupted comparison, called again, goes
             on from there, and so does one with more seeds or other versions.
@@ -101,6 +105,7 @@ def compare(
         ),
         rates=rates,
         layers=layers,
+        answers=answers,
     )
     return carry_out(plan, folder=folder, progress=progress)
 

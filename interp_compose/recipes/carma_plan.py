@@ -75,6 +75,7 @@ def plan_comparison(
     synonyms: SynonymSource | Callable[[], SynonymSource],
     rates: Sequence[float],
     layers: Sequence[int | float] | None,
+    answers: str = "vocabulary",
 ) -> ComparePlan:
     """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise.
 
@@ -99,12 +100,15 @@ def plan_comparison(
         config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
-    cap = _cap(model, task, starts)
-    train = encode_examples(model, task.train, unit=carma.unit, which="train")
-    validation = encode_examples(model, task.validation, unit=carma.unit, which="validation")
+    among = task.answer_set(answers)
+    cap = _cap(model, task, starts, among)
+    train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
+    validation = encode_examples(
+        model, task.validation, unit=carma.unit, which="validation", answers=among
+    )
     check_training(model, train, validation, config, carma if "carma" in versions else None)
     source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
-    replaced, rows, doses = _replaced(model, task, source, chosen, rates)
+    replaced, rows, doses = _replaced(model, task, source, chosen, rates, among)
     settings = {
         "study": "carma",
         "model": model.name,
@@ -114,6 +118,7 @@ def plan_comparison(
         "seeds": chosen,
         "rates": [float(rate) for rate in rates],
         "rates_of": "words of the text",
+        "answers": among if isinstance(among, str) else list(among),
         "n_layers": model.n_layers,
         "layers": starts,
         "carma": asdict(carma),
@@ -198,7 +203,9 @@ def _check_rates(rates: Any) -> None:
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
 
 
-def _cap(model: LensModel, task: Task, layers: Sequence[int]) -> CapPlan:
+def _cap(
+    model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
+) -> CapPlan:
     return plan_cap(
         model,
         task.test,
@@ -213,6 +220,7 @@ def _cap(model: LensModel, task: Task, layers: Sequence[int]) -> CapPlan:
         renumber=False,
         batch_size=None,
         seed=0,
+        answers=answers,
         task=task.name,
     )
 
@@ -226,6 +234,7 @@ def _replaced(
     synonyms: SynonymSource,
     seeds: Sequence[int],
     rates: Sequence[float],
+    answers: str | Sequence[str],
 ) -> tuple[list[Replacement], pd.DataFrame, pd.DataFrame]:
     """The test prompts of each seed and rate, every word that was replaced, and the doses."""
     found: list[Replacement] = []
@@ -237,7 +246,7 @@ def _replaced(
                 task.test, synonyms, rate=rate, seed=seed, template=task.template
             )
             which = f"test (synonyms at {rate:.0%}, seed {seed})"
-            items = encode_examples(model, new.examples, unit="word", which=which)
+            items = encode_examples(model, new.examples, unit="word", which=which, answers=answers)
             changed = np.zeros(len(items), dtype=bool)
             changed[new.frame["example"].unique()] = True
             found.append(Replacement(seed, float(rate), items, changed))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.carma_cautions import cautions
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
 from interp_compose.recipes.carma_differences import (
@@ -112,7 +113,7 @@ def terminal_summary(comparison: Comparison) -> str:
     known = [f"{key} {config[key]}" for key in ("model", "task") if config.get(key)]
     versions = [name for name in VERSIONS if name in set(comparison.frame["version"])]
     lines = [
-        " · ".join([*known, f"{seeds} seed{'s' if seeds > 1 else ''}"]),
+        " · ".join([*known, *answers_note(config), f"{seeds} seed{'s' if seeds > 1 else ''}"]),
         "",
         f"{'mean over seeds':<26}"
         + "".join(f"{LABELS[name]:>10}" for name in versions)

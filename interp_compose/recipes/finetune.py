@@ -29,6 +29,7 @@ from interp_compose.recipes.budget import weights_digest
 from interp_compose.recipes.ready import check_ids, check_is_model, check_prompts, check_tokenizer
 from interp_compose.results import environment_versions
 from interp_compose.tasks.task import Task
+from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
 from interp_compose.text.words import answer_ids, tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
@@ -182,9 +183,15 @@ def finetune_on(
 
 
 def encode_examples(
-    model: LensModel, examples: Sequence[Example], *, unit: str, which: str
+    model: LensModel,
+    examples: Sequence[Example],
+    *,
+    unit: str,
+    which: str,
+    answers: str | Sequence[str] = VOCABULARY,
 ) -> list[TrainingExample]:
-    """Check, tokenize and align a split; ``which`` names it in errors.
+    """Check, tokenize and align a split; ``which`` names it in errors. ``answers``: what accuracy
+    chooses among, the vocabulary or a list of labels; the loss is over the vocabulary.
 
     Raises:
         InputError: see :func:`tokenize_prompts`, :func:`answer_ids` and :func:`check_prompts`.
@@ -195,11 +202,19 @@ def encode_examples(
         return []
     prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
     check_prompts(model, prompts, lambda i: f"{which} example {i}: its prompt", collapse=None)
-    answers = answer_ids(model.tokenizer, examples, prompts)
-    check_ids(model, max(int(answers.max()), *(int(prompt.ids.max()) for prompt in prompts)))
+    found = answer_ids(model.tokenizer, examples, prompts)
+    labels = checked_labels(answers)
+    candidates = None if labels is None else label_ids(model.tokenizer, examples, prompts, labels)
+    highest = int((found if candidates is None else candidates).max())
+    check_ids(model, max(highest, *(int(prompt.ids.max()) for prompt in prompts)))
     return [
-        TrainingExample(prompt.ids, prompt.groups, int(answer))
-        for prompt, answer in zip(prompts, answers, strict=True)
+        TrainingExample(
+            prompt.ids,
+            prompt.groups,
+            int(answer),
+            None if candidates is None else candidates[number],
+        )
+        for number, (prompt, answer) in enumerate(zip(prompts, found, strict=True))
     ]
 
 
@@ -293,5 +308,7 @@ def _digest(items: Sequence[TrainingExample]) -> str:
     """Of everything that training reads."""
     digest = hashlib.sha256()
     for item in items:
-        digest.update(json.dumps([item.ids.tolist(), item.words.tolist(), item.answer]).encode())
+        row = [item.ids.tolist(), item.words.tolist(), item.answer]
+        row += [] if item.candidates is None else [item.candidates.tolist()]
+        digest.update(json.dumps(row).encode())
     return digest.hexdigest()

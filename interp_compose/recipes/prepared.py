@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.user_data import read_example
+from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
 from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
 
 
@@ -23,6 +27,8 @@ class Prepared:
     example: Example
     prompt: TokenizedPrompt
     answer_id: int
+    candidates: Int[np.ndarray, "label"] | None = None
+    """The tokens that the answer is chosen among, ascending; None: the whole vocabulary."""
 
     @property
     def n_tokens(self) -> int:
@@ -47,10 +53,12 @@ def prepare(
     parser: str | None,
     collapse: str | None = None,
     answered: bool = True,
+    answers: str | Sequence[str] = VOCABULARY,
 ) -> list[Prepared]:
     """Check, tokenize and align every example. The last token is a unit of its own.
 
-    Without ``answered`` the answers are not looked at, and answer ids are 0.
+    Without ``answered`` the answers are not looked at, and answer ids are 0. ``answers`` are what
+    the prediction is chosen among: ``"vocabulary"``, or a list of labels.
 
     ``collapse`` is the remedy for prompts that a collapse would stretch beyond the window of local
     attention, or None where nothing is shortened.
@@ -63,6 +71,7 @@ def prepare(
         TrainingModeError: the model is in training mode.
     """
     check_model(model)
+    labels_of_answers = checked_labels(answers)
     if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
         raise InputError(
             f"examples are a {type(examples).__name__}; expected a sequence, such as task.test, "
@@ -81,15 +90,22 @@ def prepare(
         collapse=collapse,
     )
     highest = max(int(prompt.ids.max()) for prompt in prompts)
-    answers = [0] * len(prompts)
+    found = [0] * len(prompts)
     if answered:
-        answers = answer_ids(model.tokenizer, checked, prompts).tolist()
-    check_ids(model, max(highest, *answers, 0))
+        found = answer_ids(model.tokenizer, checked, prompts).tolist()
+    candidates = None
+    if labels_of_answers is not None:
+        candidates = label_ids(model.tokenizer, checked, prompts, labels_of_answers)
+    check_ids(model, max(highest, *found, 0 if candidates is None else int(candidates.max())))
     return [
-        Prepared(index, example, prompt.with_last_apart(), int(answer))
-        for index, (example, prompt, answer) in enumerate(
-            zip(checked, prompts, answers, strict=True)
+        Prepared(
+            index,
+            example,
+            prompt.with_last_apart(),
+            int(answer),
+            None if candidates is None else candidates[index],
         )
+        for index, (example, prompt, answer) in enumerate(zip(checked, prompts, found, strict=True))
     ]
 
 
@@ -97,7 +113,8 @@ def examples_digest(items: Sequence[Prepared]) -> str:
     """Of everything the run reads: texts, token ids, units, answers."""
     digest = hashlib.sha256()
     for item in items:
-        row = [item.example.prompt, item.example.answer, item.answer_id]
+        row: list[Any] = [item.example.prompt, item.example.answer, item.answer_id]
+        row += [] if item.candidates is None else [item.candidates.tolist()]
         row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()

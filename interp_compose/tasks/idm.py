@@ -94,7 +94,7 @@ def idm_from_senses(senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, see
     for name in SPLITS:
         report[name] = len(split[name])
         report[f"{name}_in_paper"] = PAPER_SIZES[name]
-    return Task("idm", prompt.template, report=report, **split)
+    return Task("idm", prompt.template, labels=(), report=report, **split)
 
 
 def clean_definition(text: str) -> str:

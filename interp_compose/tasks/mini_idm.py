@@ -156,4 +156,4 @@ def mini_idm(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
         counts[f"{split}_all"] = len(examples)
         counts[f"{split}_one_token"] = len(kept[split])
         kept[split] = shuffled(kept[split], seed)
-    return Task("mini-idm", prompt.template, report=counts, **kept)
+    return Task("mini-idm", prompt.template, report=counts, labels=(), **kept)

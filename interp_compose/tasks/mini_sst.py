@@ -117,7 +117,7 @@ def mini_sst(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
 
     ``seed`` orders each split.
     """
-    answers = [prompt.lead + label for label in LABELS]
+    answers = tuple(prompt.lead + label for label in LABELS)
     require_one_token(tokenizer, prompt("the film is good"), answers)
     report: dict[str, int | str | float] = {
         "source": "shipped with interp_compose",
@@ -136,7 +136,7 @@ def mini_sst(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
         kept[split] = shuffled(examples, seed)
         for answer in answers:
             report[f"{split}_{answer.strip()}"] = sum(one.answer == answer for one in examples)
-    return Task("mini-sst", prompt.template, report=report, **kept)
+    return Task("mini-sst", prompt.template, report=report, labels=answers, **kept)
 
 
 def _held_out() -> dict[tuple[str, str], str]:

@@ -30,7 +30,8 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     Raises ``MissingDataError`` where a file is not there, ``DataFormatError`` for a garbled line,
     and ``AnswerError`` where a label is not one token after the prompt.
     """
-    require_one_token(tokenizer, prompt("A film ."), [prompt.lead + label for label in LABELS])
+    labels = tuple(prompt.lead + label for label in LABELS)
+    require_one_token(tokenizer, prompt("A film ."), labels)
     report: dict[str, int | str | float] = {
         "source": f"Stanford Sentiment Treebank in {data_dir}",
         "template_of": prompt.family,
@@ -42,7 +43,7 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
         for label in LABELS:
             of_label = [one for one in kept[split] if one.answer == prompt.lead + label]
             report[f"{split}_{label}"] = len(of_label)
-    return Task("sst", prompt.template, report=report, **kept)
+    return Task("sst", prompt.template, report=report, labels=labels, **kept)
 
 
 def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:

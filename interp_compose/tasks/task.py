@@ -26,6 +26,8 @@ class Task:
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
     report: Mapping[str, int | str | float]
+    labels: tuple[str, ...] = ()
+    """The answers of a classification, leading space included; none for other tasks."""
 
     def split(self, name: str) -> tuple[Example, ...]:
         """The examples of one split; ``OptionError`` unless it is train, validation or test."""
@@ -33,6 +35,23 @@ class Task:
             raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
         chosen: tuple[Example, ...] = getattr(self, name)
         return chosen
+
+    def answer_set(self, answers: str) -> str | tuple[str, ...]:
+        """What ``answers=`` of the studies takes: "vocabulary" itself, or for "labels" the task's.
+
+        Raises:
+            OptionError: another word, or "labels" for a task that has none.
+        """
+        if answers == "vocabulary":
+            return answers
+        if answers != "labels":
+            raise OptionError(f"answers={answers!r}: expected 'vocabulary' or 'labels'")
+        if not self.labels:
+            raise OptionError(
+                f"the task {self.name!r} has no labels to choose among; take answers='vocabulary', "
+                "or in Python give the labels as a list (ic.cap_curve(…, answers=[…]))"
+            )
+        return self.labels
 
 
 def shuffled(examples: Sequence[Example], seed: int) -> tuple[Example, ...]:

@@ -11,17 +11,20 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from interp_compose.text.label_set import stacked
 from interp_compose.text.padding import pad_left
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingExample:
     """``ids`` are the prompt's tokens, specials included; ``words`` says which word's each is, -1
-    for specials; ``answer`` is the one token that should follow."""
+    for specials; ``answer`` is the one token that should follow, chosen among ``candidates``
+    (ascending ids) or, where that is None, among the whole vocabulary."""
 
     ids: Int[np.ndarray, "pos"]
     words: Int[np.ndarray, "pos"]
     answer: int
+    candidates: Int[np.ndarray, "label"] | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Batch:
     mask: Int[Tensor, "batch pos"]
     word_ids: Int[Tensor, "batch pos"]
     answers: Int[Tensor, "batch"]
+    candidates: Int[Tensor, "batch label"] | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
@@ -43,6 +47,7 @@ class Batch:
             self.mask.to(device),
             self.word_ids.to(device),
             self.answers.to(device),
+            None if self.candidates is None else self.candidates.to(device),
         )
 
 
@@ -53,7 +58,8 @@ def collate(items: Sequence[TrainingExample]) -> Batch:
     for row, item in enumerate(items):
         words[row, -len(item.words) :] = item.words
     answers = torch.tensor([item.answer for item in items])
-    return Batch(tokens, mask, torch.from_numpy(words), answers)
+    candidates = stacked([item.candidates for item in items])
+    return Batch(tokens, mask, torch.from_numpy(words), answers, candidates)
 
 
 def batch_at(step: int, n_examples: int, batch_size: int, seed: int) -> list[int]:

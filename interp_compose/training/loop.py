@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from interp_compose._types import HookedModel
 from interp_compose.errors import NonFiniteError
 from interp_compose.losses import count_anchors
+from interp_compose.text.label_set import predicted
 from interp_compose.training.carma import CarmaConfig, carma_terms, total_loss
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
@@ -168,7 +169,7 @@ def _part(
         )
     last = logits[:, -1].to(model.dtype)  # float32 again where autocast was on
     task = cross_entropy(last, batch.answers) * of_examples
-    right = (last.detach().argmax(dim=1) == batch.answers).sum()
+    right = (predicted(last.detach(), batch.candidates) == batch.answers).sum()
     nothing = torch.zeros((), device=model.device)
     if carma is None:
         return task, [task.detach(), nothing, nothing, right]

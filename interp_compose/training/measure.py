@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from interp_compose._types import HookedModel
 from interp_compose.probes.rank import stable_rank
 from interp_compose.probes.word_cosines import CosineSums, word_cosine_sums
+from interp_compose.text.label_set import predicted
 from interp_compose.training.data import TrainingExample, collate, in_order
 from interp_compose.training.processes import Processes
 
@@ -24,7 +25,7 @@ PROBED = 128
 def evaluate(
     model: HookedModel, items: Sequence[TrainingExample], processes: Processes
 ) -> dict[str, float | int]:
-    """Exact match of the answer over the whole vocabulary, and the mean loss in nats.
+    """Exact match of the answer among the examples' candidates, and the mean loss in nats.
 
     Several processes share the examples out.
     """
@@ -40,15 +41,16 @@ def evaluate(
 def answered(
     model: HookedModel, items: Sequence[TrainingExample]
 ) -> tuple[Bool[Tensor, "example"], Float[Tensor, "example"]]:
-    """Of each example, in the order given: whether the next token is its answer, over the whole
-    vocabulary, and the answer's loss in nats."""
+    """Of each example, in the order given: whether its answer is the most likely of its candidates
+    (of the whole vocabulary where it has none), and the answer's loss in nats over the vocabulary,
+    which is what is trained."""
     right = torch.zeros(len(items), dtype=torch.bool, device=model.device)
     loss = torch.zeros(len(items), dtype=model.dtype, device=model.device)
     for places in in_order(items, EVALUATION_BATCH):
         batch = collate([items[i] for i in places]).to(model.device)
         logits, _ = model.capture(batch.tokens, [], attention_mask=batch.mask, read="last")
         last = logits[:, -1]
-        right[places] = last.argmax(dim=1) == batch.answers
+        right[places] = predicted(last, batch.candidates) == batch.answers
         loss[places] = cross_entropy(last, batch.answers, reduction="none")
     return right, loss
 

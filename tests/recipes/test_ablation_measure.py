@@ -106,6 +106,34 @@ def test_every_part_by_hand(model: LensModel, examples: list[Example], what: str
     assert set(curve.frame["group"]) == {part}
 
 
+@torch.no_grad()
+def test_among_labels_by_hand(model: LensModel, examples: list[Example]) -> None:
+    labels = list("abcdefg")
+    ids = model.tokenizer.convert_tokens_to_ids(labels)
+    curve = quiet(model, examples[:3], what="attn", reach="at", answers=labels)
+    assert curve.config["answers"] == labels
+    rows = curve.outcomes.set_index(KEY)
+    clean = curve.clean.set_index("example")
+    for index, (tokens, _) in enumerate(units_of(model, examples[:3])):
+        place = labels.index(examples[index].answer)
+        agree_among(clean.loc[index], model(tokens)[0, -1].double()[ids], place, ids)
+        for layer in range(model.n_layers):
+            block = mask_residual(model, layers=[layer], part="attn")
+            logits = outcome(model, tokens, block)[ids]
+            agree_among(rows.loc[(index, layer, 0)], logits, place, ids)
+    with pytest.raises(InputError, match="bare texts have no answers of their own, so labels"):
+        quiet(model, ["a small house"], answers=labels)
+
+
+def agree_among(row: pd.Series, logits: Tensor, place: int, ids: list[int]) -> None:
+    """As :func:`agree`, where ``logits`` are the labels' alone and the answer is the place-th."""
+    logprob = logits[place] - torch.log(torch.exp(logits).sum())
+    assert row["target_logprob"] == pytest.approx(logprob.item(), abs=1e-5)
+    assert row["prediction"] == ids[int(logits.argmax())]
+    assert row["correct"] == (int(logits.argmax()) == place)
+    assert row["target_rank"] == 1 + int((logits > logits[place]).sum())
+
+
 def heads_by_hand(model: LensModel, examples: list[Example], how: str, seed: int) -> Any:
     """Rows (example, layer, head) and their logits, with the replacements made one by one."""
     prompts = [tokens for tokens, _ in units_of(model, examples)]

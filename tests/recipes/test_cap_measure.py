@@ -157,6 +157,49 @@ def test_rank_one_is_the_prediction_even_in_a_tie() -> None:
         assert outcome[0, 2] == rank
 
 
+@torch.no_grad()
+def test_among_labels_as_by_hand(model: LensModel, examples: list[Example]) -> None:
+    """Eq. 10: the largest of the labels' logits, and their probabilities alone."""
+    labels = ["a", "b", "c", "d", "e", "f", "g"]
+    ids = model.tokenizer.convert_tokens_to_ids(labels)
+    plain = quiet(model, examples, layers=[0, 1], controls=False)
+    curve = quiet(model, examples, layers=[0, 1], controls=False, answers=labels, batch_size=2)
+    assert curve.config["answers"] == labels
+    assert plain.config["answers"] == "vocabulary"
+    assert "answers among 7 labels" in curve.summary()
+    assert "among" not in plain.summary()
+    rows = curve.outcomes.set_index(["example", "layer", "pooling"])
+    assert set(curve.outcomes["prediction"]) | set(curve.clean["prediction"]) <= set(ids)
+    assert not set(plain.outcomes["prediction"]) <= set(ids)  # else nothing is tested
+    prompts = tokenize_prompts(model.tokenizer, examples)
+    for index, (example, prompt) in enumerate(zip(examples, prompts, strict=True)):
+        tokens = torch.from_numpy(prompt.ids)[None]
+        groups = torch.tensor([prompt.with_last_apart().groups.tolist()])
+        answer = labels.index(example.answer)
+        for layer in (0, 1):
+            for how in ("mean", "max", "sum"):
+                with pool_at(model, layer, groups, how) as _:
+                    logits = model(tokens)[0, -1].double()
+                chosen = [logits[token].item() for token in ids]
+                shares = [np.exp(x) / sum(np.exp(y) for y in chosen) for x in chosen]
+                found = rows.loc[(index, layer, how)]
+                assert found["prediction"] == ids[shares.index(max(shares))]
+                assert found["correct"] == (shares.index(max(shares)) == answer)
+                assert found["target_logprob"] == pytest.approx(np.log(shares[answer]), abs=1e-5)
+                assert found["target_rank"] == 1 + sum(one > shares[answer] for one in shares)
+
+
+def test_answers_are_refused_before_any_work(model: LensModel, examples: list[Example]) -> None:
+    for answers, error in (
+        ("labels", OptionError),
+        (["a"], OptionError),
+        (["a", "b"], AnswerError),  # the other answers are missing
+        ([*"abcdef", "quixotic zebra"], AnswerError),
+    ):
+        with pytest.raises(error):
+            quiet(model, examples, answers=answers)
+
+
 def test_dictionaries_are_examples_too(model: LensModel, examples: list[Example]) -> None:
     rows = [{"prompt": e.prompt, "answer": e.answer} for e in examples]
     pd.testing.assert_frame_equal(quiet(model, rows).outcomes, quiet(model, examples).outcomes)

@@ -187,6 +187,73 @@ def test_doses_are_those_of_the_replacement(ran: Ran) -> None:
     assert "prompts that reach the rate" in ran.comparison.report()
 
 
+def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
+    """Eq. 10 wherever accuracy is read, of a model that says something else than a label; training
+    is the same, since the loss is."""
+    model, n_seen = ic.load_model("mini-base", device="cpu"), len(ran.seen)
+    with torch.no_grad():  # the last norm's shift makes the full stop the likeliest of all
+        model.lens.ln_final.bias += 20 * model.lens.unembed.W_U[:, _full_stop(model)]
+    options: dict[str, Any] = {"seeds": [1], "config": CONFIG, "rates": (1.0,), "layers": [0]}
+    plain, found = (
+        ic.compare(
+            model,
+            ran.task,
+            ("original", "ft"),
+            answers=answers,
+            folder=tmp_path / answers,
+            progress=False,
+            **options,
+        )
+        for answers in ("vocabulary", "labels")
+    )
+    assert found.config["answers"] == list(ran.task.labels)
+    assert "answers among 3 labels" in found.summary()
+    new = ic.replace_synonyms(
+        ran.task.test,
+        synonym_source("auto", "mini-sst"),
+        rate=1.0,
+        seed=1,
+        template=ran.task.template,
+    ).examples
+    for version in ("original", "ft"):
+        if version == "ft":
+            ic.load_weights(model, tmp_path / "labels" / "runs" / "ft-seed1" / carma_run.WEIGHTS)
+        before, after = (among(model, rows, ran.task.labels) for rows in (ran.task.test, new))
+        assert row_of(found.frames["accuracy"], version=version)["n_correct"] == sum(before) > 0
+        assert row_of(plain.frames["accuracy"], version=version)["n_correct"] == 0
+        row = row_of(found.frames["synonyms"], version=version)
+        assert (row["n_before"], row["n_after"]) == (sum(before), sum(after))
+        curve = ic.cap_curve(
+            model, ran.task.test, layers=[0], answers=ran.task.labels, progress=False
+        ).frame
+        for place in curve.query("pooling in ('mean', 'max', 'sum')").to_dict("records"):
+            where = {"version": version, "pooling": place["pooling"]}
+            assert row_of(found.frames["cap"], **where)["n_correct"] == round(
+                12 * place["accuracy"]
+            )
+    losses = [one.frames["history"]["loss"].tolist() for one in (plain, found)]
+    assert losses[0] == losses[1]
+    accuracies = [one.frames["training"]["validation_accuracy"].item() for one in (plain, found)]
+    assert accuracies[0] == 0 < accuracies[1]
+    del ran.seen[n_seen:]  # other tests look at what this fixture's runs saw
+
+
+def _full_stop(model: LensModel) -> int:
+    (token,) = model.tokenizer(".", add_special_tokens=False)["input_ids"]
+    return int(token)
+
+
+@torch.no_grad()
+def among(model: LensModel, examples: Any, labels: tuple[str, ...]) -> list[bool]:
+    """Each prompt on its own, the most likely of the labels."""
+    ids = [model.tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in labels]
+    found = []
+    for one in examples:
+        logits = model(torch.tensor([model.tokenizer(one.prompt)["input_ids"]]))[0, -1]
+        found.append(labels[int(logits[ids].argmax())] == one.answer)
+    return found
+
+
 def test_cap_is_that_of_the_saved_weights(ran: Ran) -> None:
     for version, seed in ran.runs:
         if version == "original" and seed != SEEDS[0]:

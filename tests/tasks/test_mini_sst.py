@@ -82,7 +82,9 @@ def test_test_pairs_are_new_and_their_parts_are_not() -> None:
 def test_the_task_and_its_refusal(crude: Any) -> None:
     task = load_task("mini-sst", StubModel(byte_tokenizer(LABELS)))
     assert task.template == 'The sentiment of {} is "'
-    assert {one.answer for one in task.test} == set(LABELS)
+    assert {one.answer for one in task.test} == set(LABELS) == set(task.labels)
+    assert task.answer_set("labels") == task.labels
+    assert task.answer_set("vocabulary") == "vocabulary"
     assert (len(task.train), len(task.validation), len(task.test)) == (2400, 300, 600)
     assert task.report["test_positive"] == 200
     one = task.test[0]
@@ -91,5 +93,6 @@ def test_the_task_and_its_refusal(crude: Any) -> None:
         "mini-sst", StubModel(byte_tokenizer([" " + x for x in LABELS]), "LlamaForCausalLM")
     )
     assert {one.answer for one in llama.test} == {" negative", " neutral", " positive"}
+    assert set(llama.labels) == {" negative", " neutral", " positive"}
     with pytest.raises(AnswerError, match="'negative' after .* is not one token"):
         load_task("mini-sst", StubModel(crude))

@@ -24,6 +24,14 @@ def test_the_stub_is_a_model_for_the_type_checker(crude: Any) -> None:
     assert isinstance(StubModel(crude), HookedModel)
 
 
+def test_labels_of_a_task_without_any_are_refused() -> None:
+    task = Task("mine", "{}", (), (), (), {})
+    with pytest.raises(OptionError, match="the task 'mine' has no labels to choose among; take"):
+        task.answer_set("labels")
+    with pytest.raises(OptionError, match="answers='label': expected 'vocabulary' or 'labels'"):
+        task.answer_set("label")
+
+
 @pytest.mark.parametrize("name", ["imd", "mini_idm", "", "own.json"])
 def test_an_unknown_task_is_refused_with_the_known_ones(name: str, crude: Any) -> None:
     with pytest.raises(

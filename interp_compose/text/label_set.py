@@ -1,0 +1,105 @@
+"""Answers chosen among a set of labels instead of the whole vocabulary (CARMA, eq. 10).
+
+For sentiment the paper prints argmax over the labels, for the inverse dictionary argmax over the
+vocabulary (eq. 9). A fine-tuned model hardly ever leaves the labels; an untuned one mostly does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose._types import Example
+from interp_compose.errors import AnswerError, OptionError
+from interp_compose.text.answers import answer_ids
+from interp_compose.text.tokenized import TokenizedPrompt
+
+VOCABULARY = "vocabulary"
+
+
+def checked_labels(answers: Any) -> tuple[str, ...] | None:
+    """The labels that ``answers`` lists, or None for ``"vocabulary"``.
+
+    Raises:
+        OptionError: anything else; fewer than two labels, or one that is listed twice.
+    """
+    if isinstance(answers, str):
+        if answers == VOCABULARY:
+            return None
+        raise OptionError(
+            f"answers={answers[:80]!r}: expected 'vocabulary', or the labels to choose among, such "
+            "as task.labels or [' negative', ' positive']"
+        )
+    listed = tuple(answers) if isinstance(answers, list | tuple) else ()
+    if len(set(listed)) < 2 or len(set(listed)) < len(listed) or not _texts(listed):
+        raise OptionError(
+            f"answers={str(answers)[:80]}: expected 'vocabulary', or a list of two or more "
+            "labels, each once, with the space that stands before them in the answers"
+        )
+    return listed
+
+
+def _texts(listed: Sequence[Any]) -> bool:
+    return all(isinstance(label, str) and label for label in listed)
+
+
+def label_ids(
+    tokenizer: Any,
+    examples: Sequence[Example],
+    tokenized: Sequence[TokenizedPrompt],
+    labels: Sequence[str],
+) -> Int[np.ndarray, "example label"]:
+    """The token that each label is after each prompt, ascending by id.
+
+    Raises:
+        AnswerError: a label is not one token after a prompt, two labels are the same token, or an
+            example's answer is none of the labels.
+    """
+    columns = [
+        answer_ids(tokenizer, [Example(one.prompt, label) for one in examples], tokenized)
+        for label in labels
+    ]
+    ids = np.sort(np.stack(columns, axis=1), axis=1)
+    same = np.flatnonzero((np.diff(ids, axis=1) == 0).any(axis=1))
+    if same.size:
+        raise AnswerError(
+            f"example {same[0]}: two of the labels {list(labels)} are the same token after its "
+            "prompt; choose labels that differ"
+        )
+    known = set(labels)
+    for number, one in enumerate(examples):
+        if one.answer not in known:
+            raise AnswerError(
+                f"example {number} has the answer {one.answer[:80]!r}, which is none of the labels "
+                f"{list(labels)}; list every answer of the data, with its leading space, if any"
+            )
+    return ids
+
+
+def among(
+    logits: Float[Tensor, "row d_vocab"], candidates: Int[Tensor, "row label"] | None
+) -> Float[Tensor, "row choice"]:
+    """The logits of the tokens that may be chosen: all, or each row's candidates."""
+    return logits if candidates is None else logits.gather(1, candidates)
+
+
+def predicted(
+    logits: Float[Tensor, "row d_vocab"], candidates: Int[Tensor, "row label"] | None = None
+) -> Int[Tensor, "row"]:
+    """Eq. 9's argmax over the vocabulary, or eq. 10's over each row's candidates, as token ids.
+
+    Of equal logits the smallest id counts; ``candidates`` ascend.
+    """
+    best = among(logits, candidates).argmax(dim=1)
+    return best if candidates is None else candidates.gather(1, best[:, None])[:, 0]
+
+
+def stacked(rows: Sequence[Int[np.ndarray, "label"] | None]) -> Int[Tensor, "row label"] | None:
+    """The candidates of a batch; None where its examples choose among the whole vocabulary."""
+    listed = [row for row in rows if row is not None]
+    return torch.from_numpy(np.stack(listed)) if listed else None
