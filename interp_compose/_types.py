@@ -94,6 +94,7 @@ class HookedModel(Protocol):
     d_vocab: int
     n_ctx: int
     window: int | None
+    length_limit: Any
     bidirectional: bool
     ends_in_norm: bool
     stated: Any
@@ -101,6 +102,9 @@ class HookedModel(Protocol):
 
     @property
     def active_hooks(self) -> Sequence[str]: ...
+
+    @property
+    def unversioned_hooks(self) -> Sequence[str]: ...
 
     @property
     def wrappers(self) -> Sequence[CallWrapper]: ...

@@ -17,6 +17,7 @@
     │   ├── CapabilityError                a probe showed that this model cannot do it
     │   ├── TrainingModeError              dropout would make the numbers random
     │   ├── NonFiniteError                 NaN or infinity in logits or activations
+    │   ├── ModelInUseError                another thread or task is using it
     │   └── DeviceError                    the device asked for is not there
     ├── InterventionError (RuntimeError)   an edit did not fire, or changed nothing
     ├── MissingDataError (FileNotFoundError)
@@ -87,6 +88,10 @@ class TrainingModeError(ModelError):
 
 class NonFiniteError(ModelError):
     """NaN or infinite values appeared in logits or activations."""
+
+
+class ModelInUseError(ModelError):
+    """Another thread or asyncio task is inside a call of the model or a block on it."""
 
 
 class DeviceError(ModelError):

@@ -19,7 +19,7 @@ from interp_compose.interventions.where import (
     Heads,
     Layers,
     Positions,
-    check_is_model,
+    check_to_edit,
     resolve_heads,
     resolve_layers,
     resolve_parts,
@@ -67,7 +67,7 @@ def ablate(
         CapabilityError: a probe shows that edits of these activations reach nothing.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
-    check_is_model(model)
+    check_to_edit(model)
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
     check_reference(model, how, reference, reference_mask, seed)

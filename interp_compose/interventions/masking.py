@@ -24,7 +24,7 @@ from interp_compose.interventions.where import (
     Heads,
     Layers,
     Positions,
-    check_is_model,
+    check_to_edit,
     resolve_heads,
     resolve_layers,
 )
@@ -101,7 +101,7 @@ def mask_attention(
             and every pair of them was hidden anyway; at a call past the model's own surface,
             positions that cannot be counted.
     """
-    check_is_model(model)
+    check_to_edit(model)
     if mode not in MODES:
         raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     pairs = _Pairs(model, keys, queries)

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
 from interp_compose._types import ForwardFn, HookedModel, Read
-from interp_compose.errors import InterventionError, LayerError, OptionError
+from interp_compose.errors import InterventionError, LayerError, OptionError, PromptError
 from interp_compose.interventions.layout import collapsed
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
 from interp_compose.interventions.slots import Slots
+from interp_compose.interventions.where import check_to_edit
 
 _ACTIVE: WeakKeyDictionary[HookedModel, list[str]] = WeakKeyDictionary()
 
@@ -73,9 +74,12 @@ def pool_at(
     Raises:
         LayerError, OptionError, SpanError: on entering.
         CapabilityError: the model does not honour what this needs.
+        PromptError: at a call, a collapse of a text longer than the window of local attention,
+            which a shorter sequence would stretch.
         InterventionError: ``groups`` do not fit a call's tokens, pooling changed nothing where it
             should have, or the ``with`` block ended without a call.
     """
+    check_to_edit(model)
     if not isinstance(groups, Tensor) or groups.ndim != 2:
         raise OptionError(
             f"groups are a {type(groups).__name__}; expected a tensor [batch pos], such as "
@@ -95,6 +99,13 @@ def pool_at(
             raise InterventionError(
                 f"groups are {list(groups.shape)} and the tokens of this call "
                 f"{list(tokens.shape)}; make the groups from the batch that you run."
+            )
+        longest = int(mask.sum(dim=1).max())
+        if mode == "collapse" and model.window is not None and longest > model.window:
+            raise PromptError(
+                f"a text of {longest} tokens in a collapse, and {model.name!r} has layers that "
+                f"look back {model.window} tokens, which the shorter sequence would stretch. Use "
+                "mode='broadcast', or shorter texts."
             )
         layout = Slots.from_groups(groups.cpu(), mask.cpu())
         slots = layout.to(tokens.device)
@@ -176,7 +187,7 @@ def _alone(model: HookedModel, mode: str) -> Iterator[None]:
     try:
         yield
     finally:
-        active.pop()
+        active.remove(mode)
 
 
 def check_changed(

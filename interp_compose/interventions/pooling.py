@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.errors import OptionError
@@ -32,8 +32,10 @@ def pool_groups(
         n_groups: width of the result; by default the largest index + 1.
 
     Returns:
-        One vector per group; zeros where a group has no token. Sums run in float32 whatever the
-        dtype and are rounded once. A group of one token returns it bit for bit.
+        One vector per group; zeros where a group has no token. ``"last"`` and ``"first"`` return
+        that token bit for bit, and so does every pooling of a group of one token. Sums run in
+        float32, or in float64 where the activations are, and are rounded once. A NaN or an
+        infinity stays in its own group.
 
     Raises:
         OptionError: an unknown ``how``.
@@ -41,21 +43,29 @@ def pool_groups(
     if how not in HOW:
         raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
     width = int(groups.max()) + 1 if n_groups is None else n_groups
+    if how in ("last", "first"):
+        return _one_token(activations, groups, width, how)
     if how == "max":
-        return _maximum(activations, groups, width)
-    slots = torch.arange(width, device=groups.device)
-    member = groups[:, None, :] == slots[None, :, None]  # [batch group pos]
-    if how == "last":
-        member = member & (member.cumsum(dim=2) == member.sum(dim=2, keepdim=True))
-    elif how == "first":
-        member = member & (member.cumsum(dim=2) == 1)
-    kept = activations.float().masked_fill((groups < 0)[:, :, None], 0.0)
-    weights = member.float()
+        highest = _extreme(activations, groups, width, "amax", outside=-torch.inf)
+        return highest.masked_fill(~_members(groups, width).any(2)[:, :, None], 0.0)
+    precise = torch.float64 if activations.dtype == torch.float64 else torch.float32
+    weights = _members(groups, width).to(precise)
+    kept = activations.to(precise).masked_fill((groups < 0)[:, :, None], 0.0)
+    finite = kept.isfinite()
     # A matrix product sums in a fixed order; scattered additions on a GPU would not.
-    pooled = torch.einsum("bgp,bpd->bgd", weights, kept)
+    pooled = torch.einsum("bgp,bpd->bgd", weights, kept.masked_fill(~finite, 0.0))
     if how == "mean":
         pooled = pooled / weights.sum(dim=2, keepdim=True).clamp(min=1.0)
+    if not bool(finite.all()):  # 0 · inf would make NaN of every other group
+        rest = kept.masked_fill(finite, 0.0)
+        for reduce in ("amax", "amin"):
+            pooled = pooled + _extreme(rest, groups, width, reduce, outside=0.0)
     return pooled.to(activations.dtype)
+
+
+def _members(groups: Int[Tensor, "batch pos"], width: int) -> Bool[Tensor, "batch group pos"]:
+    """Which tokens are in which group."""
+    return groups[:, None, :] == torch.arange(width, device=groups.device)[None, :, None]
 
 
 def spread_groups(
@@ -68,14 +78,36 @@ def spread_groups(
     return torch.where((groups >= 0)[:, :, None], pooled.gather(1, index), activations)
 
 
-def _maximum(
-    activations: Float[Tensor, "batch pos d_model"], groups: Int[Tensor, "batch pos"], width: int
+def _one_token(
+    activations: Float[Tensor, "batch pos d_model"],
+    groups: Int[Tensor, "batch pos"],
+    width: int,
+    how: str,
 ) -> Float[Tensor, "batch group d_model"]:
+    """Each group's last or first token."""
+    batch, length = groups.shape
+    outside = -1 if how == "last" else length
+    index = torch.full((batch, width), outside, device=groups.device, dtype=torch.long)
+    place = torch.arange(length, device=groups.device).expand(batch, length)
+    place = place.masked_fill(groups < 0, outside)
+    reduce = "amax" if how == "last" else "amin"
+    index = index.scatter_reduce(1, groups.clamp(min=0).long(), place, reduce=reduce)
+    empty = (index < 0) | (index >= length)
+    rows = torch.arange(batch, device=groups.device)[:, None]
+    return activations[rows, index.clamp(0, length - 1)].masked_fill(empty[:, :, None], 0.0)
+
+
+def _extreme(
+    activations: Float[Tensor, "batch pos d_model"],
+    groups: Int[Tensor, "batch pos"],
+    width: int,
+    reduce: str,
+    *,
+    outside: float,
+) -> Float[Tensor, "batch group d_model"]:
+    """Elementwise maximum (``"amax"``) or minimum (``"amin"``) of a group and ``outside``."""
     batch, _, d_model = activations.shape
-    lowest = torch.full(
-        (batch, width, d_model), -torch.inf, dtype=activations.dtype, device=activations.device
-    )
-    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model)
-    kept = activations.masked_fill((groups < 0)[:, :, None], -torch.inf)
-    highest = lowest.scatter_reduce(1, index, kept, reduce="amax", include_self=True)
-    return highest.masked_fill(highest == -torch.inf, 0.0)
+    start = activations.new_full((batch, width, d_model), outside)
+    index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model).long()
+    kept = activations.masked_fill((groups < 0)[:, :, None], outside)
+    return start.scatter_reduce(1, index, kept, reduce=reduce, include_self=True)

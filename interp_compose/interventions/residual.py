@@ -14,7 +14,7 @@ from interp_compose._types import HookedModel, HookFn
 from interp_compose.errors import OptionError
 from interp_compose.interventions.edited import Edited
 from interp_compose.interventions.places import Places
-from interp_compose.interventions.where import Layers, Positions, check_is_model, resolve_layers
+from interp_compose.interventions.where import Layers, Positions, check_to_edit, resolve_layers
 
 PARTS = ("block", "attn", "mlp")
 
@@ -48,7 +48,7 @@ def mask_residual(
             and post-LN decoders normalise the sum: only ``part="block"`` can be dropped there.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
-    check_is_model(model)
+    check_to_edit(model)
     if part not in PARTS:
         raise OptionError(f"unknown part {part!r}: expected one of {', '.join(PARTS)}")
     places = Places(model, positions, "positions")

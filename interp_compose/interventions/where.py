@@ -8,6 +8,7 @@ One number or word may stand alone; ``None`` is all of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -41,6 +42,21 @@ def check_is_model(model: Any) -> None:
     if not isinstance(model, HookedModel):
         raise OptionError(
             f"the model is a {type(model).__name__}; pass what load_model(…) returns."
+        )
+
+
+def check_to_edit(model: Any) -> None:
+    """Refuse anything but a loaded model, and warn of one in training mode.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    check_is_model(model)
+    if model.training:
+        warnings.warn(
+            f"{model.name!r} is in training mode: dropout, where it has any, makes the numbers of "
+            "this intervention random. Call model.eval() first, unless you train under it.",
+            stacklevel=5,
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from interp_compose._types import AttentionEdit
 from interp_compose.errors import InterventionError
+from interp_compose.models.recompute import acted, set_forward
 
 SOFTMAX = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
 
@@ -51,23 +53,42 @@ class AroundSoftmax(TorchFunctionMode):
 
 
 class EditedForward:
-    """An attention's forward pass under an edit; ``runs`` counts its calls."""
+    """An attention's forward pass under the edits that are open, the outermost first."""
 
-    def __init__(self, layer: int, forward: Callable[..., Any], edit: AttentionEdit) -> None:
-        self.layer, self.forward, self.edit = layer, forward, edit
-        self.runs = 0
+    def __init__(
+        self, layer: int, forward: Callable[..., Any], *, before: Callable[..., Any] | None
+    ) -> None:
+        self.layer, self.forward = layer, forward
+        self.before = before
+        """What the module's own ``__dict__`` held: None where it ran its class's forward."""
+        self.edits: list[AttentionEdit] = []
+        self.runs: dict[int, int] = {}
+        """Calls so far under each edit, by its identity."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with AroundSoftmax(self.edit) as mode:
+        with ExitStack() as around:
+            modes = [AroundSoftmax(edit) for edit in self.edits]
+            for mode in reversed(modes):  # the outermost edit acts first
+                around.enter_context(mode)
             out = self.forward(*args, **kwargs)
-        if mode.calls != 1:
-            raise InterventionError(
-                f"the attention of layer {self.layer} ran {mode.calls} softmaxes over [batch head "
-                "query key] where one was expected, so it cannot be edited. Load the model "
-                "with eager attention, and take no such softmax in a hook of your own."
+        for mode in modes:
+            if mode.calls != 1:
+                raise InterventionError(
+                    f"the attention of layer {self.layer} ran {mode.calls} softmaxes over [batch "
+                    "head query key] where one was expected, so it cannot be edited. Load the "
+                    "model with eager attention, and take no such softmax in a hook of your own."
+                )
+            self.runs[id(mode.edit)] = self.runs.get(id(mode.edit), 0) + 1
+            acted(
+                f"an edit of the attention of layer {self.layer}",
+                mode.edit,
+                partial(self.is_open, mode.edit),
             )
-        self.runs += 1
         return out
+
+    def is_open(self, edit: AttentionEdit) -> bool:
+        """Whether the block of ``edit`` has not ended."""
+        return any(other is edit for other in self.edits)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EditedForward:
         raise InterventionError(
@@ -86,15 +107,13 @@ def edited_attention(
         InterventionError: at once, an attention that runs no softmax over four axes, or several;
             on leaving, one that was never run.
     """
-    under = {
-        layer: EditedForward(layer, attention.forward, edits[layer])
-        for layer, attention in attentions.items()
-    }
-    with ExitStack() as replaced:
-        for layer, attention in attentions.items():
-            replaced.enter_context(_forward(attention, under[layer]))
+    with ExitStack() as opened:
+        under = {
+            layer: opened.enter_context(_edited(layer, attention, edits[layer]))
+            for layer, attention in attentions.items()
+        }
         yield
-    silent = [layer for layer, edited in under.items() if edited.runs == 0]
+        silent = [layer for layer, one in under.items() if id(edits[layer]) not in one.runs]
     if silent:
         raise InterventionError(
             f"the attention of layers {silent} never ran. Run the model inside the `with` block."
@@ -102,35 +121,42 @@ def edited_attention(
 
 
 @contextmanager
-def _forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """``module`` runs ``forward`` instead of its own; blocks that nest leave in order."""
-    before = module.__dict__.get("forward")
-    # Past the bridge's own __setattr__, which would set the wrapped module's forward.
-    object.__setattr__(module, "forward", forward)
+def _edited(layer: int, module: nn.Module, edit: AttentionEdit) -> Iterator[EditedForward]:
+    """One more edit of ``module``; in whatever order blocks end, each takes its own away, and the
+    last one leaves the module as it was."""
+    under = vars(module).get("forward")
+    if not isinstance(under, EditedForward):
+        under = EditedForward(layer, module.forward, before=under)
+        set_forward(module, under)
+    under.edits.append(edit)
     try:
-        yield
+        yield under
     finally:
-        if before is None:
-            object.__delattr__(module, "forward")
-        else:
-            object.__setattr__(module, "forward", before)
+        last = max(place for place, other in enumerate(under.edits) if other is edit)
+        del under.edits[last]
+        if not under.edits:
+            set_forward(module, under.before)
+
+
+def edited_layers(lens: Any) -> list[int]:
+    """Layers whose attention is under an edit."""
+    attentions = (getattr(block, "attn", None) for block in getattr(lens, "blocks", ()))
+    forwards = ({} if one is None else vars(one) for one in attentions)
+    return [k for k, own in enumerate(forwards) if isinstance(own.get("forward"), EditedForward)]
 
 
 @contextmanager
 def unedited(attentions: Iterable[nn.Module]) -> Iterator[None]:
     """Attentions without the edits of the blocks that are open, for the length of a block."""
     lifted = [
-        (attention, attention.__dict__["forward"])
+        (attention, vars(attention)["forward"])
         for attention in attentions
-        if isinstance(attention.__dict__.get("forward"), EditedForward)
+        if isinstance(vars(attention).get("forward"), EditedForward)
     ]
     for attention, edited in lifted:
-        own = edited
-        while isinstance(own, EditedForward):
-            own = own.forward
-        object.__setattr__(attention, "forward", own)
+        set_forward(attention, edited.before)
     try:
         yield
     finally:
         for attention, edited in lifted:
-            object.__setattr__(attention, "forward", edited)
+            set_forward(attention, edited)

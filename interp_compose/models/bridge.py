@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -24,46 +24,100 @@ from interp_compose._types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.recompute import running
+from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_folder import StatedEmbedding
 
 __all__ = [
     "BridgeModel",
     "TransformerBridge",
     "bridge_around",
-    "bridge_from_pretrained",
-    "bridge_without_tokenizer",
+    "bridge_with_tokenizer",
+    "check_blocks",
+    "check_wrappable",
+    "hugging_face_model",
 ]
 
 
-def bridge_from_pretrained(source: str, **options: Any) -> TransformerBridge:
-    """A hub name or a folder with raw weights and eager attention, as TransformerLens boots it."""
-    return TransformerBridge.boot_transformers(source, **options)
-
-
-def bridge_without_tokenizer(
-    source: str, *, device: str | None = None, **options: Any
-) -> TransformerBridge:
-    """The same weights for a user who brings a tokenizer; TransformerLens would reload theirs."""
+def hugging_face_model(source: str, *, device: str | None = None, **options: Any) -> nn.Module:
+    """A hub name or a folder as Hugging Face's causal language model, raw weights, eager attention,
+    in evaluation mode."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(source, attn_implementation="eager", **options)
-    return bridge_around(model if device is None else model.to(device))
+    model: nn.Module = AutoModelForCausalLM.from_pretrained(
+        source, attn_implementation="eager", **options
+    )
+    return (model if device is None else model.to(device)).eval()
+
+
+def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> TransformerBridge:
+    """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
+    TransformerLens loads beside it (BOS prepended where the model has one)."""
+    with _refusing(model):
+        return TransformerBridge.boot_transformers(source, hf_model=model, **options)
 
 
 def bridge_around(model: nn.Module) -> TransformerBridge:
     """A Hugging Face model object, wrapped in place (its attention becomes eager)."""
     hf_model: Any = model
-    architecture = type(model).__name__
     if hasattr(model, "set_attn_implementation"):
         hf_model.set_attn_implementation("eager")  # other kernels never show their pattern
+    with _refusing(model):
+        return build_bridge_from_module(model, type(model).__name__, hf_config=hf_model.config)
+
+
+@contextmanager
+def _refusing(model: nn.Module) -> Iterator[None]:
+    """Whatever TransformerLens throws at a module that it cannot wrap, as a CapabilityError."""
     try:
-        return build_bridge_from_module(model, architecture, hf_config=hf_model.config)
-    except (ValueError, KeyError, AttributeError) as refusal:
+        yield
+    except (
+        *(ValueError, KeyError, AttributeError, RuntimeError, AssertionError, TypeError),
+        *(IndexError, NotImplementedError),
+    ) as refusal:
+        said = (str(refusal).strip().splitlines() or [type(refusal).__name__])[0][:200]
         raise CapabilityError(
-            f"TransformerLens does not know how to wrap a {architecture} ({refusal}). Pass a "
-            "causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder such "
-            "as BertModel or, with transformer-lens 4, RobertaModel."
+            f"TransformerLens does not know how to wrap a {type(model).__name__} ({said}). Pass "
+            "a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder "
+            "such as BertModel or, with transformer-lens 4, RobertaModel."
         ) from refusal
+
+
+def check_wrappable(model: Any) -> None:
+    """Refuse, before anything is wrapped, modules that this library cannot measure.
+
+    Raises:
+        CapabilityError: adapters around the model, an encoder–decoder, or layers that are no
+            attention (state-space and hybrid models).
+    """
+    kind = type(model)
+    if hasattr(model, "merge_and_unload"):
+        raise CapabilityError(
+            f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "
+            "alone: merge them with model.merge_and_unload() and pass what that returns."
+        )
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise CapabilityError(
+            f"{kind.__name__} is an encoder–decoder, which reads two sequences; only decoders and "
+            "encoders (BERT, RoBERTa) can be loaded."
+        )
+
+
+def check_blocks(bridge: TransformerBridge) -> None:
+    """Refuse a wrapped model that is no stack of blocks with attention in each.
+
+    Raises:
+        CapabilityError: names the class and the first block without attention.
+    """
+    blocks = getattr(bridge, "blocks", None)
+    bare = [k for k, block in enumerate(blocks or ()) if not hasattr(block, "attn")]
+    if blocks is None or bare:
+        kind = type(bridge.original_model).__name__
+        where = "it has no list of blocks" if blocks is None else f"block {bare[0]} has none"
+        raise CapabilityError(
+            f"{kind} cannot be loaded: every block needs attention, and {where}. State-space, "
+            "recurrent and hybrid models (Mamba, RWKV, Jamba and their like) are not supported."
+        )
 
 
 class BridgeModel(LensModel):
@@ -85,6 +139,7 @@ class BridgeModel(LensModel):
         self._keeps_last = "logits_to_keep" in accepted
         self._block_output: type | None = None
         self.window = _window(getattr(hf_model, "config", None))
+        self.length_limit = length_limit(hf_model) if hasattr(hf_model, "config") else None
 
     def states(self, stated: StatedEmbedding | None) -> None:
         """Takes over what the folder says of embeddings, the length of a text among it.
@@ -100,7 +155,7 @@ class BridgeModel(LensModel):
     def hook_names(self) -> Sequence[str]:
         return list(self.lens.hook_dict)
 
-    def unembed(
+    def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         mask = torch.ones(resid.shape[:2], dtype=torch.long, device=resid.device)
@@ -190,6 +245,8 @@ class BridgeModel(LensModel):
     def _arguments(
         self, mask: Int[Tensor, "batch pos"], position_ids: Int[Tensor, "batch pos"]
     ) -> dict[str, Any]:
+        if self.length_limit is not None:
+            self.length_limit.check(position_ids, mask)
         arguments = {"attention_mask": mask, **self._options}
         if self._takes_positions:
             arguments["position_ids"] = position_ids
@@ -226,15 +283,10 @@ class BridgeModel(LensModel):
             yield
             return
         forward = _in_tuple(stand_in) if self._returns_tuple() else stand_in
-        blocks = [self.lens.blocks[layer] for layer in layers]
-        # Past the bridge's own __setattr__, which would set the wrapped module's forward.
-        for block in blocks:
-            object.__setattr__(block, "forward", forward)
-        try:
+        with ExitStack() as exchanged:
+            for layer in layers:
+                exchanged.enter_context(running(self.lens.blocks[layer], forward))
             yield
-        finally:
-            for block in blocks:
-                object.__delattr__(block, "forward")
 
     def _returns_tuple(self) -> bool:
         """Whether the blocks of this architecture return tuples; seen once on two tokens."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,10 +17,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
-from interp_compose._types import Read
+from interp_compose._types import HookFn, Read
 from interp_compose.errors import (
     CapabilityError,
     InterpComposeError,
+    InterventionError,
     NonFiniteError,
     OptionError,
 )
@@ -104,6 +106,17 @@ def prove_capabilities(model: LensModel) -> Capabilities:
         if isinstance(bench, Probe):
             return Capabilities(dict.fromkeys(MEANING, bench))
         return Capabilities({name: _outcome(getattr(bench, name)) for name in MEANING})
+
+
+@torch.no_grad()
+def prove_edits(model: LensModel, names: Sequence[str]) -> dict[str, Probe]:
+    """By hook point, whether a random edit there moves what the model returns.
+
+    An edit that cannot be tried on the probe's tokens (an expert that none of them is sent to)
+    counts as held.
+    """
+    bench = _Bench(model)
+    return {name: _outcome(partial(bench.edit_anywhere, name)) for name in names}
 
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
@@ -297,6 +310,26 @@ class _Bench:
             return Probe(ajar > 0.0, f"through an open layer it moves the others by {ajar:.1e}")
         return Probe(True, f"the token moves the others by {shut:.1e}")
 
+    def edit_anywhere(self, name: str) -> Probe:
+        """One hook point, of whatever kind."""
+        try:
+            self.model.capture(self.tokens, [name], attention_mask=self.mask, read=self.read)
+        except InterventionError as silent:
+            return Probe(True, f"not tried: {silent}")
+        edit = _Noted(_random_pattern if name.endswith("hook_pattern") else _random_like)
+        probe = self._edit([name], edit)
+        if not edit.changed:  # whole numbers that are all alike
+            return Probe(True, "not tried: a random edit is no edit of this activation")
+        if probe.held or not getattr(self.model, "has_head", False):
+            return probe
+        self.read = "logits"  # of an encoder, which is read at its last hidden state else
+        self.clean = self.model.forward(self.tokens, attention_mask=self.mask)
+        try:
+            return self._edit([name], edit)
+        finally:
+            self.read = "hidden"
+            self.clean = self.model.encode(self.tokens, attention_mask=self.mask)
+
     def _each_block(self, hook: str) -> list[str]:
         return [f"blocks.{k}.{hook}" for k in range(self.model.n_layers)]
 
@@ -329,6 +362,19 @@ class _Hidden:
         return pattern.masked_fill(self.emptied, 0.0)
 
 
+class _Noted:
+    """An edit, and whether it changed anything it was given."""
+
+    def __init__(self, edit: HookFn) -> None:
+        self.edit, self.changed = edit, False
+
+    def __call__(self, activation: Tensor, hook: Any) -> Tensor:
+        edited = self.edit(activation, hook)
+        assert edited is not None, "the edits of the probes return their result"
+        self.changed |= not torch.equal(edited, activation)
+        return edited
+
+
 def _distance(
     a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Int[Tensor, "batch pos"]
 ) -> float:
@@ -348,9 +394,13 @@ def _nothing(activation: Tensor, hook: Any) -> Tensor:
 def _random_like(activation: Tensor, hook: Any) -> Tensor:
     # Random, not a constant: LayerNorm removes a constant, and the edit would seem to do nothing.
     generator = torch.Generator().manual_seed(1)
+    if not activation.is_floating_point():  # numbers of experts, flags: others of the same
+        order = torch.randperm(activation.numel(), generator=generator).to(activation.device)
+        return activation.flatten()[order].view_as(activation)
     noise = torch.randn(activation.shape, generator=generator).to(activation)
     real = activation.masked_fill(activation < -1e4, 0.0)  # scores: masked keys are not spread
-    return activation + noise * real.std()
+    spread = real.std() if real.numel() > 1 else real.abs().max()
+    return activation + noise * torch.where(spread > 0, spread, 1.0)
 
 
 def _random_pattern(activation: Tensor, hook: Any) -> Tensor:

@@ -30,7 +30,7 @@ def copy_model(model: LensModel) -> LensModel:
     left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
     memo = {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
     twin = copy.deepcopy(model, memo)
-    twin._built_in = frozenset(twin._hooked_points())
+    twin._built_in = twin._hooks_of_the_lens()
     addresses = {weight.data_ptr() for weight in model.parameters()}
     shared = [weight for weight in twin.parameters() if weight.data_ptr() in addresses]
     if shared or not _alike(model, twin):

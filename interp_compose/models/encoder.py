@@ -58,11 +58,11 @@ class EncoderModel(BridgeModel):
         self.n_ctx = int(self._core.config.max_position_embeddings) - self._first_position
         self.states(stated)
 
-    def unembed(
+    def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         self._check_head()
-        return super().unembed(resid)
+        return super()._unembed(resid)
 
     def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         self._check_head()
@@ -121,7 +121,7 @@ class EncoderModel(BridgeModel):
             hidden = self._blocks(resid, range(start, self.n_layers), attention_mask)
         if read == "hidden":
             return hidden
-        return self.unembed(hidden[:, -1:] if read == "last" else hidden)
+        return self._unembed(hidden[:, -1:] if read == "last" else hidden)
 
     def _embed(
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from interp_compose._types import HookFn, Read
 from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.models.recompute import acted
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
-
-RELIES_ON = {"attn.hook_pattern": "edit_pattern", "attn.hook_attn_scores": "edit_scores"}
 
 
 class HookLog:
     """Watches hook functions from inside the calls that TransformerLens makes of them."""
 
     def __init__(self) -> None:
+        self.open = True
         self._fired: dict[str, bool] = {}
         self._edited: set[str] = set()
 
@@ -37,6 +37,7 @@ class HookLog:
             result = fn(activation, hook)
             if (result is not None and result is not activation) or _version(activation) != before:
                 self._edited.add(name)
+                acted(f"the edit at {name}", fn, lambda: self.open)
             return result
 
         return hook_fn
@@ -47,16 +48,9 @@ class HookLog:
         return [name for name, fired in self._fired.items() if not fired]
 
     @property
-    def relied_on(self) -> list[str]:
-        """Capabilities that the edits made so far rely on."""
-        return sorted(
-            {
-                capability
-                for ending, capability in RELIES_ON.items()
-                for name in self._edited
-                if name.endswith(ending)
-            }
-        )
+    def edited(self) -> list[str]:
+        """Hook points at which an activation was edited so far."""
+        return sorted(self._edited)
 
 
 def _version(activation: Tensor) -> int:
@@ -82,7 +76,9 @@ def matching_hooks(model: LensModel, where: str | Callable[[str], bool]) -> list
 
 @contextmanager
 def hooked(
-    model: LensModel, fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]]
+    model: LensModel,
+    fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
+    version: str | None = None,
 ) -> Iterator[HookLog]:
     """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`."""
     log = HookLog()
@@ -90,21 +86,51 @@ def hooked(
     for where, fn in fwd_hooks:
         for name in matching_hooks(model, where):
             wrapped.append((name, log.watching(fn, name)))
-    with warnings.catch_warnings(), model.lens.hooks(fwd_hooks=wrapped):
+    with warnings.catch_warnings(), _added(model, wrapped, version):
         warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
         try:
             yield log
         except UserWarning as discarded:
+            if "edit is discarded" not in str(discarded):
+                raise
             raise InterventionError(
                 f"{model.architecture}: TransformerLens discards this edit ({discarded}). "
                 "Edit another hook point, or see the table of capabilities in the docs."
             ) from discarded
+        finally:
+            log.open = False
     if log.silent:
         raise InterventionError(
             f"hooks on {log.silent} never fired on {model.name!r} ({model.architecture}). Run "
             "the model inside the `with` block; if you did, this architecture does not pass "
             "through that hook point."
         )
+
+
+@contextmanager
+def _added(
+    model: LensModel, hooks: Sequence[tuple[str, HookFn]], version: str | None
+) -> Iterator[None]:
+    """Hooks at their points for the length of a ``with`` block, which takes its own away and no
+    other's, in whatever order blocks end (TransformerLens' own block takes those of its depth)."""
+    lens = model.lens
+    added: list[tuple[Any, Any]] = []
+    try:
+        for name, fn in hooks:
+            point = lens.hook_dict[name]
+            try:
+                lens.check_hooks_to_add(point, name, fn, dir="fwd")
+            except (ValueError, AssertionError) as refusal:
+                raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
+            point.add_hook(fn, dir="fwd")
+            added.append((point, point.fwd_hooks[-1]))
+            model.hook_versions[id(point.fwd_hooks[-1])] = version
+        yield
+    finally:
+        for point, handle in added:
+            handle.hook.remove()
+            point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
+            del model.hook_versions[id(handle)]
 
 
 def check_read(read: str) -> None:
@@ -126,6 +152,27 @@ def check_call(tokens: Any, attention_mask: Any) -> None:
         raise InputError(
             f"attention_mask is {_told(attention_mask)}; expected {list(tokens.shape)} as the "
             "tokens, integers: 1 for real tokens and 0 for padding."
+        )
+    check_mask(attention_mask)
+
+
+def check_mask(attention_mask: Tensor) -> None:
+    """Refuse a mask of other numbers than 0 and 1, from which positions would be counted wrongly,
+    and rows without a token.
+
+    Raises:
+        InputError: names the number, or the row.
+    """
+    other = attention_mask[(attention_mask != 0) & (attention_mask != 1)]
+    if len(other):
+        raise InputError(
+            f"attention_mask holds {int(other[0])}: expected 1 for real tokens and 0 for padding "
+            "alone. Numbers of segments in a packed row are not supported: give each text a row."
+        )
+    empty = (attention_mask.sum(dim=1) == 0).nonzero()
+    if len(empty):
+        raise InputError(
+            f"row {int(empty[0])} of attention_mask has no real token; leave the row out."
         )
 
 

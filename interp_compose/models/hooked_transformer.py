@@ -45,7 +45,7 @@ class HookedTransformerModel(LensModel):
     def hook_names(self) -> Sequence[str]:
         return list(self.lens.hook_dict)
 
-    def unembed(
+    def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         logits: Tensor = self.lens(resid.contiguous(), start_at_layer=self.n_layers)
@@ -117,7 +117,7 @@ class HookedTransformerModel(LensModel):
         if read == "hidden":
             hidden: Tensor = self.lens.ln_final(resid) if hasattr(self.lens, "ln_final") else resid
             return hidden
-        return self.unembed(resid[:, -1:] if read == "last" else resid)
+        return self._unembed(resid[:, -1:] if read == "last" else resid)
 
     def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         return self._read(self.lens(tokens, stop_at_layer=self.n_layers), "hidden")

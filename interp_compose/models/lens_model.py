@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,15 +14,22 @@ from torch import Tensor
 from interp_compose._types import AttentionEdit, HookFn, Read
 from interp_compose.errors import CapabilityError, InputError, LayerError
 from interp_compose.models.attention import edited_attention, unedited
-from interp_compose.models.capabilities import Capabilities, prove_capabilities
+from interp_compose.models.capabilities import (
+    Capabilities,
+    Probe,
+    prove_capabilities,
+    prove_edits,
+)
 from interp_compose.models.hook_log import (
     check_call,
+    check_mask,
     check_read,
     hooked,
     in_evaluation_mode,
     without_hooks,
 )
 from interp_compose.models.recompute import recomputing
+from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_folder import StatedEmbedding
 from interp_compose.models.weighted import Weighted
 from interp_compose.models.wrappable import Wrappable
@@ -45,6 +52,8 @@ class LensModel(Weighted, Wrappable):
     n_ctx: int
     window: int | None
     """Tokens that a layer of local attention looks back on; None where all attention is global."""
+    length_limit: LengthLimit | None = None
+    """Where rotary angles begin to depend on the batch; None where they never do."""
     bidirectional: bool = False
     """Whether tokens see the ones after them: an encoder, which predicts no next token."""
     ends_in_norm: bool = False
@@ -66,7 +75,9 @@ class LensModel(Weighted, Wrappable):
         self.d_vocab = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
+        self._edits: dict[str, Probe] = {}  # by hook point, as far as edits were made there
         self._proving = False
+        self._pads: dict[torch.dtype, bool] = {}
         self._d_mlp: int | None = None
 
     def __repr__(self) -> str:
@@ -108,10 +119,9 @@ class LensModel(Weighted, Wrappable):
     ) -> Float[Tensor, "batch pos d_model"]: ...
 
     @abstractmethod
-    def unembed(
+    def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
-    ) -> Float[Tensor, "batch pos d_vocab"]:
-        """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
+    ) -> Float[Tensor, "batch pos d_vocab"]: ...
 
     @property
     @abstractmethod
@@ -162,13 +172,17 @@ class LensModel(Weighted, Wrappable):
         Raises:
             OptionError: an unknown ``read``.
             InputError: no token ids ``[batch pos]``, ids outside the vocabulary (on CPU), or a mask
-                of another shape or kind.
+                of another shape or kind, or with other numbers than 0 and 1.
+            CapabilityError: padding in float64, on an architecture that makes NaN of it.
+            ModelInUseError: another thread or asyncio task is using the model.
         """
         check_read(read)
         check_call(tokens, attention_mask)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
+        self._check_padding(mask)
         try:
-            return self._called(tokens, mask, read)
+            with self.exclusive.held(self.name):
+                return self._called(tokens, mask, read)
         except IndexError as error:
             beyond = tokens[(tokens < 0) | (tokens >= self.d_vocab)]
             if not len(beyond):
@@ -225,25 +239,34 @@ class LensModel(Weighted, Wrappable):
 
     @contextmanager
     def hooks(
-        self, fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]]
+        self,
+        fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
+        *,
+        version: str | None = None,
     ) -> Iterator[LensModel]:
         """Hooks for the length of a ``with`` block, gone after it however it ends.
 
         A name is a hook point's, an alias, or a predicate on names. Nesting composes: outer hooks
         run first.
 
+        Args:
+            fwd_hooks: (name, function) pairs.
+            version: what the functions compute, in your words (``"zero head 3, strength 0.5"``).
+                A study's config records it, and a study can be resumed inside this block only where
+                it is given: a function's name alone does not tell whether it changed.
+
         Raises:
             OptionError: a name, or a predicate, that matches no hook point.
             InterventionError: on leaving, a hook that never fired; at once, an edit that
                 TransformerLens says it discards.
-            CapabilityError: on leaving, an edit of an attention pattern or of attention scores
-                on a model that the probes found to ignore it.
+            CapabilityError: on leaving, an edit at a hook point where a random edit, tried on a few
+                tokens, does not reach the output.
+            ModelInUseError: another thread or asyncio task is using the model.
         """
-        with hooked(self, fwd_hooks) as log:
+        with self.exclusive.held(self.name), hooked(self, fwd_hooks, version) as log:
             yield self
         if not self._proving:
-            for capability in log.relied_on:
-                self.require(capability)  # some wrappers discard these edits without a word
+            self._prove_edits(log.edited)
 
     @contextmanager
     def editing_attention(self, edits: Mapping[int, AttentionEdit]) -> Iterator[LensModel]:
@@ -262,12 +285,23 @@ class LensModel(Weighted, Wrappable):
             self._check_layer(layer)
         if not self._proving:
             self.require("mask_attention")
-        with edited_attention({k: self.lens.blocks[k].attn for k in edits}, edits):
+        attentions = {k: self.lens.blocks[k].attn for k in edits}
+        with self.exclusive.held(self.name), edited_attention(attentions, edits):
             yield self
 
-    def activation_checkpointing(self) -> AbstractContextManager[None]:
-        """Calls inside the ``with`` block keep less for the backward pass, and compute it again."""
-        return recomputing(self.lens.blocks)
+    @contextmanager
+    def activation_checkpointing(self) -> Iterator[None]:
+        """Calls inside the ``with`` block keep less for the backward pass, and compute it again.
+
+        The backward pass may come after the block. It has to come while the edits under which a
+        block ran are open, and no other: the second computation runs under those of its own time.
+
+        Raises:
+            InterventionError: in the backward pass, an edit that acted in the forward pass is
+                closed, or another one acts.
+        """
+        with self.exclusive.held(self.name), recomputing(self.lens.blocks):
+            yield
 
     def resid_pre(
         self,
@@ -285,7 +319,10 @@ class LensModel(Weighted, Wrappable):
             LayerError: not ``0 <= layer < n_layers``.
         """
         self._check_layer(layer)
-        return self._resid_pre(tokens, layer, attention_mask)
+        check_call(tokens, attention_mask)
+        self._check_padding(attention_mask)
+        with self.exclusive.held(self.name):
+            return self._resid_pre(tokens, layer, attention_mask)
 
     def run_blocks(
         self,
@@ -309,7 +346,9 @@ class LensModel(Weighted, Wrappable):
                 f"cannot run blocks {start}…{stop - 1}: expected 0 <= start < stop < "
                 f"{self.n_layers} (the model's layers); use resume() to run to the end."
             )
-        return self._run_blocks(resid, start, stop, attention_mask, position_ids)
+        check_mask(attention_mask)
+        with self.exclusive.held(self.name):
+            return self._run_blocks(resid, start, stop, attention_mask, position_ids)
 
     def resume(
         self,
@@ -327,7 +366,16 @@ class LensModel(Weighted, Wrappable):
         """
         check_read(read)
         self._check_layer(start)
-        return self._resume(resid, start, attention_mask, position_ids, read=read)
+        check_mask(attention_mask)
+        with self.exclusive.held(self.name):
+            return self._resume(resid, start, attention_mask, position_ids, read=read)
+
+    def unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]:
+        """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
+        with self.exclusive.held(self.name):
+            return self._unembed(resid)
 
     # ---- proof ---------------------------------------------------------------------------
 
@@ -349,22 +397,73 @@ class LensModel(Weighted, Wrappable):
                 self._capabilities = prove_capabilities(self)
         return self._capabilities
 
+    def probing(
+        self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"], *, read: Read
+    ) -> Float[Tensor, "batch _ width"]:
+        """A call of the model as it is, without the user's hooks, edits, wrappers and dropout."""
+        with self._bare():
+            place = self.device
+            return self.forward(tokens.to(place), attention_mask=mask.to(place), read=read)
+
+    def _prove_edits(self, names: Sequence[str]) -> None:
+        """Refuse edits at hook points that hand on a copy, or that nobody reads again.
+
+        Raises:
+            CapabilityError: a random edit there moves no output.
+        """
+        new = [name for name in names if name not in self._edits]
+        if new:
+            with self._bare():
+                self._edits |= prove_edits(self, new)
+        for name in names:
+            if not self._edits[name].held:
+                raise CapabilityError(
+                    f"{self.architecture} discards edits at {name!r}: a random edit there, on a "
+                    f"few tokens, left the output as it was ({self._edits[name].detail}). Edit "
+                    "the output of the part that reads it (hook_attn_out, hook_mlp_out), or use "
+                    "mask_attention for attention patterns."
+                )
+
+    def _check_padding(self, mask: Tensor) -> None:
+        """Refuse padding in float64 where it makes NaN of real tokens.
+
+        transformers' eager attention takes its softmax in float32 on many architectures, where the
+        lowest float64, which it puts at masked keys, is minus infinity; padding on the left then
+        attends to nothing but minus infinity.
+        """
+        if self.dtype != torch.float64 or self._proving or bool(mask.all()):
+            return
+        if self.dtype not in self._pads:
+            tokens = torch.ones((1, min(3, self.n_ctx)), dtype=torch.long)
+            padded = torch.ones_like(tokens)
+            padded[0, 0] = 0
+            with torch.no_grad():
+                found = self.probing(tokens, padded, read="hidden")
+            self._pads[self.dtype] = bool(found[:, 1:].isfinite().all())
+        if not self._pads[self.dtype]:
+            raise CapabilityError(
+                f"{self.architecture} in float64 makes NaN of padded batches: transformers takes "
+                "this attention's softmax in float32. Run texts of one length at a time, or load "
+                "the model in float32."
+            )
+
     @contextmanager
     def _bare(self) -> Iterator[None]:
         """Without hooks, edits, wrappers and dropout of the user's: what is proven is the model."""
-        wrappers, self._wrappers = self._wrappers, []
-        preparations, self._preparations = self._preparations, []
-        self._proving = True
-        try:
-            with (
-                in_evaluation_mode(self.lens),
-                without_hooks(set(self.lens.hook_dict.values())),
-                unedited(block.attn for block in self.lens.blocks),
-            ):
+        with (
+            self.exclusive.held(self.name),
+            in_evaluation_mode(self.lens),
+            without_hooks(set(self.lens.hook_dict.values())),
+            unedited(block.attn for block in self.lens.blocks),
+        ):
+            wrappers, self._wrappers = self._wrappers, []
+            preparations, self._preparations = self._preparations, []
+            proving, self._proving = self._proving, True
+            try:
                 yield
-        finally:
-            self._proving = False
-            self._wrappers, self._preparations = wrappers, preparations
+            finally:
+                self._proving = proving
+                self._wrappers, self._preparations = wrappers, preparations
 
     def n_neurons(self) -> int:
         """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``.

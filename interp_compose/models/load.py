@@ -20,8 +20,10 @@ from interp_compose.models.bridge import (
     BridgeModel,
     TransformerBridge,
     bridge_around,
-    bridge_from_pretrained,
-    bridge_without_tokenizer,
+    bridge_with_tokenizer,
+    check_blocks,
+    check_wrappable,
+    hugging_face_model,
 )
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
@@ -34,6 +36,7 @@ from interp_compose.models.load_encoder import (
     peek,
 )
 from interp_compose.models.model_files import check_sizes, refuse_pickled
+from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.small_decoder import (
     SmallDecoderModel,
     is_decoder_folder,
@@ -101,18 +104,33 @@ def load_model(
         given = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
             return encoder_on(source, name=str(source.cfg.model_name), tokenizer=given)
+        check_blocks(source)
         return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
+        check_wrappable(source)
         config: Any = source.config
         name = str(config.name_or_path or type(source).__name__)
         if is_encoder(config):
             return encoder_around(source, name=name, tokenizer=tokenizer)
-        return BridgeModel(bridge_around(source), name=name, tokenizer=tokenizer)
+        try:
+            own = OwnForward.of(source)
+        except CapabilityError:
+            bridge_around(source)  # says so where TransformerLens does not know the class
+            raise
+        return _held(own, bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
         "model, a TransformerBridge, a SmallDecoder, or a HookedTransformer with transformer-lens "
         "3.9."
     )
+
+
+def _held(own: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: Any) -> BridgeModel:
+    """The wrapped module, once it computes what the module itself did."""
+    check_blocks(bridge)
+    model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
+    own.check(model)
+    return model
 
 
 def _load_pretrained(
@@ -160,6 +178,7 @@ def _load_pretrained(
                 dtype=options["dtype"],
             )
         verify_checksums(folder)
+    config = None
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
         subfolder = stated.subfolder if stated else ""
@@ -169,12 +188,18 @@ def _load_pretrained(
             return load_encoder(
                 source, config, stated, name=name, tokenizer=tokenizer, options=options
             )
-        boot = bridge_from_pretrained if tokenizer is None else bridge_without_tokenizer
-        bridge = boot(source, **options)
+        hf_model = hugging_face_model(source, **options)
+        check_wrappable(hf_model)
+        own = OwnForward.of(hf_model)
+        if tokenizer is None:
+            given = {key: options[key] for key in options if key not in ("device", "device_map")}
+            bridge = bridge_with_tokenizer(source, hf_model, **given)
+        else:
+            bridge = bridge_around(hf_model)
     except (InterpComposeError, MemoryError, torch.OutOfMemoryError):
         raise
     except (OSError, ValueError) as refusal:
-        raise _unreadable(name, folder, refusal) from refusal
+        raise _unreadable(name, folder, refusal, config) from refusal
     except SafetensorError as broken:
         raise CorruptFileError(
             f"the weights in {source!r} cannot be read ({broken}); download or save them again."
@@ -187,17 +212,16 @@ def _load_pretrained(
             "its config.json."
         ) from broken
     bridge.eval()
-    model = BridgeModel(
-        bridge, name=name, tokenizer=tokenizer if tokenizer is not None else bridge.tokenizer
-    )
+    given_tokenizer = tokenizer if tokenizer is not None else bridge.tokenizer
+    model = _held(own, bridge, name=name, tokenizer=given_tokenizer)
     model.states(stated)
     return model
 
 
-def _unreadable(name: str, folder: Path, reason: Exception) -> Exception:
+def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exception:
     first = str(reason).strip().splitlines()[0]
-    if "supported architecture" in first:
-        own = first.partition("Config architectures: ")[2] or first
+    if "supported architecture" in first or "Unrecognized configuration class" in first:
+        own = ", ".join(getattr(config, "architectures", None) or [type(config).__name__])
         return CapabilityError(
             f"TransformerLens does not know the architecture of {name!r} ({own}). The "
             "documentation lists what was tried; most causal language models work, and of the "

@@ -15,6 +15,7 @@ from torch import nn
 from interp_compose.errors import CapabilityError, CorruptFileError
 from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
+from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.sentence_folder import StatedEmbedding, read_stated
 
 HEADLESS = "_interp_compose_stated"
@@ -115,10 +116,13 @@ def encoder_around(
     config: Any = model.config
     _check_config(config, name)
     has_head = isinstance(model, getattr(transformers, HEADS[config.model_type]))
+    own = OwnForward.of(model if has_head else model.base_model, hidden=not has_head)
     whole: Any = model if has_head else _under_zeros(model)
     if not has_head:
         setattr(whole, HEADLESS, stated)
-    return encoder_on(bridge_around(whole), name=name, tokenizer=tokenizer, stated=stated)
+    loaded = encoder_on(bridge_around(whole), name=name, tokenizer=tokenizer, stated=stated)
+    own.check(loaded)
+    return loaded
 
 
 def encoder_on(

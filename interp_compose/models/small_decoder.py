@@ -44,7 +44,7 @@ class SmallDecoderModel(LensModel):
     def hook_names(self) -> Sequence[str]:
         return list(self.lens.hook_dict)
 
-    def unembed(
+    def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         return self.lens.logits(resid)
@@ -109,7 +109,7 @@ class SmallDecoderModel(LensModel):
         """What leaves the last block, as far as ``read`` asks."""
         if read == "hidden":
             return self.lens.final(resid)
-        return self.unembed(resid[:, -1:] if read == "last" else resid)
+        return self._unembed(resid[:, -1:] if read == "last" else resid)
 
 
 def small_decoder(

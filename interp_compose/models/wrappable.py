@@ -11,6 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._types import CallWrapper, ForwardFn, Prepare, Read
+from interp_compose.models.attention import edited_layers
+from interp_compose.models.exclusive import Exclusive
+from interp_compose.models.found_hooks import found_hooks
 
 T = TypeVar("T", bound="Wrappable")
 
@@ -18,11 +21,16 @@ T = TypeVar("T", bound="Wrappable")
 class Wrappable(ABC):
     """What :meth:`LensModel.around` needs: the wrappers that are open, and the call they wrap."""
 
+    name: str
+
     def __init__(self, lens: Any) -> None:
         self.lens = lens
+        self.exclusive = Exclusive()
         self._wrappers: list[CallWrapper] = []
         self._preparations: list[Prepare] = []
-        self._built_in = frozenset(self._hooked_points())
+        self.hook_versions: dict[int, str | None] = {}
+        """Of the hooks that :meth:`LensModel.hooks` opened, by the identity of their handles."""
+        self._built_in = self._hooks_of_the_lens()
 
     @abstractmethod
     def _forward(
@@ -40,21 +48,23 @@ class Wrappable(ABC):
         ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
         is the call as it was outside the block, so that blocks nest.
         """
-        self._wrappers.append(wrapper)
-        try:
-            yield self
-        finally:
-            self._wrappers.remove(wrapper)
+        with self.exclusive.held(self.name):
+            self._wrappers.append(wrapper)
+            try:
+                yield self
+            finally:
+                self._wrappers.remove(wrapper)
 
     @contextmanager
     def preparing(self: T, prepare: Prepare) -> Iterator[T]:
         """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
         block, whatever wrappers make of the call; for edits that depend on the call's tokens."""
-        self._preparations.append(prepare)
-        try:
-            yield self
-        finally:
-            self._preparations.remove(prepare)
+        with self.exclusive.held(self.name):
+            self._preparations.append(prepare)
+            try:
+                yield self
+            finally:
+                self._preparations.remove(prepare)
 
     @property
     def preparations(self) -> Sequence[Prepare]:
@@ -81,11 +91,31 @@ class Wrappable(ABC):
 
     @property
     def active_hooks(self) -> list[str]:
-        """Hook points that have hooks now, apart from those that came with the model."""
-        now = self._hooked_points()
-        return sorted(name for point, name in now.items() if point not in self._built_in)
+        """What acts on the model now and did not come with TransformerLens or transformers.
 
-    def _hooked_points(self) -> dict[int, str]:
-        """Each point once, under the last of its names (aliases such as ``hook_resid_pre``)."""
-        points = sorted(self.lens.hook_dict.items())
-        return {id(point): name for name, point in points if point.fwd_hooks}
+        Hooks at hook points (with their version, see :meth:`LensModel.hooks`), plain PyTorch hooks
+        on any module, registered before or after loading, and edited attentions.
+        """
+        return sorted({name for name, _ in self._acting()})
+
+    @property
+    def unversioned_hooks(self) -> list[str]:
+        """Those of :attr:`active_hooks` that no version names: what they compute is not known."""
+        return sorted({name for name, version in self._acting() if version is None})
+
+    def _acting(self) -> Iterator[tuple[str, str | None]]:
+        for hook in found_hooks(self.lens):
+            if hook.handle in self.hook_versions:
+                version = self.hook_versions[hook.handle]
+                yield (hook.name if version is None else f"{hook.name} ({version})"), version
+            elif not hook.own and hook.handle not in self._built_in:
+                yield hook.name, None
+        for layer in edited_layers(self.lens):
+            yield f"blocks.{layer}.attn: edited attention", None
+
+    def _hooks_of_the_lens(self) -> frozenset[int]:
+        """Handles at hook points before any of the user's, where the lens does not tell whose they
+        are (transformer-lens 3.9)."""
+        points = self.lens.hook_dict.values()
+        handles = (handle for point in points for handle in point.fwd_hooks)
+        return frozenset(id(handle) for handle in handles if not hasattr(handle, "user_hook"))

@@ -132,6 +132,7 @@ def measure(
         title=f"ablation {plan.model.name}",
         progress=progress,
         resume=resume,
+        unversioned=plan.model.unversioned_hooks,
         start_afresh=start_afresh,
     ) as raw:
         curve = AblationCurve.from_outcomes(

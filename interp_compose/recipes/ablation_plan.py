@@ -20,7 +20,7 @@ from interp_compose.recipes.ablation_prepare import (
     with_predictions,
     words_of,
 )
-from interp_compose.recipes.budget import fitting_batch, weights_digest
+from interp_compose.recipes.budget import batch_of_lengths, fitting_batch, weights_digest
 from interp_compose.recipes.options import check_kinds, check_numbers
 from interp_compose.recipes.prepared import Prepared, examples_digest
 from interp_compose.recipes.ready import check_is_model
@@ -98,6 +98,7 @@ def plan_ablation(
             "nothing to knock out. Use longer prompts."
         )
     tags = {} if named is None else _tags(items, named)
+    batch_size = batch_of_lengths(model, [item.n_tokens for item in items], batch_size)
     if batch_size is None:
         longest = max(item.n_tokens for item in items)
         cells = {"words": max(len(words_of(item)) for item in items), "heads": model.n_heads}

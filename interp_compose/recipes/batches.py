@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from tqdm.auto import tqdm
 
-from interp_compose.errors import OptionError
+from interp_compose.errors import InterventionError, OptionError
 from interp_compose.results import BatchStore, environment_versions
 
 T = TypeVar("T")
@@ -25,16 +25,29 @@ def batch_by_batch(
     title: str,
     progress: bool,
     resume: str | Path | None,
+    unversioned: Sequence[str],
     start_afresh: bool,
 ) -> Iterator[pd.DataFrame]:
     """The rows of all batches in one frame.
 
     With ``resume``, a folder, finished batches are stored there under ``config`` and the versions
     of what computes them, and deleted when the ``with`` block, which makes the result of them, has
-    ended well. ``start_afresh`` discards the batches of another run.
+    ended well. ``start_afresh`` discards the batches of another run. ``unversioned`` are the
+    model's hooks that no version names (:attr:`.LensModel.unversioned_hooks`).
+
+    Raises:
+        InterventionError: ``resume`` under such hooks: nobody could tell whether they are those
+            under which the stored batches were computed.
     """
     store = None
     if resume is not None:
+        if unversioned:
+            raise InterventionError(
+                f"resume={str(resume)!r} under {unversioned[0]!r} ({len(unversioned)} in all): "
+                "a hook's name does not tell what it computes, and stored batches of another hook "
+                "could be mixed in. Name it, model.hooks(…, version='strength 3'), or leave out "
+                "resume; plain PyTorch hooks and edited attentions cannot be resumed."
+            )
         if not isinstance(resume, str | Path) or Path(resume).is_file():
             raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")
         fingerprint = {**config, "versions": environment_versions()}

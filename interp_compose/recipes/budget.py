@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -25,6 +26,27 @@ def fitting_batch(model: HookedModel, streams: int, longest: int, most: int = MA
     return int(max(1, min(most, budget // each)))
 
 
+def batch_of_lengths(
+    model: HookedModel, lengths: Sequence[int], batch_size: int | None
+) -> int | None:
+    """``batch_size``, or 1 where it is None and texts would change each other's results.
+
+    Raises:
+        PromptError: a larger one where the model's rotary angles depend on the longest text of a
+            batch and texts lie on both sides of its original context; any text beyond it, where
+            angles depend on what was read before.
+    """
+    limit = model.length_limit
+    if limit is None or max(lengths) <= limit.tokens:
+        return batch_size
+    if batch_size is None and limit.kind == "longrope":
+        return 1
+    ends = torch.tensor([[min(lengths) - 1], [max(lengths) - 1]])
+    if batch_size != 1 or limit.kind != "longrope":
+        limit.check(ends, torch.ones_like(ends))
+    return batch_size
+
+
 def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
     """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
 
@@ -43,12 +65,17 @@ def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
 
 @torch.no_grad()
 def weights_digest(model: HookedModel) -> str:
-    """Of every parameter's bytes, about a second a gigabyte, and of the settings that say what is
-    computed with them; no two models share a result."""
+    """Of the bytes of every parameter and kept buffer, about a second a gigabyte, and of the
+    settings that say what is computed with them, scales of adapters included; no two models share
+    a result."""
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
-    for parameter in model.parameters():
-        digest.update(json.dumps([list(parameter.shape), str(parameter.dtype)]).encode())
-        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    parameters = list(model.parameters())
+    known = {id(parameter) for parameter in parameters}
+    kept = getattr(getattr(model, "lens", None), "state_dict", dict)(keep_vars=True).values()
+    buffers = [one for one in kept if isinstance(one, torch.Tensor) and id(one) not in known]
+    for tensor in [*parameters, *buffers]:
+        digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -62,5 +89,13 @@ def _settings(model: HookedModel) -> dict[str, Any]:
     if config is None:
         return {}
     settings: dict[str, Any] = config.to_dict()
+    parts: Any = lens.named_modules()  # type: ignore[union-attr]
+    scales = {name: part.scaling for name, part in parts if _is_adapter(part)}
     names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
-    return {key: value for key, value in settings.items() if key not in names}
+    settings = {key: value for key, value in settings.items() if key not in names}
+    return settings | ({"scales of adapters": scales} if scales else {})
+
+
+def _is_adapter(part: Any) -> bool:
+    """Whether a module is one of peft's, which keeps the scale of each adapter in a dictionary."""
+    return isinstance(vars(part).get("scaling"), dict)

@@ -137,6 +137,7 @@ def measure(
         title=f"CAP {plan.model.name}",
         progress=progress,
         resume=resume,
+        unversioned=plan.model.unversioned_hooks,
         start_afresh=start_afresh,
     ) as raw:
         curve = CapCurve.from_outcomes(

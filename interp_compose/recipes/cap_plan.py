@@ -11,7 +11,7 @@ from interp_compose.errors import CapabilityError, InterventionError, OptionErro
 from interp_compose.interventions.one_pass import MODES
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.where import resolve_layers
-from interp_compose.recipes.budget import fitting_batch, weights_digest
+from interp_compose.recipes.budget import batch_of_lengths, fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
 from interp_compose.recipes.cap_prepare import into_batches
 from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
@@ -85,6 +85,7 @@ def plan_cap(
             'token of this tokenizer. Choose larger units (unit="phrase", or spans of your own).'
         )
     protocols = [*pooling, *(CONTROLS if controls else ())]
+    batch_size = batch_of_lengths(model, [item.n_tokens for item in items], batch_size)
     if batch_size is None:
         longest = max(item.n_slots if mode == "collapse" else item.n_tokens for item in items)
         batch_size = fitting_batch(model, len(starts) * len(protocols), longest)

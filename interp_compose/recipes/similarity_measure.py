@@ -121,6 +121,7 @@ def measure(
         title=f"similarity {plan.model.name}",
         progress=progress,
         resume=resume,
+        unversioned=plan.model.unversioned_hooks,
         start_afresh=start_afresh,
     ) as cosines:
         _check_finite(cosines)

@@ -200,7 +200,9 @@ def test_inference_mode_and_two_models_at_once() -> None:
 
 def test_dropout_in_training_mode() -> None:
     model = make("GPT-2").train()
-    with mask_attention(model, keys=2), torch.no_grad():
+    with ExitStack() as block, torch.no_grad():
+        with pytest.warns(UserWarning, match="is in training mode: dropout"):
+            block.enter_context(mask_attention(model, keys=2))
         torch.manual_seed(0)
         one = run(model, TOKENS)
         torch.manual_seed(0)

@@ -38,7 +38,7 @@ def test_equals_the_formula(how: str, groups: list[int], seed: int) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_groups_of_one_token_come_back_bit_for_bit(how: str, dtype: torch.dtype) -> None:
     activations = (resid(2, 7) * 1e3).to(dtype)
     groups = torch.arange(7).expand(2, -1)
@@ -59,6 +59,33 @@ def test_an_empty_group_is_zero(how: str) -> None:
     pooled = pool_groups(resid(1, 3), torch.tensor([[0, 2, 2]]), how, n_groups=5)
     assert pooled.shape == (1, 5, 5)
     assert torch.equal(pooled[0, [1, 3, 4]], torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_float64_stays_float64(how: str) -> None:
+    activations = resid(1, 5).double() / 3
+    pooled = pool_groups(activations, torch.tensor([[0, 0, 1, 1, 1]]), how)
+    expected = torch.stack([pool(activations[0, unit], how) for unit in ([0, 1], [2, 3, 4])])
+    torch.testing.assert_close(pooled[0], expected, atol=1e-15, rtol=1e-15)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf"), float("nan")])
+def test_what_is_not_finite_stays_in_its_unit(how: str, bad: float) -> None:
+    """At one token of unit 1 and one feature; the same in every token of unit 2."""
+    activations = resid(1, 6)
+    groups = torch.tensor([[0, 0, 1, 1, 2, 2]])
+    clean = pool_groups(activations, groups, how, n_groups=4)
+    spoilt = activations.clone()
+    spoilt[0, 3, 1] = bad
+    spoilt[0, 4:, 2] = bad
+    pooled = pool_groups(spoilt, groups, how, n_groups=4)
+    expected = clean.clone()
+    expected[0, 1, 1] = pool(spoilt[0, [2, 3]], how)[1]
+    if bad != bad and how == "max":  # Python's max depends on the order of what it compares
+        expected[0, 1, 1] = bad
+    expected[0, 2, 2] = bad
+    torch.testing.assert_close(pooled, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def test_bf16_sums_run_in_float32() -> None:

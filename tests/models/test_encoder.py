@@ -358,8 +358,11 @@ def test_the_probes_hold(model: LensModel, headless: LensModel) -> None:
         headless.require("unembed")
 
 
+REFUSED = "gives other numbers than its own forward pass|cannot do 'forward'"
+
+
 @pytest.mark.parametrize("layer", [0, N_LAYERS - 1])
-def test_attention_that_ignores_its_mask_is_refused_on_first_use(name: str, layer: int) -> None:
+def test_attention_that_ignores_its_mask_is_refused(name: str, layer: int) -> None:
     block = (encoder := source(name, head=False)).encoder.layer[layer]
     own = block.forward
 
@@ -369,13 +372,12 @@ def test_attention_that_ignores_its_mask_is_refused_on_first_use(name: str, laye
         return own(hidden, None, *args, **rest)
 
     block.forward = forward
-    model = load_model(encoder)
-    with pytest.raises(CapabilityError, match=rf"{model.architecture} cannot do 'forward'"):
-        model.require("hidden")
+    with pytest.raises(CapabilityError, match=REFUSED):
+        load_model(encoder).require("hidden")
 
 
 @pytest.mark.parametrize("layer", [0, N_LAYERS - 1])
-def test_a_causal_shortcut_is_refused_on_first_use(name: str, layer: int) -> None:
+def test_a_causal_shortcut_is_refused(name: str, layer: int) -> None:
     """The model's own call is bidirectional; its blocks, called with a mask, hide the future."""
     block = (encoder := source(name, head=False)).encoder.layer[layer]
     own = block.forward
@@ -390,5 +392,5 @@ def test_a_causal_shortcut_is_refused_on_first_use(name: str, layer: int) -> Non
         return own(hidden, attention_mask, *args, **rest)
 
     block.forward = forward
-    with pytest.raises(CapabilityError, match="cannot do 'forward'"):
+    with pytest.raises(CapabilityError, match=REFUSED):
         load_model(encoder).require("hidden")

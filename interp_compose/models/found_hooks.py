@@ -1,0 +1,93 @@
+"""Every hook on a model that is not its frameworks' own, whoever registered it and however.
+
+TransformerLens lists the hooks that were added at its hook points. A plain
+``module.register_forward_hook`` on any part of the model changes results as well, and no list of
+TransformerLens' shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+FRAMEWORKS = ("torch", "transformers", "transformer_lens", "accelerate", "interp_compose")
+"""Packages whose hooks are part of how a model runs."""
+
+KINDS = {
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
+
+
+@dataclass(frozen=True)
+class FoundHook:
+    """A hook: where it is, as a result's config names it, the identity of its handle, and whether a
+    framework brought it."""
+
+    name: str
+    handle: int
+    own: bool = False
+
+
+def found_hooks(lens: Any) -> list[FoundHook]:
+    """Hooks at TransformerLens' hook points, then plain ones on any module, then global ones."""
+    return [*_at_hook_points(lens), *_on_modules(lens), *_global()]
+
+
+def _at_hook_points(lens: Any) -> Iterator[FoundHook]:
+    """Each point under the last of its names (aliases such as ``hook_resid_pre``)."""
+    points = {id(point): (name, point) for name, point in sorted(lens.hook_dict.items())}
+    for name, point in points.values():
+        for handle in point.fwd_hooks:
+            function = getattr(handle, "user_hook", None)  # not kept by transformer-lens 3.9
+            own = function is not None and of_a_framework(function)
+            yield FoundHook(name, id(handle), own)
+
+
+def _on_modules(lens: Any) -> Iterator[FoundHook]:
+    seen: set[int] = set()
+    for root in (lens, getattr(lens, "original_model", None)):
+        if not isinstance(root, nn.Module):
+            continue
+        for path, part in root.named_modules():
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            for attribute, kind in KINDS.items():
+                for hook in getattr(part, attribute).values():
+                    if not of_a_framework(hook):
+                        where = path.replace("._original_component", "") or "the whole model"
+                        yield FoundHook(f"{where}: {kind} {_called(hook)}", id(hook))
+
+
+def _global() -> Iterator[FoundHook]:
+    for attribute in ("_global_forward_pre_hooks", "_global_forward_hooks"):
+        for hook in getattr(torch_module, attribute).values():
+            if not of_a_framework(hook):
+                kind = KINDS[attribute.removeprefix("_global")]
+                yield FoundHook(f"every module: {kind} {_called(hook)}", id(hook))
+
+
+def of_a_framework(hook: Any) -> bool:
+    """Whether a function or callable object was written in one of :data:`FRAMEWORKS`."""
+    return _home(hook).partition(".")[0] in FRAMEWORKS
+
+
+def _home(hook: Any) -> str:
+    while isinstance(hook, partial):
+        hook = hook.func
+    named = hasattr(hook, "__qualname__")
+    return str((hook if named else type(hook)).__module__ or "")
+
+
+def _called(hook: Any) -> str:
+    while isinstance(hook, partial):
+        hook = hook.func
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))

@@ -1,0 +1,160 @@
+"""What a Hugging Face module computes by its own forward pass, taken before it is wrapped.
+
+TransformerLens computes some attentions anew instead of calling the wrapped module, and not every
+setting reaches its formula (GPT-2's ``scale_attn_weights=False``, Falcon's ALiBi). A fused
+projection that it splits leaves out adapters on it. A comparison of the wrapped model with itself
+sees neither; this one does, for every module that is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from interp_compose._types import Read
+from interp_compose.errors import CapabilityError
+from interp_compose.models.hook_log import in_evaluation_mode
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+LENGTHS = (2, 5, 7)
+TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 2e-2}
+"""By dtype, how far logits may differ, as a share of their standard deviation. In float64 many
+attentions of transformers take their softmax in float32 all the same."""
+COARSE = 0.1
+"""The same for bfloat16 and any other dtype."""
+
+
+@dataclass(frozen=True)
+class OwnForward:
+    """Random texts of several lengths, and what the module makes of each one alone.
+
+    Attributes:
+        texts: token ids ``[pos]`` of each text.
+        outputs: logits ``[pos d_vocab]``, or last hidden states where there is no head.
+        hidden: whether ``outputs`` are hidden states.
+        adapted: the class of an adapter inside the module, or None.
+    """
+
+    texts: Sequence[Int[Tensor, "_"]]
+    outputs: Sequence[Float[Tensor, "_ width"]]
+    hidden: bool
+    adapted: str | None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, module: Any, *, hidden: bool = False) -> OwnForward:
+        """Run ``module`` in evaluation mode, without mask or positions; its own mode comes back.
+
+        Raises:
+            CapabilityError: the module refuses plain token ids.
+        """
+        config = module.config.get_text_config()
+        longest = int(getattr(config, "max_position_embeddings", None) or LENGTHS[-1])
+        pad_id = config.pad_token_id
+        generator = torch.Generator().manual_seed(0)
+        texts, outputs = [], []
+        try:
+            with in_evaluation_mode(module):
+                for length in LENGTHS:
+                    ids = torch.randint(
+                        0, config.vocab_size, (min(length, longest),), generator=generator
+                    )
+                    if pad_id is not None:  # RoBERTa takes it for padding wherever it stands
+                        ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
+                    out = module(input_ids=ids[None].to(_device(module)))
+                    texts.append(ids)
+                    outputs.append((out.last_hidden_state if hidden else out.logits)[0].cpu())
+        except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as refusal:
+            raise CapabilityError(
+                f"the forward pass of this {type(module).__name__} fails on {length} "
+                f"token ids alone ({_first_line(refusal)}); only models that read a text as plain "
+                "token ids can be loaded."
+            ) from refusal
+        return cls(texts, outputs, hidden, _adapter(module))
+
+    @torch.no_grad()
+    def check(self, model: LensModel) -> None:
+        """Hold ``model``, which wraps the module now, to it: one batch of all texts, padded left,
+        then right.
+
+        Raises:
+            CapabilityError: logits differ by more than rounding in the model's dtype.
+        """
+        tolerance = TOLERANCE.get(model.dtype, COARSE)
+        worst, where = 0.0, ""
+        for how, found in self._calls(model):
+            for logits, own in zip(found, self.outputs, strict=True):
+                error = _share(logits.cpu(), own)
+                if error > worst:
+                    worst, where = error, f"a text of {len(own)} tokens, {how}"
+        if worst > tolerance:
+            raise CapabilityError(self._refusal(model, worst, where, tolerance))
+
+    def _calls(self, model: LensModel) -> Iterator[tuple[str, list[Tensor]]]:
+        """Ways to run the texts, and what each text gets."""
+        read: Read = "hidden" if self.hidden else "logits"
+        if model.dtype == torch.float64:  # padding is refused where it makes NaN, see LensModel
+            alone = [ids[None] for ids in self.texts]
+            yield "alone", [model.probing(ids, torch.ones_like(ids), read=read)[0] for ids in alone]
+            return
+        width = max(map(len, self.texts))
+        for side in ("left", "right"):
+            tokens = torch.full((len(self.texts), width), model.pad_id or 0, dtype=torch.long)
+            mask = torch.zeros_like(tokens)
+            for row, ids in enumerate(self.texts):
+                place = slice(width - len(ids), None) if side == "left" else slice(len(ids))
+                tokens[row, place], mask[row, place] = ids, 1
+            found = model.probing(tokens, mask, read=read).cpu()
+            rows = zip(found, mask.bool(), strict=True)
+            yield f"padded on the {side}", [one[real] for one, real in rows]
+
+    def _refusal(self, model: LensModel, worst: float, where: str, tolerance: float) -> str:
+        start = (
+            f"{model.name!r} cannot be loaded: behind TransformerLens "
+            f"{version('transformer-lens')}, {model.architecture} gives other numbers than its own "
+            f"forward pass in transformers (off by {worst:.2g} standard deviations for {where}; "
+            f"{tolerance:g} may be rounding). "
+        )
+        if self.adapted is not None:
+            return start + (
+                f"It holds adapters ({self.adapted}), which TransformerLens leaves out where it "
+                "splits a fused projection: merge them first (PeftModel.merge_and_unload())."
+            )
+        return start + (
+            "TransformerLens computes this configuration in another way, and every number here "
+            "would be of that other model. Forward hooks of your own on the module can be the "
+            "cause: add them after loading."
+        )
+
+
+def _share(found: Tensor, own: Tensor) -> float:
+    """Largest difference by the standard deviation of ``own``; 0 where ``own`` is not finite, which
+    the probes of capabilities refuse by name."""
+    if not bool(own.isfinite().all()):
+        return 0.0
+    found, own = found.double(), own.double()
+    error = (found - own).abs().max() / own.std().clamp(min=1e-12)
+    return float(error.nan_to_num(nan=torch.inf))
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device
+
+
+def _adapter(module: nn.Module) -> str | None:
+    """The class of the first part that comes from peft, whose name is not imported for it."""
+    kinds = (type(part) for part in module.modules())
+    names = (f"{kind.__module__}.{kind.__name__}" for kind in kinds)
+    return next((name for name in names if name.startswith("peft.")), None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
