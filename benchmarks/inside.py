@@ -19,35 +19,47 @@ from benchmarks.common import IMAGES
 from interp_compose._files import atomic_write
 from interp_compose.plots.static import few_colours, png_bytes
 
-RATES: Final = {"pre": (0.4, 0.5, 0.8), "post": (0.3, 0.45, 0.8)}
 SHOWN: Final = {
-    "pre": (
-        "masked_key_pca_zero",
-        "masked_key_tsne_zero",
-        "masked_key_tsne_exclude",
-        "masked_second_anchor",
-        "all_neurons",
-        "embedding",
-        "condensation_and_reasoning",
-    ),
-    "post": ("masked_key_tsne_zero", "masked_key_tsne_exclude", "masked_second_anchor"),
+    "pre": {
+        (0.4, 0.5, 0.8): (
+            "masked_key_pca_zero",
+            "masked_key_tsne_zero",
+            "masked_key_tsne_exclude",
+            "masked_second_anchor",
+            "all_neurons",
+            "embedding",
+            "condensation_and_reasoning",
+        ),
+    },
+    "post": {
+        (0.3, 0.45, 0.8): (
+            "masked_key_tsne_zero",
+            "masked_key_tsne_exclude",
+            "masked_second_anchor",
+        ),
+        (0.2, 0.5, 0.8): ("neurons", "all_neurons", "embedding"),
+    },
 }
-SHADES: Final = ("masked_second_anchor", "all_neurons")  # of more colours than a palette has
+"""Pictures by norm and the init rates that they are of; the last ones are the paper's Figs 5A and
+5B."""
+SHADES: Final = ("masked_second_anchor", "neurons", "all_neurons")
+"""Of more colours than a palette has."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--norm", default="pre", choices=tuple(RATES))
+    parser.add_argument("--norm", default="pre", choices=tuple(SHOWN))
     parser.add_argument("--seed", type=int, default=200)
     options = parser.parse_args(arguments)
-    figures = ic.mechanism(options.runs, RATES[options.norm], seed=options.seed).figures()
-    for name in SHOWN[options.norm]:
-        chart = figures[name].chart
-        assert chart is not None
-        picture = png_bytes(chart) if name in SHADES else few_colours(png_bytes(chart), 256)
-        atomic_write(IMAGES / f"inside_{options.norm}_{name}.png", picture)
+    for rates, names in SHOWN[options.norm].items():
+        figures = ic.mechanism(options.runs, rates, seed=options.seed).figures()
+        for name in names:
+            chart = figures[name].chart
+            assert chart is not None
+            picture = png_bytes(chart) if name in SHADES else few_colours(png_bytes(chart), 256)
+            atomic_write(IMAGES / f"inside_{options.norm}_{name}.png", picture)
 
 
 if __name__ == "__main__":

@@ -83,20 +83,20 @@ def circuits(setting: str, weight_decay: float) -> Table:
     return [*heads, "g(x; a₁) alike, second anchor masked"], rows
 
 
-def seeds() -> Table:
+def seeds(name: str) -> Table:
     """Three init rates over five seeds: a row each."""
     rows = []
-    for cell in read("phase_seeds")["cells"]:
+    for cell in read(name)["cells"]:
         shares = [_spread(cell, name, share) for name in ("train", "id", "ood", "commutativity")]
         rank = _spread(cell, "stable_rank", "{:.1f}".format)
         rows.append([f"{cell['init_rate']:g}", *shares, rank, _phase(cell)])
     return ["γ", "train", "ID", "OOD", "commutativity", "stable rank of W_Q", "phase"], rows
 
 
-def orders() -> Table:
+def orders(name: str) -> Table:
     """How near numbers some steps apart lie, over random orders: a row per init rate."""
     rates: dict[float, list[str]] = {}
-    for row in read("phase_seeds")["orders"]:
+    for row in read(name)["orders"]:
         mean, low, high = (share(row[f"distance_{end}"]) for end in ("mean", "min", "max"))
         sure = " *" if row["distance_p_max"] < SURE else ""
         rates.setdefault(row["init_rate"], []).append(f"{mean} ({low}–{high}){sure}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from docs.measured import Table, read
 from docs.phase_results import share
 
 
-def epochs() -> Table:
+def epochs(name: str) -> Table:
     """A row per cell: epochs until the data were fitted, and the area under the ROC curve."""
     rows = []
-    for cell in read("fitting_speed")["cells"]:
+    for cell in read(name)["cells"]:
         place = [f"{cell['init_rate']:g}", str(cell["n_layers"]), str(cell["violations"])]
         told = [_epochs(cell, name) for name in ("accuracy", "loss")]
         area = "–"
@@ -21,6 +22,31 @@ def epochs() -> Table:
         rows.append([*place, *told, area])
     heads = ["γ", "layers", "wrong groups", "epochs to accuracy 1", "epochs to a loss of 0.05"]
     return [*heads, "ROC AUC"], rows
+
+
+def delays(name: str) -> Table:
+    """A row per init rate, depth and number of wrong groups: epochs to a loss of 0.05 beyond those
+    that the same seed takes without wrong groups."""
+    cells: dict[tuple[float, int, int], dict[int, float]] = {}
+    for run in read(name)["runs"]:
+        place = run["init_rate"], run["n_layers"], run["violations"]
+        cells.setdefault(place, {})[run["seed"]] = run["loss_epochs"]
+    rows = []
+    for (rate, depth, groups), own in sorted(cells.items()):
+        before = cells[rate, depth, 0]
+        if not groups or None in (*own.values(), *before.values()):
+            continue
+        later = [own[seed] - before[seed] for seed in own]
+        mean, low, high = (_signed(f(later), "+.1f") for f in (fmean, min, max))
+        part = _signed(sum(later) / sum(before.values()), "+.0%")
+        told = [f"{mean} ({low} to {high})", part, f"{sum(d > 0 for d in later)} of {len(later)}"]
+        rows.append([f"{rate:g}", str(depth), str(groups), *told])
+    heads = ["γ", "layers", "wrong groups", "epochs later", "of those without", "seeds later"]
+    return heads, rows
+
+
+def _signed(value: float, style: str) -> str:
+    return f"{value:{style}}".replace("-", "−")
 
 
 def pairs(n_layers: int) -> Table:

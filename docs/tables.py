@@ -161,14 +161,14 @@ def phase_circuits(setting: str, weight_decay: float) -> str:
     return NOTICE + table(*phase_results.circuits(setting, weight_decay))
 
 
-def phase_seeds() -> str:
+def phase_seeds(name: str) -> str:
     """Three init rates over five seeds."""
-    return NOTICE + table(*phase_results.seeds())
+    return NOTICE + table(*phase_results.seeds(name))
 
 
-def phase_orders() -> str:
+def phase_orders(name: str) -> str:
     """Whether embeddings of numbers are in order."""
-    return NOTICE + table(*phase_results.orders())
+    return NOTICE + table(*phase_results.orders(name))
 
 
 def phase_onsets() -> str:
@@ -214,9 +214,14 @@ def _paper_run(command: str, runs: int, run: PhaseRun) -> list[str]:
     return [f"`{command}`", str(runs), *sizes, *flops, told]
 
 
-def speed_epochs() -> str:
+def speed_epochs(name: str) -> str:
     """How fast data are fitted that break the rule."""
-    return NOTICE + table(*speed_results.epochs())
+    return NOTICE + table(*speed_results.epochs(name))
+
+
+def speed_delays(name: str) -> str:
+    """How much later than others, seed by seed."""
+    return NOTICE + table(*speed_results.delays(name))
 
 
 def speed_pairs(n_layers: int) -> str:
@@ -244,8 +249,8 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_circuits_pre_decayed.md": partial(phase_circuits, "pre", 1.0),
     "phase_circuits_post.md": partial(phase_circuits, "post", 0.01),
     "phase_circuits_post_decayed.md": partial(phase_circuits, "post", 1.0),
-    "phase_seeds.md": phase_seeds,
-    "phase_orders.md": phase_orders,
+    "phase_seeds.md": partial(phase_seeds, "phase_seeds"),
+    "phase_orders.md": partial(phase_orders, "phase_seeds"),
     "phase_onsets.md": phase_onsets,
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
     "phase_answers_pre.md": partial(phase_answers, "pre"),
@@ -255,7 +260,8 @@ FILES: dict[str, Callable[[], str]] = {
     "post_ln.md": post_ln,
     "unseen_sum.md": unseen_sum,
     "paper_runs.md": paper_runs,
-    "speed.md": speed_epochs,
+    "speed.md": partial(speed_epochs, "fitting_speed"),
+    "speed_delays.md": partial(speed_delays, "fitting_speed"),
     "speed_pairs.md": partial(speed_pairs, 2),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
