@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from docs import carma_results, circuit_results, phase_results, speed_results, verdict_page
+from docs.measured import Table
 from interp_compose.cli import main as interp_compose
 from interp_compose.recipes.complexity_presets import PRESETS as COMPLEXITY
 from interp_compose.recipes.complexity_run import PhaseRun
@@ -126,6 +127,26 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def carma_outcomes(task: str) -> str:
     """What the comparison found on a shipped task."""
     return NOTICE + table(*carma_results.outcomes(task))
+
+
+def carma_stability() -> str:
+    """Variation over seeds and improvements, by task."""
+    return _per_task(carma_results.stability)
+
+
+def carma_protocols() -> str:
+    """CARMA's gain under CAP, by task, layer and protocol."""
+    return _per_task(carma_results.protocols)
+
+
+def carma_representations() -> str:
+    """What CARMA does to residual streams, by task and layer."""
+    return _per_task(carma_results.representations)
+
+
+def _per_task(rows: Callable[[str], Table]) -> str:
+    parts = (f"`{task}`\n\n{table(*rows(task))}" for task in carma_results.TASKS)
+    return NOTICE + "\n".join(parts)
 
 
 def carma_controls() -> str:
@@ -265,6 +286,9 @@ FILES: dict[str, Callable[[], str]] = {
     "speed_pairs.md": partial(speed_pairs, 2),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
+    "carma_stability.md": carma_stability,
+    "carma_protocols.md": carma_protocols,
+    "carma_representations.md": carma_representations,
     "carma_controls.md": carma_controls,
     "carma_search.md": carma_search,
 }
