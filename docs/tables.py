@@ -25,6 +25,8 @@ from interp_compose.recipes.speed_presets import PRESETS as SPEED
 from interp_compose.tasks import mini_idm, mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.paper_settings import PaperTask
 
 FOLDER = Path(__file__).parent / "_generated"
 NOTICE = "<!-- written by `python -m docs.tables`; do not edit -->\n\n"
@@ -49,16 +51,22 @@ def paper_models() -> str:
 
 
 def carma_settings() -> str:
-    """λ and layers of paper 000's models and tasks, and the layers that are the default here."""
+    """What appendix B.3 sets for CARMA's models and tasks, and the layers that are the default."""
+    tasks: tuple[PaperTask, ...] = ("idm", "sst")
     rows = []
     for one in PAPER_MODELS:
-        of_task = [CarmaConfig.from_paper(one.label, task) for task in ("idm", "sst")]
-        settings = [(str(carma.weight), _acts_on(carma, one.n_layers)) for carma in of_task]
+        settings = []
+        for task in tasks:
+            carma = CarmaConfig.from_paper(one.label, task)
+            train = TrainConfig.from_paper(one.label, task)
+            trained = f"{train.batch_size} × {train.epochs}"
+            settings.append((str(carma.weight), _acts_on(carma, one.n_layers), trained))
         default = _span(default_layers(one.n_layers))
         start = [one.label, f"`{one.hub_name}`", str(one.n_layers), default]
         rows.append([*start, *settings[0], *settings[1]])
     heads = ["in the paper", "hub name", "layers", "default here"]
-    heads += ["IDM: λ", "IDM: acts on", "SC: λ", "SC: acts on"]
+    for name in ("IDM", "SC"):
+        heads += [f"{name}: λ", f"{name}: acts on", f"{name}: batch × epochs"]
     return NOTICE + table(heads, rows)
 
 

@@ -177,6 +177,17 @@ def test_the_papers_settings_and_what_is_said_over_them() -> None:
     assert (carma._carma(study).weight, carma._carma(study).layers) == (0.1, (1, 4))
 
 
+def test_the_papers_batch_size_and_epochs_and_what_is_said_over_them() -> None:
+    model: Any = None  # not looked at: the paper's settings are those of a name
+    found = carma._training(
+        CarmaStudy(model="meta-llama/Llama-3.2-3B", task="idm", paper=True), model
+    )
+    assert (found.batch_size, found.epochs, found.lr, found.schedule) == (32, 3, 6e-5, "linear")
+    study = CarmaStudy(model="gpt2", task="sst", paper=True, batch_size=8, lr=0.006)
+    found = carma._training(study, model)
+    assert (found.batch_size, found.epochs, found.lr) == (8, 2, 0.006)
+
+
 # ---- again, in a folder that is not empty -----------------------------------------------------
 
 

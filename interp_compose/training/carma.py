@@ -12,9 +12,9 @@ from torch import Tensor
 
 from interp_compose.errors import LayerError, OptionError
 from interp_compose.losses import check_sampling, mutual_information_loss, stability_loss
+from interp_compose.training.paper_settings import PaperTask, paper_settings
 
 Unit = Literal["word", "pretoken", "phrase", "span"]
-PaperTask = Literal["idm", "sst"]
 
 
 @dataclass(frozen=True)
@@ -108,17 +108,12 @@ class CarmaConfig:
         Raises:
             OptionError: a model or a task that the paper does not have.
         """
-        row = _BY_NAME.get(model) if isinstance(model, str) else None
-        if row is None:
-            known = ", ".join(f"{hub} ({label})" for label, hub, _ in _PAPER)
-            raise OptionError(f"paper 000 has no model {model!r}; expected one of {known}")
-        if task not in row:
-            raise OptionError(f"paper 000 has no task {task!r}; expected one of {', '.join(row)}")
-        weight, mi_end, stability_end = row[task]
+        stated = paper_settings(model, task)
+        same = stated.stability_end == stated.mi_end
         return cls(
-            weight=weight,
-            layers=(1, mi_end),
-            stability_layers=None if stability_end == mi_end else (1, stability_end),
+            weight=stated.weight,
+            layers=(1, stated.mi_end),
+            stability_layers=None if same else (1, stated.stability_end),
         )
 
 
@@ -205,17 +200,3 @@ def _check_range(name: str, value: Any) -> None:
             f"{name}={value!r}: expected 1 ≤ first ≤ last (layer 0 is the embeddings, below "
             "the paper's 0 < l)"
         )
-
-
-_PAPER = (
-    # label, hub name, task → (λ, where MI ends, where stability ends); appendix B.3. For SC it says
-    # λ is "0.3 for the rest": Gemma-2B and Llama-1B.
-    ("GPT2-S", "gpt2", {"idm": (0.2, 3, 3), "sst": (0.4, 4, 4)}),
-    ("GPT2-L", "gpt2-large", {"idm": (0.3, 8, 8), "sst": (0.4, 12, 12)}),
-    ("Gemma-2B", "google/gemma-2b", {"idm": (0.3, 10, 10), "sst": (0.3, 10, 10)}),
-    ("Llama-1B", "meta-llama/Llama-3.2-1B", {"idm": (0.4, 7, 7), "sst": (0.3, 7, 7)}),
-    ("Llama-3B", "meta-llama/Llama-3.2-3B", {"idm": (0.5, 12, 8), "sst": (0.5, 8, 8)}),
-    ("Qwen-0.5B", "Qwen/Qwen2.5-0.5B", {"idm": (0.5, 5, 5), "sst": (0.4, 5, 5)}),
-    ("Qwen-3B", "Qwen/Qwen2.5-3B", {"idm": (0.4, 10, 10), "sst": (0.5, 7, 7)}),
-)
-_BY_NAME = {name: rows for label, hub, rows in _PAPER for name in (label, hub)}

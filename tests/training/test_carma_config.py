@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from interp_compose.errors import LayerError, OptionError
 from interp_compose.losses import mutual_information_loss, stability_loss
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.training.carma import CarmaConfig, carma_terms, default_layers, total_loss
+from interp_compose.training.config import TrainConfig
 from tests.untyped import outcomes_of
 
 # Appendix B.3, sentence by sentence: ending layers of IDM, of SC; λ of IDM, of SC.
@@ -51,6 +53,28 @@ def test_the_papers_settings_by_label_and_by_hub_name(row: Any) -> None:
     for config in (idm, sst):
         assert (config.mi_weight, config.stability_weight) == (0.2, 0.3)
         assert (config.temperature, config.negatives, config.unit) == (0.1, "all", "word")
+
+
+# Batch sizes and epochs, sentence by sentence.
+IDM_BATCH = {"Gemma-2B": 16, "GPT2-S": 16, "GPT2-L": 16, "Qwen-0.5B": 64}  # 32: Qwen-3B and Llamas
+SC_BATCH = {"Llama-1B": 32, "Qwen-3B": 32, "Qwen-0.5B": 64}  # 16: GPTs, Gemma-2B, Llama-3B
+IDM_TWO_EPOCHS = {"Gemma-2B", "GPT2-S", "GPT2-L"}
+SC_THREE_EPOCHS = {"Gemma-2B", "Llama-1B"}
+
+
+@pytest.mark.parametrize("row", PAPER_MODELS, ids=lambda row: row.label)
+def test_the_papers_batch_sizes_and_epochs(row: Any) -> None:
+    idm, sst = (TrainConfig.from_paper(row.label, task=task) for task in ("idm", "sst"))
+    assert TrainConfig.from_paper(row.hub_name, task="sst") == sst
+    assert (idm.batch_size, sst.batch_size) == (
+        IDM_BATCH.get(row.label, 32),
+        SC_BATCH.get(row.label, 16),
+    )
+    assert idm.epochs == (2 if row.label in IDM_TWO_EPOCHS else 3)
+    assert sst.epochs == (3 if row.label in SC_THREE_EPOCHS else 2)
+    for config in (idm, sst):
+        same = replace(config, batch_size=16, epochs=3)
+        assert same == TrainConfig()
 
 
 def test_an_unknown_model_or_task_is_answered_with_the_known_ones() -> None:
@@ -182,6 +206,7 @@ def test_layers_outside_the_model_are_refused() -> None:
 
 UNTYPED = """
 from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.config import TrainConfig
 calls = {
     "weight a text": lambda: CarmaConfig(weight="0.2"),
     "weight a switch": lambda: CarmaConfig(weight=True),
@@ -190,6 +215,8 @@ calls = {
     "a layer": lambda: CarmaConfig(layers=3),
     "half a layer": lambda: CarmaConfig(stability_layers=(1, 2.5)),
     "the paper's name of SC": lambda: CarmaConfig.from_paper("gpt2", task="sc"),
+    "training of an unknown task": lambda: TrainConfig.from_paper("gpt2", task="sc"),
+    "training of an unknown model": lambda: TrainConfig.from_paper("gpt3", task="idm"),
     "a list for a model": lambda: CarmaConfig.from_paper(["gpt2"], task="idm"),
 }
 """
@@ -201,6 +228,8 @@ REFUSED = {
     "a layer": "LayerError: layers=3",
     "half a layer": "LayerError: stability_layers=(1, 2.5)",
     "the paper's name of SC": "OptionError: paper 000 has no task 'sc'; expected one of idm, sst",
+    "training of an unknown task": "OptionError: paper 000 has no task 'sc'; expected one of",
+    "training of an unknown model": "OptionError: paper 000 has no model 'gpt3'; expected one of",
     "a list for a model": "OptionError: paper 000 has no model ['gpt2']; expected one of gpt2",
 }
 
