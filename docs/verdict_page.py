@@ -80,10 +80,10 @@ PAPERS: Final = (
     Paper(
         "Complexity control",
         "Zhang, Lin, Wang, Zhang and Xu, *Complexity Control Facilitates Reasoning-Based "
-        "Compositional Generalization in Transformers*. Its models: ten layers of ten heads, 640 "
-        "wide, pre-LN, on 900,000 sequences (Figs 3 and 5C); two layers of one head, 400 wide, "
-        "post-LN (Figs 4, 5A, 5B and 8). Means over seeds, smallest to largest seed in brackets; "
-        "words and phases are explained in [memorising or reasoning](phases.md).",
+        "Compositional Generalization in Transformers* (2025). Its models: ten layers of ten "
+        "heads, 640 wide, pre-LN, on 900,000 sequences (Figs 3 and 5C); two layers of one head, "
+        "400 wide, post-LN (Figs 4, 5A, 5B and 8). Means over seeds, smallest to largest seed in "
+        "brackets; words and phases are explained in [memorising or reasoning](phases.md).",
         complexity_verdicts.CLAIMS,
     ),
     Paper(

@@ -57,6 +57,22 @@ def test_every_run_has_its_file_and_a_claim() -> None:
         assert measured.read(run.file)
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "CITATION.cff", "docs/papers.md", "docs/verdicts.md"]
+)
+def test_all_four_papers_are_cited(page: str) -> None:
+    text = " ".join((tables.FOLDER.parents[1] / page).read_text(encoding="utf-8").split())
+    for title in (
+        "CARMA: Enhanced Compositionality in LLMs via Advanced Regularisation and Mutual "
+        "Information Alignment",
+        "Complexity Control Facilitates Reasoning-Based Compositional Generalization in "
+        "Transformers",
+        "Towards Equipping Transformer with the Ability of Systematic Compositionality",
+        "Layer-Wise Representation Fusion for Compositional Generalization",
+    ):
+        assert title in text, title
+
+
 def test_counts_are_those_of_the_rows() -> None:
     page = (tables.FOLDER.parent / "verdicts.md").read_text(encoding="utf-8")
     sections = re.split(r"^## ", page, flags=re.MULTILINE)
