@@ -28,6 +28,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
+
 Span = tuple[int, int]
 """Half-open character range ``[start, end)`` in an example's prompt."""
 
@@ -62,6 +64,7 @@ class AttentionEdit(Protocol):
         ...
 
 
+@public
 @dataclass(frozen=True)
 class Example:
     """One prompt and the single token that should follow it.

@@ -9,7 +9,7 @@
     │   ├── LayerError                     outside 0 … n_layers-1
     │   ├── HeadError                      outside 0 … n_heads-1, or no such neuron
     │   ├── PositionError                  beyond the sequence, or in its padding
-    │   ├── OptionError                    not one of the words an option knows
+    │   ├── OptionError                    not of its type, or no word that an option knows
     │   ├── SpanError                      spans overlap, are empty or leave the text
     │   ├── AlignmentError                 tokens and text cannot be matched with certainty
     │   └── DataFormatError                a data row is garbled; names file and row
@@ -29,9 +29,23 @@ A message says what came, what was expected, and what to do next.
 
 from __future__ import annotations
 
+LONGEST = 500
+"""Characters of a message."""
+
+
+def shortened(text: str, limit: int = LONGEST) -> str:
+    """At most ``limit`` characters: a value repeated in the middle gives way."""
+    if len(text) <= limit:
+        return text
+    end = limit // 3
+    return f"{text[: limit - end - 3]} … {text[-end:]}"
+
 
 class InterpComposeError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose. A longer message is shortened in its middle."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shortened(str(message)))
 
 
 class InputError(InterpComposeError, ValueError):
@@ -59,7 +73,7 @@ class PositionError(InputError):
 
 
 class OptionError(InputError):
-    """An option was given a word it does not know."""
+    """An argument is not of its type, or an option was given a word it does not know."""
 
 
 class SpanError(InputError):

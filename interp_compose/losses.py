@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from interp_compose._public import public
 from interp_compose._word_pairs import cosines, full_precision, stack_layers, word_pairs
 from interp_compose.errors import OptionError
 
@@ -24,6 +24,7 @@ _NEVER = -1e30
 """A score whose exponential is 0. Minus infinity would make a NaN of a token without partners."""
 
 
+@public
 def mutual_information_loss(
     resid: Float[Tensor, "layer batch pos d_model"] | Sequence[Float[Tensor, "batch pos d_model"]],
     word_ids: Int[Tensor, "batch pos"],
@@ -76,6 +77,7 @@ def count_anchors(word_ids: Int[Tensor, "batch pos"]) -> Int[Tensor, ""]:
     return _anchors(*word_pairs(word_ids)).sum()
 
 
+@public
 def stability_loss(
     resid: Float[Tensor, "layer batch pos d_model"] | Sequence[Float[Tensor, "batch pos d_model"]],
     mask: Int[Tensor, "batch pos"] | Bool[Tensor, "batch pos"],
@@ -103,19 +105,17 @@ def stability_loss(
         return (moved / (size[1:] + size[:-1] + eps * tokens)).sum()
 
 
-def check_sampling(temperature: Any, negatives: Any) -> None:
+def check_sampling(temperature: float, negatives: Literal["all"] | int) -> None:
     """Refuse a temperature or a number of negatives that has no meaning.
 
     Raises:
         OptionError: a temperature that is not finite and above 0, or fewer than one negative.
     """
-    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
-    if not number or not (0 < temperature < math.inf):
+    if not 0 < temperature < math.inf:
         raise OptionError(
             f"temperature={temperature!r}: expected a finite number above 0, such as 0.1"
         )
-    whole = isinstance(negatives, Integral) and not isinstance(negatives, bool)
-    if negatives != "all" and not (whole and negatives >= 1):
+    if negatives != "all" and negatives < 1:
         raise OptionError(
             f"negatives={negatives!r}: expected 'all', or how many to draw for each anchor (1 or "
             "more; the authors' code draws 5)"

@@ -39,6 +39,7 @@ from interp_compose._files import (
     read_json,
     verified,
 )
+from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 
 __all__ = ["BatchStore", "Result", "atomic_write", "environment_versions", "file_sha256"]
@@ -55,6 +56,7 @@ PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
 ResultT = TypeVar("ResultT", bound="Result")
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a study was asked, what it found, and what it ran on; base of every study's result.

@@ -11,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from jaxtyping import install_import_hook
 
+import interp_compose._public  # noqa: F401  its checks under the hook would forget sizes they saw
 from tests.checked import ask_once_for_each_class
 
 install_import_hook("interp_compose", "tests.checked.checked")

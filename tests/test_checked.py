@@ -10,14 +10,14 @@ from jaxtyping import Float, TypeCheckError, jaxtyped
 from torch import Tensor
 
 from interp_compose._types import HookedModel
-from interp_compose.interventions.pooling import pool_groups
+from interp_compose.interventions.pooling import spread_groups
 from interp_compose.models.load import load_model
 from tests.checked import checked
 
 
 def test_a_wrong_shape_is_refused_in_the_package() -> None:
-    with pytest.raises(TypeCheckError, match="groups"):
-        pool_groups(torch.zeros(2, 3, 4), torch.zeros(2, 5, dtype=torch.long), "mean")
+    with pytest.raises(TypeCheckError, match="activations"):
+        spread_groups(torch.zeros(2, 3, 4), torch.zeros(2, 5).long(), torch.zeros(2, 5, 7))
 
 
 def test_a_function_inside_a_function_is_checked_where_it_states_a_shape() -> None:

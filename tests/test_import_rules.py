@@ -10,9 +10,10 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"_types", "errors", "_files", "_positions", "_whole"}
+BASE = {"_types", "errors", "_files", "_positions", "_public", "_whole"}
 MAY_IMPORT = {
-    "_types": set(),
+    "_types": {"_public"},
+    "_public": {"errors"},
     "errors": set(),
     "_files": {"errors"},
     "_positions": set(),

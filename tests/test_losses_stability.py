@@ -142,16 +142,16 @@ calls = {
 }
 """
 REFUSED = {
-    "other batch": "InputError: resid has the shape (2, 3, 5, 7) for a batch of (2, 5) tokens",
-    "other length": "InputError: resid has the shape (2, 3, 5, 7) for a batch of (3, 4) tokens",
-    "one layer as it is": "InputError: resid has the shape (3, 5, 7) for a batch of (3, 5) tokens",
-    "ragged": "InputError: resid[2] has the shape (3, 4, 7) and resid[0] (3, 5, 7)",
-    "temperature a text": "OptionError: temperature='0.1'",
-    "a switch": "OptionError: temperature=True",
-    "negatives a word": "OptionError: negatives='some'",
-    "half a negative": "OptionError: negatives=2.5",
+    "other batch": "OptionError: mutual_information_loss: word_ids is a Tensor [2, 5] of torch.int",
+    "other length": "OptionError: stability_loss: mask is a Tensor [3, 4] of torch.int64; expected",
+    "one layer as it is": "OptionError: mutual_information_loss: resid is a Tensor [3, 5, 7] of to",
+    "ragged": "OptionError: stability_loss: resid[2] is a Tensor [3, 4, 7] of torch.float32; expec",
+    "temperature a text": "OptionError: mutual_information_loss: temperature='0.1' is a str; expec",
+    "a switch": "OptionError: mutual_information_loss: temperature=True is a bool; expected a numb",
+    "negatives a word": "OptionError: mutual_information_loss: negatives='some' is a str; expected",
+    "half a negative": "OptionError: mutual_information_loss: negatives=2.5 is a float; expected '",
     "cosines": "InputError: resid has the shape (2, 3, 5, 7) for a batch of (2, 5) tokens",
-    "a vector": "InputError: A has the shape (7,); expected matrices",
+    "a vector": "OptionError: stable_rank: A is a Tensor [7] of torch.float32; expected a tensor [",
 }
 
 

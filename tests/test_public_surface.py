@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import interp_compose
 
@@ -90,13 +89,3 @@ def test_importing_and_help_load_nothing_heavy() -> None:
             [sys.executable, "-c", check], check=True, capture_output=True, text=True
         )
         assert done.stdout.strip() == "[]"
-
-
-def test_no_page_of_code_is_a_god_file() -> None:
-    root = Path(interp_compose.__file__).parent
-    long = {
-        str(path.relative_to(root)): lines
-        for path in root.rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400
-    }
-    assert not long

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel, HookFn
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.edited import Edited
@@ -26,6 +27,7 @@ from interp_compose.interventions.where import (
 )
 
 
+@public
 @contextmanager
 def ablate(
     model: HookedModel,

@@ -10,16 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel, Read
-from interp_compose._whole import is_whole
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
 from interp_compose.interventions.masking import mask_attention
 from interp_compose.interventions.where import (
     Heads,
     Layers,
     Positions,
-    check_is_model,
-    check_positions,
     check_seed,
     resolve_positions,
 )
@@ -46,6 +44,7 @@ class Leak:
     draws: int
 
 
+@public
 @torch.no_grad()
 def attention_leak(
     model: HookedModel,
@@ -73,20 +72,17 @@ def attention_leak(
         InterventionError: no other position can see the keys; inside a collapse, where positions
             are no longer tokens'; and whatever else :func:`.masking.mask_attention` raises.
     """
-    check_is_model(model)
     if model.training:
         raise TrainingModeError(
             f"{model.name!r} is in training mode, and dropout would pass for a leak; call "
             "model.eval() first."
         )
-    if not is_whole(draws) or draws < 1 or keys is None:
+    if draws < 1 or keys is None:
         raise OptionError(
             f"keys={keys!r}, draws={draws!r}: expected the keys whose tokens are to be replaced, "
             "and 1 draw or more."
         )
     check_seed(seed)
-    for where, name in ((keys, "keys"), (queries, "queries")):
-        check_positions(where, name)
     read: Read = "hidden" if model.bidirectional else "logits"
     untouched = model.forward(tokens, attention_mask=attention_mask, read=read)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask

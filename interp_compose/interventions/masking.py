@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.cutting import Cut
@@ -56,6 +57,7 @@ class Masked:
         return sum(int(cut.n_emptied) for cut in self._cuts.values())
 
 
+@public
 @contextmanager
 def mask_attention(
     model: HookedModel,

@@ -15,7 +15,6 @@ from interp_compose.interventions.layout import as_slots, slots_of
 from interp_compose.interventions.where import (
     Positions,
     as_list,
-    check_positions,
     numbered,
     resolve_positions,
 )
@@ -29,13 +28,9 @@ class Places:
     prompt, tokens that are generated later are none of them, and padding is not looked at.
 
     ``chosen`` says whether any call so far had such a position.
-
-    Raises:
-        OptionError: ``where`` is none of the grammar's forms.
     """
 
     def __init__(self, model: HookedModel, where: Positions, name: str) -> None:
-        check_positions(where, name)
         self.model, self.where, self.name = model, where, name
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that went past the surface

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._positions import positions_from_mask
+from interp_compose._public import public
 from interp_compose._types import ForwardFn, HookedModel, Read
 from interp_compose.errors import InterventionError, LayerError, OptionError, PromptError
 from interp_compose.interventions.layout import collapsed
@@ -40,6 +41,7 @@ class Pooled:
     slots: Slots | None = None
 
 
+@public
 @contextmanager
 def pool_at(
     model: HookedModel,
@@ -80,11 +82,6 @@ def pool_at(
             should have, or the ``with`` block ended without a call.
     """
     check_to_edit(model)
-    if not isinstance(groups, Tensor) or groups.ndim != 2:
-        raise OptionError(
-            f"groups are a {type(groups).__name__}; expected a tensor [batch pos], such as "
-            "torch.tensor([prompt.groups]) of tokenize_prompts()."
-        )
     if not 0 <= layer < model.n_layers:
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
     if how not in HOW:

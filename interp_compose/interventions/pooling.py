@@ -6,11 +6,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 
 HOW = ("mean", "max", "sum", "last", "first")
 
 
+@public
 def pool_groups(
     activations: Float[Tensor, "batch pos d_model"],
     groups: Int[Tensor, "batch pos"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +19,11 @@ Fill = Callable[[Float[Tensor, "batch pos ..."]], Float[Tensor, "batch pos ..."]
 
 
 def check_reference(
-    model: HookedModel, how: Any, reference: Any, reference_mask: Any, seed: Any
+    model: HookedModel,
+    how: str,
+    reference: Tensor | None,
+    reference_mask: Tensor | None,
+    seed: int,
 ) -> None:
     """Refuse, before any call, a reference that does not fit ``how`` or the model.
 
@@ -38,10 +41,7 @@ def check_reference(
     if reference is None:
         raise OptionError(f"how={how!r} needs token ids to take from: pass reference=tokens.")
     expected = f"expected token ids [batch pos] from 0 to {model.d_vocab - 1}"
-    if not isinstance(reference, Tensor):
-        raise InputError(f"reference is a {type(reference).__name__}; {expected}.")
-    whole = reference.dtype in (torch.int32, torch.int64)
-    if not whole or reference.ndim != 2 or reference.numel() == 0:
+    if reference.numel() == 0:
         raise InputError(f"reference is {list(reference.shape)} of {reference.dtype}; {expected}.")
     lowest, highest = int(reference.min()), int(reference.max())
     if lowest < 0 or highest >= model.d_vocab:
@@ -54,10 +54,6 @@ def check_reference(
     if reference_mask is None:
         return
     expected = f"expected a tensor {list(reference.shape)}, 1 for real tokens and 0 for padding"
-    if not isinstance(reference_mask, Tensor):
-        raise InputError(f"reference_mask is a {type(reference_mask).__name__}; {expected}.")
-    if reference_mask.shape != reference.shape:
-        raise InputError(f"reference_mask is {list(reference_mask.shape)}; {expected}.")
     if not bool(((reference_mask == 0) | (reference_mask == 1)).all()):
         raise InputError(f"reference_mask holds other numbers than 0 and 1; {expected}.")
     if not bool(reference_mask.bool().any(dim=1).all()):

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel, HookFn
 from interp_compose.errors import OptionError
 from interp_compose.interventions.edited import Edited
@@ -19,6 +20,7 @@ from interp_compose.interventions.where import Layers, Positions, check_to_edit,
 PARTS = ("block", "attn", "mlp")
 
 
+@public
 @contextmanager
 def mask_residual(
     model: HookedModel,

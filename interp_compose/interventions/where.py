@@ -9,8 +9,8 @@ One number or word may stand alone; ``None`` is all of them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose._types import HookedModel
-from interp_compose._whole import is_whole
 from interp_compose.errors import (
     HeadError,
     InputError,
@@ -28,30 +27,13 @@ from interp_compose.errors import (
 )
 from interp_compose.text.find_words import word_positions
 
-Positions = int | str | Sequence[int] | Sequence[str] | Tensor | None
+Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
 Layers = int | float | Sequence[int | float] | None
-Heads = int | Sequence[int] | Sequence[tuple[int, int]] | None
+Heads = int | Sequence[int | tuple[int, int]] | None
 
 
-def check_is_model(model: Any) -> None:
-    """Refuse anything but a loaded model, such as the object that it wraps.
-
-    Raises:
-        OptionError: it is something else.
-    """
-    if not isinstance(model, HookedModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
-
-
-def check_to_edit(model: Any) -> None:
-    """Refuse anything but a loaded model, and warn of one in training mode.
-
-    Raises:
-        OptionError: it is something else.
-    """
-    check_is_model(model)
+def check_to_edit(model: HookedModel) -> None:
+    """Warn of a model in training mode."""
     if model.training:
         warnings.warn(
             f"{model.name!r} is in training mode: dropout, where it has any, makes the numbers of "
@@ -60,7 +42,7 @@ def check_to_edit(model: Any) -> None:
         )
 
 
-def resolve_layers(layers: Any, n_layers: int) -> list[int]:
+def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
     """Layers in ascending order, each once; a float is a depth, 0.0 … 1.0, halves up.
 
     Raises:
@@ -69,32 +51,26 @@ def resolve_layers(layers: Any, n_layers: int) -> list[int]:
     if layers is None:
         return list(range(n_layers))
     found: set[int] = set()
-    if is_whole(layers) or isinstance(layers, float):
+    if isinstance(layers, int | float):
         layers = [layers]
-    if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable):
-        raise LayerError(f"layers={layers!r}: expected a sequence such as [0, 3] or [0.0, 0.5]")
     for layer in layers:
         expected = (
             f"expected 0 … {n_layers - 1} (0 reads the embeddings), or a depth between 0.0 and 1.0."
         )
-        if isinstance(layer, bool) or not isinstance(layer, Real):
-            raise LayerError(f"layer {layer!r} is a {type(layer).__name__}: {expected}")
-        if isinstance(layer, Integral):
-            whole = int(layer)
-            if not 0 <= whole < n_layers:
-                raise LayerError(f"layer {whole} is outside the model: {expected}")
-            found.add(whole)
+        if isinstance(layer, int):
+            if not 0 <= layer < n_layers:
+                raise LayerError(f"layer {layer} is outside the model: {expected}")
+            found.add(layer)
         else:
-            depth = float(layer)
-            if not 0.0 <= depth <= 1.0:
-                raise LayerError(f"depth {depth} is outside 0.0 … 1.0: {expected}")
-            found.add(int(depth * (n_layers - 1) + 0.5))
+            if not 0.0 <= layer <= 1.0:
+                raise LayerError(f"depth {layer} is outside 0.0 … 1.0: {expected}")
+            found.add(int(layer * (n_layers - 1) + 0.5))
     if not found:
         raise LayerError("no layers: expected at least one, or None for all.")
     return sorted(found)
 
 
-def resolve_heads(heads: Any, layers: Sequence[int], n_heads: int) -> dict[int, list[int]]:
+def resolve_heads(heads: Heads, layers: Sequence[int], n_heads: int) -> dict[int, list[int]]:
     """Heads by layer, ascending, each once.
 
     Args:
@@ -109,57 +85,30 @@ def resolve_heads(heads: Any, layers: Sequence[int], n_heads: int) -> dict[int, 
     return resolve_parts(heads, layers, n_heads, "head")
 
 
-def resolve_parts(parts: Any, layers: Sequence[int], size: int, kind: str) -> dict[int, list[int]]:
+def resolve_parts(
+    parts: Heads, layers: Sequence[int], size: int, kind: str
+) -> dict[int, list[int]]:
     """Like :func:`resolve_heads`, for anything a layer has ``size`` of; ``kind`` names it."""
     if parts is None:
         return {layer: list(range(size)) for layer in layers}
     expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
-    if is_whole(parts):
+    if isinstance(parts, int):
         parts = [parts]
-    if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
-        raise HeadError(f"{kind}s={parts!r}: {expected}.")
     found: dict[int, set[int]] = {}
     for part in parts:
-        pair = isinstance(part, tuple | list)
-        numbers = list(part) if pair else [part]
-        if len(numbers) != (2 if pair else 1) or not all(map(is_whole, numbers)):
-            raise HeadError(f"{kind} {part!r}: {expected}.")
-        if not 0 <= int(numbers[-1]) < size:
-            raise HeadError(f"{kind} {int(numbers[-1])} is outside its layer: {expected}.")
-        if pair and int(numbers[0]) not in layers:
+        own, number = ([part[0]], part[1]) if isinstance(part, tuple) else (layers, part)
+        if not 0 <= number < size:
+            raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
+        if not set(own) <= set(layers):
             raise LayerError(
-                f"{kind} {part!r} is of layer {int(numbers[0])}, and the layers are "
-                f"{list(layers)}; a pair is (layer, {kind})."
+                f"{kind} {part!r} is of layer {own[0]}, and the layers are {list(layers)}; a pair "
+                f"is (layer, {kind})."
             )
-        for layer in [int(numbers[0])] if pair else layers:
-            found.setdefault(layer, set()).add(int(numbers[-1]))
+        for layer in own:
+            found.setdefault(layer, set()).add(number)
     if not found:
         raise HeadError(f"no {kind}s: {expected}, or None for all.")
     return {layer: sorted(found[layer]) for layer in sorted(found)}
-
-
-def check_positions(where: Any, name: str) -> None:
-    """Refuse, before any call, what cannot name positions.
-
-    Raises:
-        OptionError: none of the grammar's forms.
-    """
-    if where is None or is_whole(where) or isinstance(where, str):
-        return
-    if isinstance(where, Tensor):
-        if where.dtype == torch.bool and where.ndim == 2:
-            return
-        came = f"a tensor {list(where.shape)} of {where.dtype}"
-    elif isinstance(where, Sequence) and not isinstance(where, bytes):  # bytes are numbers
-        if all(map(is_whole, where)) or all(isinstance(each, str) for each in where):
-            return
-        came = repr(where)[:80]
-    else:
-        came = f"a {type(where).__name__}"
-    raise OptionError(
-        f"{name} are {came}; expected numbers ([0, -1]), words ('cat'), a boolean tensor "
-        "[batch pos], or None for all."
-    )
 
 
 def resolve_positions(
@@ -235,11 +184,11 @@ def _refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
         )
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: int) -> None:
     """Refuse what torch cannot take as a seed.
 
     Raises:
         OptionError: no integer, below 0, or of more than 63 bits.
     """
-    if not is_whole(seed) or not 0 <= seed < 2**63:
+    if not 0 <= seed < 2**63:
         raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2⁶³ - 1.")

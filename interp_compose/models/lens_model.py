@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import AttentionEdit, HookFn, Read
 from interp_compose.errors import CapabilityError, InputError, LayerError
 from interp_compose.models.attention import edited_attention, unedited
@@ -35,6 +36,7 @@ from interp_compose.models.weighted import Weighted
 from interp_compose.models.wrappable import Wrappable
 
 
+@public
 class LensModel(Weighted, Wrappable):
     """A model behind one small surface, whichever TransformerLens class carries it.
 

@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from interp_compose._public import public
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
@@ -48,6 +49,7 @@ from interp_compose.shipped import SHIPPED, shipped_folder
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+@public
 def load_model(
     source: str | Path | nn.Module | LensModel,
     *,

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._files import atomic_write, file_sha256, json_bytes, read_json
+from interp_compose._public import public
 from interp_compose._types import Read
 from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
 from interp_compose.models.decoder import SmallDecoder
@@ -112,6 +113,7 @@ class SmallDecoderModel(LensModel):
         return self._unembed(resid[:, -1:] if read == "last" else resid)
 
 
+@public
 def small_decoder(
     config: DecoderConfig | None = None,
     *,
@@ -149,6 +151,7 @@ def small_decoder(
     return SmallDecoderModel(lens.eval(), name="small-decoder", tokenizer=tokenizer)
 
 
+@public
 def save_decoder(model: LensModel, folder: str | Path) -> Path:
     """Shape and weights into a new ``folder``, which :func:`.load.load_model` reads.
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 
 MATRICES: Final = (
@@ -97,13 +97,8 @@ def check_plain(model: LensModel) -> None:
     """Refuse weights whose numbers cannot be read as they stand.
 
     Raises:
-        OptionError: not a loaded model.
         CapabilityError: names the weight, what it is, and what to load instead.
     """
-    if not isinstance(model, LensModel):
-        raise OptionError(
-            f"the model is a {type(model).__name__}; pass what load_model(…) returns."
-        )
     for name, weight in model.lens.named_parameters():
         reason = _not_plain(weight)
         if reason:

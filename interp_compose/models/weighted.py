@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from interp_compose._public import public
 from interp_compose.models.weight_names import stacked_weight
 
 T = TypeVar("T", bound="Weighted")
 
 
+@public
 class Weighted:
     """What :class:`LensModel` passes on to the object that carries the weights."""
 

@@ -10,12 +10,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from interp_compose._files import file_sha256
+from interp_compose._public import public
 from interp_compose.errors import CorruptFileError
 from interp_compose.models.lens_model import LensModel
 
 CHECKSUMS = "SHA256SUMS"
 
 
+@public
 def save_weights(model: LensModel, path: str | Path) -> Path:
     """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 beside it.
 
@@ -41,6 +43,7 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
     return path
 
 
+@public
 def load_weights(model: LensModel, path: str | Path) -> None:
     """Put weights saved by :func:`save_weights` into ``model``, after checking their SHA-256.
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import CallWrapper, ForwardFn, Prepare, Read
 from interp_compose.models.attention import edited_layers
 from interp_compose.models.exclusive import Exclusive
@@ -18,6 +19,7 @@ from interp_compose.models.found_hooks import found_hooks
 T = TypeVar("T", bound="Wrappable")
 
 
+@public
 class Wrappable(ABC):
     """What :meth:`LensModel.around` needs: the wrappers that are open, and the call they wrap."""
 

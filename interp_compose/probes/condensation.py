@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices, wide_enough
@@ -53,6 +54,7 @@ class Condensation:
     threshold: float
 
 
+@public
 def condensation(W: Float[Tensor, "neuron d_in"], *, threshold: float = 0.4) -> Condensation:
     """Cosines of neurons' input weights, and the directions that several of them share.
 
@@ -70,8 +72,7 @@ def condensation(W: Float[Tensor, "neuron d_in"], *, threshold: float = 0.4) -> 
         NonFiniteError: NaN or infinite weights.
         OptionError: a threshold out of range.
     """
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not 0 <= threshold < 1:
+    if not 0 <= threshold < 1:
         raise OptionError(
             f"threshold={threshold!r}: expected a cosine of at least 0 and below 1, e.g. 0.4"
         )

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices
@@ -68,6 +69,7 @@ class Geometry:
     order: tuple[StepOrder, ...]
 
 
+@public
 def embedding_geometry(
     W_E: Float[Tensor, "d_vocab d_model"],
     tokens: Sequence[int] | None = None,
@@ -103,14 +105,14 @@ def embedding_geometry(
     check_matrices(W_E, "W_E", "d_vocab, d_model")
     rows = _checked_tokens(tokens, len(W_E))
     n, most = len(rows), min(len(rows), W_E.shape[1])
-    if not _whole(components) or not 1 <= components <= most:
+    if not 1 <= components <= most:
         raise OptionError(
             f"components={components!r}: expected 1 … {most} for {n} tokens in "
             f"{W_E.shape[1]} dimensions"
         )
-    if not _whole(permutations) or permutations < 1:
+    if permutations < 1:
         raise OptionError(f"permutations={permutations!r}: expected 1 or more, e.g. 999")
-    if not _whole(seed) or seed < 0:
+    if seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
     _check_steps(steps, n)
     X = W_E.detach()
@@ -129,14 +131,10 @@ def embedding_geometry(
     return Geometry(rows, coordinates * largest, explained, order)
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _checked_tokens(tokens: Sequence[int] | None, d_vocab: int) -> tuple[int, ...]:
     rows = tuple(range(d_vocab)) if tokens is None else tuple(tokens)
     for i, row in enumerate(rows):
-        if not _whole(row) or not 0 <= row < d_vocab:
+        if not 0 <= row < d_vocab:
             raise InputError(f"tokens[{i}] is {row!r}; expected a row of W_E, 0 … {d_vocab - 1}")
     if len(set(rows)) < len(rows):
         twice = next(row for i, row in enumerate(rows) if row in rows[:i])
@@ -148,7 +146,7 @@ def _checked_tokens(tokens: Sequence[int] | None, d_vocab: int) -> tuple[int, ..
 
 def _check_steps(steps: Sequence[int], n: int) -> None:
     for i, step in enumerate(steps):
-        if not _whole(step) or not 1 <= step <= n - 2:
+        if not 1 <= step <= n - 2:
             raise InputError(
                 f"steps[{i}] is {step!r}; expected 1 … {n - 2} for {n} tokens, so that two "
                 "differences can be compared; steps=() tests no order"

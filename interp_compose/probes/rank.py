@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from interp_compose._public import public
 from interp_compose._word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.krylov import top_pair
@@ -28,6 +29,7 @@ errors seen were 20 to 1000 times smaller."""
 FINEST: Final = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
+@public
 def stable_rank(
     A: Float[Tensor, "*batch row col"], *, tolerance: float = 1e-4
 ) -> Float[Tensor, "*batch"]:
@@ -89,6 +91,7 @@ def spectral_norm(
     return _each(A, one, 1)
 
 
+@public
 def spectral_entropy(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
     """−Σ p log p of the singular values' shares p = σ / Σ σ, in nats; 0 for a zero matrix.
 
@@ -123,6 +126,7 @@ def spectrum(
     return both[..., 0], both[..., 1]
 
 
+@public
 def effective_rank(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"]:
     """exp of the spectral entropy: between 1 and the rank, and 0 for a zero matrix.
 
@@ -135,8 +139,7 @@ def effective_rank(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"
 
 def check_tolerance(tolerance: float, dtype: torch.dtype) -> None:
     finest = FINEST[wide_enough(dtype)]
-    number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
-    if not number or not finest <= tolerance <= 0.1:
+    if not finest <= tolerance <= 0.1:
         raise OptionError(
             f"tolerance={tolerance!r}: expected a number between {finest:g} (what {dtype} can "
             "resolve; float64 resolves 1e-12) and 0.1"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.consistency import mean_interval
 from interp_compose.errors import InputError, LayerError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
@@ -49,6 +50,7 @@ CLEAN_COLUMNS: Final = {
 CELL_COLUMNS: Final = {"example": "int64", "unit": "int64", "text": "str", "group": "str"}
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class AblationCurve(Result):
     """What knocking out words, heads or blocks does to a model's answers, layer by layer.

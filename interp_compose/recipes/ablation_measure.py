@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InterventionError, NonFiniteError
 from interp_compose.interventions.knock_sweep import knock_sweep
@@ -30,6 +31,7 @@ REFERENCE = 64  # examples whose activations stand in for those of an ablated he
 UNCHANGED = 1e-5  # nats that rounding alone may move a log-probability in float32
 
 
+@public
 def ablation_curve(
     model: HookedModel,
     examples: Iterable[Example | Mapping[str, Any] | str],

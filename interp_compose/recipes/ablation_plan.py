@@ -21,9 +21,8 @@ from interp_compose.recipes.ablation_prepare import (
     words_of,
 )
 from interp_compose.recipes.budget import batch_of_lengths, fitting_batch, weights_digest
-from interp_compose.recipes.options import check_kinds, check_numbers
+from interp_compose.recipes.options import check_numbers
 from interp_compose.recipes.prepared import Prepared, examples_digest
-from interp_compose.recipes.ready import check_is_model
 from interp_compose.text.label_set import VOCABULARY
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 
@@ -77,9 +76,7 @@ def plan_ablation(
     answers: str | Sequence[str] = VOCABULARY,
 ) -> AblationPlan:
     """The arguments are :func:`.ablation_measure.ablation_curve`'s, and so is what they raise."""
-    check_is_model(model)
     check_numbers(seed, batch_size)
-    check_kinds(task, True)
     reach = _checked(what, unit, tagger, reach, mode, how)
     if model.bidirectional:
         raise CapabilityError(

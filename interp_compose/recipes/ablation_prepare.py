@@ -44,11 +44,8 @@ def prepare_any(
         InputError: some texts and some examples; bare texts with a list of labels; see
             :func:`.prepared.prepare` for what else.
     """
-    rows: Any = examples
-    bare = []
-    if isinstance(examples, Iterable) and not isinstance(examples, str | Mapping):  # else refused
-        rows = list(examples)
-        bare = [isinstance(row, str) for row in rows]
+    rows: list[Any] = list(examples)
+    bare = [isinstance(row, str) for row in rows]
     if any(bare) and not all(bare):
         raise InputError(
             f"example {bare.index(not bare[0])} is of another kind than example 0; expected texts "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import InputError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
 from interp_compose.plots.chart import answers_note
@@ -27,6 +28,7 @@ __all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
 AVERAGE: Final = "average"
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class CapCurve(Result):
     """What constituent-aware pooling does to a model, layer by layer (paper 000, section 3).
@@ -184,6 +186,7 @@ class CapCurve(Result):
         return "\n".join(lines)
 
 
+@public
 def compare_curves(
     curves: Mapping[str, CapCurve], *, pooling: str = AVERAGE, normalised_depth: bool = True
 ) -> ChartFigure:

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import NonFiniteError
 from interp_compose.interventions.one_pass import protocols_of, sweep
@@ -25,6 +26,7 @@ from interp_compose.recipes.prepared import Prepared
 CLEAN = -1  # the layer number under which a batch's clean outcomes are stored
 
 
+@public
 def cap_curve(
     model: HookedModel,
     examples: Iterable[Example | Mapping[str, Any]],

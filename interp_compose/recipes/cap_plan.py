@@ -14,9 +14,8 @@ from interp_compose.interventions.where import resolve_layers
 from interp_compose.recipes.budget import batch_of_lengths, fitting_batch, weights_digest
 from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS
 from interp_compose.recipes.cap_prepare import into_batches
-from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
+from interp_compose.recipes.options import check_numbers, check_pooling
 from interp_compose.recipes.prepared import Prepared, examples_digest, prepare
-from interp_compose.recipes.ready import check_is_model
 from interp_compose.text.label_set import VOCABULARY
 
 
@@ -57,9 +56,7 @@ def plan_cap(
     answers: str | Sequence[str] = VOCABULARY,
 ) -> CapPlan:
     """The arguments are :func:`.cap_measure.cap_curve`'s, and so is what they raise."""
-    check_is_model(model)
     check_numbers(seed, batch_size)
-    check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)
     _check_mode(mode, renumber)
     if model.bidirectional:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from interp_compose._files import plain_json
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
+from interp_compose._public import public
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import verify_weights
 from interp_compose.recipes.carma_comparison import Comparison
@@ -33,6 +34,7 @@ TABLES = (
 )
 
 
+@public
 def compare(
     model: LensModel,
     task: Task,
@@ -84,13 +86,6 @@ def compare(
         MissingDataError, MissingPackageError: the synonyms are not there.
         NonFiniteError: a training broke; names version, seed, step and term. Finished runs stay.
     """
-    if not isinstance(task, Task):
-        raise OptionError(f"the task is a {type(task).__name__}; pass what load_task(…) returns.")
-    if not isinstance(synonyms, str | Path | SynonymSource):
-        raise OptionError(
-            f"synonyms={synonyms!r}: expected a source such as ThesaurusSource({{…}}), its name, "
-            "or a .json file"
-        )
     plan = plan_comparison(
         model,
         task,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.recipes.cap_outcomes import POOLINGS
 from interp_compose.recipes.carma_comparison_tables import checked_tables
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
     """A model as it was, fine-tuned, and fine-tuned with CARMA (paper 000, sections 4 and 5).

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from interp_compose.recipes.cap_plan import CapPlan, plan_cap
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
 from interp_compose.recipes.finetune import check_training, encode_examples
 from interp_compose.recipes.options import check_numbers
-from interp_compose.recipes.ready import check_is_model, check_model
+from interp_compose.recipes.ready import check_model
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonym_slots import Surroundings, content_words, words_of
 from interp_compose.text.synonym_sources import SynonymSource
@@ -31,6 +30,9 @@ from interp_compose.text.synonyms import replace_synonyms
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
+
+MOST_SEEDS = 10_000
+"""More are a slip of the pen."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,6 @@ def plan_comparison(
     ``synonyms`` may be a function, which is called last, when nothing else is left to be refused.
     """
     _check_alone()
-    check_is_model(model)
     check_model(model)
     if model.active_hooks:
         raise InterventionError(
@@ -152,21 +153,23 @@ def plan_comparison(
     )
 
 
-def checked_seeds(seeds: Any) -> list[int]:
+def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     """A number n stands for the seeds 0 … n-1.
 
     Raises:
         OptionError: no seed, one that is no integer of 0 or more, or one that is named twice.
     """
-    if isinstance(seeds, Integral) and seeds is not True and seeds is not False:
-        if seeds < 1:
-            raise OptionError(f"seeds={seeds}: expected 1 or more, or a list of seeds")
-        return list(range(int(seeds)))
-    if not isinstance(seeds, list | tuple | range) or not len(seeds):
+    if isinstance(seeds, int):
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise OptionError(
+                f"seeds={seeds}: expected 1 to {MOST_SEEDS}, or a list of seeds such as [0, 1, 2]"
+            )
+        return list(range(seeds))
+    if not 1 <= len(seeds) <= MOST_SEEDS:
         raise OptionError(f"seeds={seeds!r}: expected how many, or a list such as [0, 1, 2]")
     for seed in seeds:
         check_numbers(seed, None)
-    chosen = [int(seed) for seed in seeds]
+    chosen = list(seeds)
     repeated = sorted({seed for seed in chosen if chosen.count(seed) > 1})
     if repeated:
         raise OptionError(
@@ -187,17 +190,17 @@ def _check_alone() -> None:
         )
 
 
-def _check_versions(versions: Any) -> None:
-    known = isinstance(versions, list | tuple) and all(name in VERSIONS for name in versions)
+def _check_versions(versions: Sequence[str]) -> None:
+    known = all(name in VERSIONS for name in versions)
     if not known or len(versions) < 2 or len(set(versions)) != len(versions):
         raise OptionError(f"versions={versions!r}: expected two or all of {VERSIONS}, each once")
 
 
-def _check_rates(rates: Any) -> None:
-    if not isinstance(rates, list | tuple) or not rates:
+def _check_rates(rates: Sequence[float]) -> None:
+    if not rates:
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
     for rate in rates:
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) <= 1:
+        if not 0 < rate <= 1:
             raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
     if len(set(rates)) != len(rates):
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from interp_compose._public import public
 from interp_compose.errors import (
     DataFormatError,
     MissingDataError,
@@ -24,6 +25,7 @@ from interp_compose.text.word_frequency import read_frequency, spacy_frequency
 SOURCES = ("auto", "shipped", "wordnet", "vectors")
 
 
+@public
 def synonym_source(
     name: str, task: str, *, data_dir: str | Path | None = None, frequency: str | Path | None = None
 ) -> SynonymSource:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_phase import PHASES, cells_of, onsets_of, with_phases
 from interp_compose.recipes.tables import typed
@@ -39,6 +40,7 @@ MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
 """NaN before the first step, or where a run has diverged."""
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class PhaseDiagram(Result):
     """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""

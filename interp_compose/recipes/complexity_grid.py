@@ -6,10 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from numbers import Real
-from typing import Any
 
-from interp_compose._whole import is_whole
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_run import PhaseRun
 
@@ -53,15 +50,14 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     Raises:
         OptionError: names the value.
     """
-    listed = _listed(values)
-    if not listed:
+    if not values:
         raise OptionError(f"{name}={values!r}: expected numbers, at least one")
-    if len(listed) > MOST:
-        raise OptionError(f"{name} holds {len(listed)} values: expected at most {MOST}")
-    for value in listed:
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if len(values) > MOST:
+        raise OptionError(f"{name} holds {len(values)} values: expected at most {MOST}")
+    for value in values:
+        if not math.isfinite(value):
             raise OptionError(f"{name} holds {value!r}: expected finite numbers")
-    axis = [float(value) for value in listed]
+    axis = [float(value) for value in values]
     for one, other in pairwise(sorted(axis)):
         if one == other:
             raise OptionError(f"{name} holds {one:g} twice; each run is done once")
@@ -71,15 +67,6 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
                 "take one of them"
             )
     return axis
-
-
-def _listed(values: Any) -> list[Any]:
-    if isinstance(values, str):
-        return []
-    try:
-        return list(values)
-    except TypeError:
-        return []
 
 
 def runs_of(
@@ -99,11 +86,11 @@ def runs_of(
     if min(decays) < 0:
         raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
     for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0)):
-        if not is_whole(value) or value < least:
+        if value < least:
             raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more")
     return [
         replace(run, init_rate=rate, weight_decay=decay, seed=seed)
-        for seed in range(int(first_seed), int(first_seed) + int(seeds))
+        for seed in range(first_seed, first_seed + seeds)
         for decay in decays
         for rate in rates
     ]

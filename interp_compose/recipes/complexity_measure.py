@@ -11,6 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose._files import read_json
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_diagram import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 from interp_compose.recipes.complexity_grid import runs_of
@@ -23,6 +24,7 @@ WORK: Final = "interp_compose.recipes.complexity_run:train"
 GRID: Final = ("init_rate", "weight_decay", "seed")
 
 
+@public
 def phase_diagram(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],

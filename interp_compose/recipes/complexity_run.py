@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from interp_compose._files import atomic_write, json_bytes
+from interp_compose._public import public
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.decoder_config import Act, Biases, DecoderConfig, Norm
@@ -32,6 +33,7 @@ MOST_SEED: Final = 2**32 // len(STREAMS) - 1
 """Each stream has a seed of its own, below 2³²."""
 
 
+@public
 @dataclass(frozen=True)
 class PhaseRun:
     """Everything that decides a run. The default takes about 40 s of one core."""
@@ -93,11 +95,9 @@ class PhaseRun:
         """
         for name in ("samples", "n_test", "steps", "evaluate_every"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if value < 1:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
-        if not isinstance(self.hold_out, bool):
-            raise OptionError(f"hold_out={self.hold_out!r}: expected True or False")
-        if type(self.seed) is not int or not 0 <= self.seed <= MOST_SEED:
+        if not 0 <= self.seed <= MOST_SEED:
             raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
         self.train_config()
         shape = self.decoder_config(self.task)

@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from interp_compose._public import public
 from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.recipes.budget import MAX_BATCH
 from interp_compose.recipes.options import check_numbers
-from interp_compose.recipes.ready import check_ids, check_is_model, check_model, check_prompts
+from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.text.padding import pad_left
 from interp_compose.text.tokenized import TokenizedPrompt
 from interp_compose.text.words import tokenize_prompts
@@ -78,7 +79,7 @@ def reading_of(model: HookedModel, embedding: str) -> Reading:
         OptionError: an unknown embedding, or one that has no meaning for this kind of model.
         CapabilityError: the folder states an embedding that is not supported.
     """
-    if not isinstance(embedding, str) or embedding not in EMBEDDINGS:
+    if embedding not in EMBEDDINGS:
         raise OptionError(
             f"unknown embedding {embedding!r}: expected one of {', '.join(EMBEDDINGS)}"
         )
@@ -103,6 +104,7 @@ def reading_of(model: HookedModel, embedding: str) -> Reading:
     return Reading(embedding, model.bidirectional, False, f"chosen, {kind}")
 
 
+@public
 @torch.no_grad()
 def embed_texts(
     model: HookedModel,
@@ -125,14 +127,10 @@ def embed_texts(
         InputError: no texts, an empty one, or one longer than the model's context.
         OptionError, CapabilityError: see :func:`reading_of`.
     """
-    check_is_model(model)
     check_model(model)
     check_numbers(0, batch_size)
-    if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
+    if not texts:
         raise InputError(f"texts={texts!r}: expected a list of at least one text.")
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"text {index} is {text!r}; expected a string.")
     reading = reading_of(model, embedding)
     model.require("hidden")
     try:

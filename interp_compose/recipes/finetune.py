@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import (
     CapabilityError,
     DeviceError,
     InputError,
     InterventionError,
-    OptionError,
 )
 from interp_compose.losses import count_anchors
 from interp_compose.models.copying import copy_model
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.masked_scores import finite_scores
 from interp_compose.recipes.budget import weights_digest
-from interp_compose.recipes.ready import check_ids, check_is_model, check_prompts, check_tokenizer
+from interp_compose.recipes.ready import check_ids, check_prompts, check_tokenizer
 from interp_compose.results import environment_versions
 from interp_compose.tasks.task import Task
 from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
@@ -50,6 +50,7 @@ class Finetuned(NamedTuple):
     history: TrainingHistory
 
 
+@public
 def finetune(
     model: LensModel,
     task: Task,
@@ -92,13 +93,10 @@ def finetune(
         NonFiniteError: a loss or gradient is NaN or infinite; names the step and the term.
         CorruptFileError: no checkpoint in ``folder`` is intact.
     """
-    _check_kinds(carma, config)
     unit = "word" if carma is None else carma.unit
     with _pythons_randomness_kept():
-        train = encode_examples(model, _split(task, "train"), unit=unit, which="train")
-        validation = encode_examples(
-            model, _split(task, "validation"), unit=unit, which="validation"
-        )
+        train = encode_examples(model, task.split("train"), unit=unit, which="train")
+        validation = encode_examples(model, task.split("validation"), unit=unit, which="validation")
         return finetune_on(
             model,
             train,
@@ -196,7 +194,6 @@ def encode_examples(
     Raises:
         InputError: see :func:`tokenize_prompts`, :func:`answer_ids` and :func:`check_prompts`.
     """
-    check_is_model(model)
     check_tokenizer(model)
     if not examples:
         return []
@@ -218,19 +215,11 @@ def encode_examples(
     ]
 
 
-def _check_kinds(carma: Any, config: Any) -> None:
-    for name, value, kind in (("carma", carma, CarmaConfig), ("config", config, TrainConfig)):
-        if value is not None and not isinstance(value, kind):
-            raise OptionError(
-                f"{name} is a {type(value).__name__}; expected a {kind.__name__} or None"
-            )
-
-
-def _folder(folder: Any) -> Path:
+def _folder(folder: str | Path) -> Path:
     """A folder that is there, made if needed."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    except (OSError, TypeError) as refusal:
+    except (OSError, ValueError) as refusal:
         raise InputError(
             f"folder={folder!r} is no folder and cannot be made one ({refusal}); choose another"
         ) from refusal
@@ -240,12 +229,6 @@ def _folder(folder: Any) -> Path:
 def _named(model: LensModel) -> Iterable[tuple[str, torch.nn.Parameter]]:
     named: Iterable[tuple[str, torch.nn.Parameter]] = model.lens.named_parameters()
     return named
-
-
-def _split(task: Any, name: str) -> Sequence[Example]:
-    if not isinstance(task, Task):
-        raise OptionError(f"the task is a {type(task).__name__}; pass what load_task(…) returns.")
-    return task.split(name)
 
 
 def check_training(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from tqdm.auto import tqdm
 
+from interp_compose._public import public
 from interp_compose._whole import is_whole
 from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
@@ -27,6 +28,7 @@ from interp_compose.recipes.mechanism_views import (
 )
 
 
+@public
 def mechanism(
     runs: str | os.PathLike[str],
     init_rates: Sequence[float],

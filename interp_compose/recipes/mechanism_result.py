@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_circuits import MODES, Mode
 from interp_compose.recipes.complexity_phase import PHASES, with_phases
@@ -62,6 +63,7 @@ MAY_LACK: Final = {"pairs": ("x", "y", "explained"), "models": ("mean_abs_cosine
 """NaN where all outputs are the same, or W_Q has a single neuron; t-SNE explains no variance."""
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class Mechanism(Result):
     """Runs of a phase diagram from the inside; made by :func:`mechanism`.

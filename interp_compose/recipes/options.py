@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from interp_compose._whole import is_whole
 from interp_compose.errors import LayerError, OptionError
 
 T = TypeVar("T")
@@ -30,9 +29,9 @@ def layer_from_text(text: str) -> int | float:
         ) from None
 
 
-def check_pooling(pooling: Any, known: Sequence[str]) -> None:
+def check_pooling(pooling: Sequence[str], known: Sequence[str]) -> None:
     """Refuse anything but some of ``known``, each once."""
-    if not isinstance(pooling, list | tuple) or not pooling:
+    if not pooling:
         raise OptionError(f"pooling={pooling!r}: expected a sequence such as {tuple(known)}")
     for name in pooling:
         if name not in known:
@@ -41,11 +40,11 @@ def check_pooling(pooling: Any, known: Sequence[str]) -> None:
         raise OptionError(f"pooling={list(pooling)} names a protocol twice; name each once")
 
 
-def check_numbers(seed: Any, batch_size: Any) -> None:
+def check_numbers(seed: int, batch_size: int | None) -> None:
     """Refuse a seed below 0 and a batch of less than one."""
-    if not is_whole(seed) or seed < 0:
+    if seed < 0:
         raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
-    if batch_size is not None and (not is_whole(batch_size) or batch_size < 1):
+    if batch_size is not None and batch_size < 1:
         raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")
 
 
@@ -61,11 +60,3 @@ def drawn(examples: Sequence[T], limit: int | None, seed: int) -> tuple[T, ...]:
         return tuple(examples)
     chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
     return tuple(examples[i] for i in sorted(chosen))
-
-
-def check_kinds(task: Any, controls: Any) -> None:
-    """Refuse a name for the figure's title that is no text, and a switch that is no boolean."""
-    if not isinstance(task, str):
-        raise OptionError(f"task={task!r} is the name for the figure's title; expected a string")
-    if not isinstance(controls, bool):
-        raise OptionError(f"controls={controls!r}: expected True or False")

@@ -72,11 +72,6 @@ def prepare(
     """
     check_model(model)
     labels_of_answers = checked_labels(answers)
-    if isinstance(examples, str | Mapping) or not isinstance(examples, Iterable):
-        raise InputError(
-            f"examples are a {type(examples).__name__}; expected a sequence, such as task.test, "
-            "or a list of dictionaries with prompt and answer."
-        )
     checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
     if not checked:
         raise InputError("no examples: expected at least one prompt with its answer.")

@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from interp_compose.errors import NonFiniteError, OptionError
+from interp_compose._public import public
+from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import (
     WeightMatrix,
@@ -35,6 +36,7 @@ COMPARED: Final = 4096
 """Rows of a larger table that are compared with one another, evenly spaced."""
 
 
+@public
 def complexity_report(
     model: LensModel, *, heads: bool = True, progress: bool = True
 ) -> ComplexityReport:
@@ -61,8 +63,6 @@ def complexity_report(
 def probe_config(model: LensModel, *, heads: bool) -> dict[str, Any]:
     """What is to be measured, checked; the digest of the weights takes a second a gigabyte."""
     check_plain(model)
-    if not isinstance(heads, bool):
-        raise OptionError(f"heads={heads!r}: expected True or False")
     return {
         "study": "probe",
         "model": model.name,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
@@ -44,6 +45,7 @@ MEASURES: Final = (
 """What :meth:`ComplexityReport.plot` draws."""
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class ComplexityReport(Result):
     """How complex every weight matrix of a model is; made by :func:`complexity_report`.

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from interp_compose._files import atomic_write
+from interp_compose._public import public
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import MATRICES, WeightMatrix, weight_matrices
@@ -33,6 +34,7 @@ MEASURES: Final = {
 }
 
 
+@public
 class ComplexityTracker:
     """Stable ranks of weight matrices, every so many steps of a training run.
 
@@ -76,14 +78,14 @@ class ComplexityTracker:
         path: str | os.PathLike[str] | None = None,
         also: Tracker | None = None,
     ) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if every < 1:
             raise OptionError(f"every={every!r}: expected an integer, 1 or more")
         unknown = [name for name in matrices if name not in MATRICES]
-        if unknown or isinstance(matrices, str) or not matrices:
+        if unknown or not matrices:
             raise OptionError(
                 f"matrices={matrices!r}: expected some of {', '.join(MATRICES)}, in a tuple"
             )
-        if isinstance(measures, str) or not measures or not set(measures) <= set(MEASURES):
+        if not measures or not set(measures) <= set(MEASURES):
             raise OptionError(
                 f"measures={measures!r}: expected some of {', '.join(MEASURES)}, in a tuple"
             )

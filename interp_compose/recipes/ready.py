@@ -11,10 +11,9 @@ from interp_compose.errors import (
     PromptError,
     TrainingModeError,
 )
-from interp_compose.interventions.where import check_is_model
 from interp_compose.text.tokenized import TokenizedPrompt
 
-__all__ = ["check_ids", "check_is_model", "check_model", "check_prompts", "check_tokenizer"]
+__all__ = ["check_ids", "check_model", "check_prompts", "check_tokenizer"]
 
 
 def check_model(model: HookedModel) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.agreement import METRICS
 from interp_compose.errors import InputError, OptionError
 from interp_compose.recipes.similarity_agreement import curve_table, layer_table, rounding
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class SimilarityCurve(Result):
     """What constituent-aware pooling does to a model's agreement with people, layer by layer.
@@ -218,6 +220,7 @@ class SimilarityCurve(Result):
         return metric
 
 
+@public
 def compare_similarities(
     curves: Mapping[str, SimilarityCurve],
     *,
@@ -239,13 +242,10 @@ def compare_similarities(
     """
     from interp_compose.plots.similarity import similarity_comparison
 
-    if not isinstance(curves, Mapping) or not curves:
+    if not curves:
         raise InputError(
             "there is nothing to compare; pass at least one curve, {label: SimilarityCurve}"
         )
-    for label, curve in curves.items():
-        if not isinstance(curve, SimilarityCurve):
-            raise InputError(f"{label!r} is a {type(curve).__name__}; expected a SimilarityCurve")
     first_label, first = next(iter(curves.items()))
     frames = {}
     for label, curve in curves.items():

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel
 from interp_compose.errors import InterventionError, NonFiniteError
 from interp_compose.interventions.one_pass import protocols_of, sweep
@@ -24,6 +25,7 @@ from interp_compose.recipes.similarity_tables import NONE, POOLINGS
 from interp_compose.tasks.pairs import Pair
 
 
+@public
 def similarity_curve(
     model: HookedModel,
     pairs: Iterable[Pair | Mapping[str, Any]],

@@ -15,8 +15,7 @@ from interp_compose.errors import InputError, InterventionError
 from interp_compose.interventions.where import resolve_layers
 from interp_compose.recipes.budget import fitting_batch, weights_digest
 from interp_compose.recipes.embedding import Reading, check_first, reading_of
-from interp_compose.recipes.options import check_kinds, check_numbers, check_pooling
-from interp_compose.recipes.ready import check_is_model
+from interp_compose.recipes.options import check_numbers, check_pooling
 from interp_compose.recipes.similarity_prepare import (
     PreparedPair,
     about,
@@ -71,9 +70,7 @@ def plan_similarity(
 ) -> SimilarityPlan:
     """The arguments are :func:`.similarity_measure.similarity_curve`'s, and so is what they
     raise."""
-    check_is_model(model)
     check_numbers(seed, batch_size)
-    check_kinds(task, controls)
     check_pooling(pooling, POOLINGS)
     starts = resolve_layers(layers, model.n_layers)
     reading = reading_of(model, embedding)

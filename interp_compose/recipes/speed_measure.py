@@ -11,6 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose._files import read_json
+from interp_compose._public import public
 from interp_compose._whole import is_whole
 from interp_compose.errors import OptionError
 from interp_compose.recipes.complexity_grid import checked, numbers
@@ -25,6 +26,7 @@ WORK: Final = "interp_compose.recipes.speed_run:train"
 MOST_LAYERS: Final = 1000
 
 
+@public
 def fitting_speed(
     init_rates: Sequence[float],
     depths: Sequence[int],

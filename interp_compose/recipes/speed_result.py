@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.recipes.speed_cells import MEASURES, cells_of, pair_cells_of, roc_of
 from interp_compose.recipes.tables import typed
@@ -49,6 +50,7 @@ MAY_LACK: Final = {
 """NaN where it never came, where nothing violates the rule, or where a run has diverged."""
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class FittingSpeed(Result):
     """How fast models fit data that break the rule; made by :func:`fitting_speed`."""

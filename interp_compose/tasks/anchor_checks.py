@@ -1,13 +1,10 @@
-"""What an :class:`.anchors.AnchorTask` is given: refused by name, or taken over.
-
-Whole numbers of numpy become Python's own, lists tuples, and mappings are copied.
-"""
+"""What an :class:`.anchors.AnchorTask` is given: its values, refused by name."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 from jaxtyping import Int
@@ -26,20 +23,17 @@ MOST_TARGETS: Final = 2_000_000
 """A task keeps a table of them, one for each chain and key."""
 
 
-def whole(name: str, value: Any, least: int | None = None, why: str = "") -> int:
-    """``OptionError`` unless a whole number, ``least`` or more (``why``)."""
-    if not is_whole(value) or (least is not None and value < least):
-        bound = "" if least is None else f", {least} or more" + (f" ({why})" if why else "")
-        raise OptionError(f"{name}={value!r}: expected a whole number{bound}")
-    return int(value)
+def at_least(least: int, name: str, value: int, why: str = "") -> None:
+    """``OptionError`` unless ``least`` or more (``why``)."""
+    if value < least:
+        bound = f"{least} or more" + (f" ({why})" if why else "")
+        raise OptionError(f"{name}={value!r}: expected a whole number, {bound}")
 
 
-def whole_tensor(name: str, values: Any, low: int, high: int) -> Int[Tensor, "sample"]:
-    """``InputError`` unless a row of whole numbers from ``low`` to ``high``."""
-    if not isinstance(values, Tensor) or values.ndim != 1:
-        raise InputError(f"{name} are {values!r}: expected a tensor with one axis")
-    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-        raise InputError(f"{name} are of {values.dtype}: expected whole numbers, such as int64")
+def whole_tensor(
+    name: str, values: Int[Tensor, "sample"], low: int, high: int
+) -> Int[Tensor, "sample"]:
+    """``InputError`` unless all are from ``low`` to ``high``."""
     taken = values.to(device="cpu", dtype=torch.int64)
     wrong = taken[(taken < low) | (taken > high)]
     if len(wrong):
@@ -47,24 +41,17 @@ def whole_tensor(name: str, values: Any, low: int, high: int) -> Int[Tensor, "sa
     return taken
 
 
-def operations(name: str, given: Any) -> dict[Any, Operation]:
-    """A copy of a mapping to operations; ``OptionError`` for anything else."""
-    if not isinstance(given, Mapping):
-        raise OptionError(f"{name}={given!r}: expected a mapping to operations")
-    for key, operation in given.items():
-        if not is_whole(operation) and not callable(operation):
-            raise OptionError(
-                f"the operation of {key!r} is {operation!r}: expected a whole number to add, or a "
-                "function of a whole number"
-            )
-    return {key: one if callable(one) else int(one) for key, one in given.items()}
-
-
 def applied(operation: Operation, value: int, name: str | Chain) -> int:
     """What an operation makes of a value; ``InputError`` unless that is a whole number."""
     if not callable(operation):
         return value + operation
-    result = operation(value)
+    try:
+        result = operation(value)
+    except Exception as error:
+        raise InputError(
+            f"the operation of {name!r} raises {type(error).__name__} for {value} ({error}): "
+            "expected a function of a whole number"
+        ) from error
     if not is_whole(result):
         raise InputError(
             f"the operation of {name!r} makes {result!r} of {value}: expected a whole number"
@@ -72,40 +59,34 @@ def applied(operation: Operation, value: int, name: str | Chain) -> int:
     return int(result)
 
 
-def bounds(name: str, given: Any, above: int) -> tuple[int, int]:
-    """The smallest and the largest token of a range; ``OptionError`` unless above the anchors'."""
-    pair = isinstance(given, tuple | list) and len(given) == 2 and all(map(is_whole, given))
-    if not pair or not above < given[0] <= given[1] <= LARGEST:
+def check_bounds(name: str, given: tuple[int, int], above: int) -> None:
+    """``OptionError`` unless the tokens of a range are above the anchors'."""
+    if not above < given[0] <= given[1] <= LARGEST:
         raise OptionError(
             f"{name}={given!r}: expected the smallest and the largest, the smallest above {above}, "
             "the last anchor's token id, the largest below 2³¹"
         )
-    return int(given[0]), int(given[1])
 
 
-def check_chain(what: str, chain: Any, anchors: Mapping[str, Operation], n_anchors: int) -> None:
-    """``OptionError`` unless ``chain`` is a tuple of as many known anchors."""
-    fits = isinstance(chain, tuple) and len(chain) == n_anchors
-    if not fits or not all(isinstance(one, str) and one in anchors for one in chain):
+def check_chain(what: str, chain: Chain, anchors: Mapping[str, Operation], n_anchors: int) -> None:
+    """``OptionError`` unless ``chain`` has as many known anchors."""
+    if len(chain) != n_anchors or not all(one in anchors for one in chain):
         raise OptionError(
             f"{what} names {chain!r}: expected a tuple of {n_anchors} of the anchors "
             f"{', '.join(anchors)}"
         )
 
 
-def chains(
-    what: str, given: Any, anchors: Mapping[str, Operation], n_anchors: int
-) -> tuple[Chain, ...]:
+def check_chains(
+    what: str, given: tuple[Chain, ...], anchors: Mapping[str, Operation], n_anchors: int
+) -> None:
     """Known chains, each named once, and not all there are; else ``OptionError``."""
-    if not isinstance(given, tuple | list):
-        raise OptionError(f"{what}={given!r}: expected a tuple of chains, such as (('c', 'd'),)")
     for chain in given:
         check_chain(what, chain, anchors, n_anchors)
     if len(set(given)) < len(given):
         raise OptionError(f"{what}={given!r} names a chain twice: name it once")
     if len(given) == len(anchors) ** n_anchors:
         raise OptionError(f"{what}={given!r} leaves no chain to train on: take one out")
-    return tuple(given)
 
 
 def check_size(n_names: int, n_anchors: int, numbers: tuple[int, int]) -> None:
@@ -132,11 +113,9 @@ def check_split(numbers: tuple[int, int], remainders: int, n_positions: int) -> 
             )
 
 
-def check_data(data: Any, kind: Any, length: int) -> None:
-    """``OptionError`` unless ``data`` is of a kind; ``InputError`` for another length's tokens."""
-    if not isinstance(data, kind):
-        raise OptionError(f"the data are a {type(data).__name__}: expected those of task.sample")
-    width = data.tokens.shape[1]
+def check_width(tokens: Int[Tensor, "sample pos"], length: int) -> None:
+    """``InputError`` for another length's tokens."""
+    width = tokens.shape[1]
     if width != length:
         raise InputError(
             f"sequences have {width} tokens: expected the task's {length}; pass the task that they "

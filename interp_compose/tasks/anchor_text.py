@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from interp_compose._public import public
 from interp_compose._types import Example
-from interp_compose.errors import AnswerError, InputError, OptionError
-from interp_compose.tasks.anchor_checks import check_data
+from interp_compose.errors import AnswerError, InputError
+from interp_compose.tasks.anchor_checks import check_width
 from interp_compose.tasks.anchors import AnchorData, AnchorTask
 
 NO_WORD: Final = "<none>"
 """Token 0: padding, and every word that is neither an anchor nor a number of the task."""
 
 
+@public
 def anchor_tokenizer(task: AnchorTask) -> Any:
     """A fast tokenizer of Hugging Face's whose ids are the task's own; it adds no special token.
 
     Raises:
-        OptionError: no task.
         InputError: an anchor's name that is not one word, or that a number has.
     """
     vocab = {word: i for i, word in enumerate(_words(task))}
@@ -44,6 +45,7 @@ def anchor_tokenizer(task: AnchorTask) -> Any:
     return tokenizer
 
 
+@public
 def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
     """Each sequence as a prompt and the word that should follow; its chain of anchors is a span.
 
@@ -51,13 +53,12 @@ def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
     chain (``unit="span"``).
 
     Raises:
-        OptionError: no task, or no sequences.
         InputError: an anchor's name that is not one word, or that a number has; sequences of
             another length, or with tokens that the task does not have.
         AnswerError: a target of 0, which is no word.
     """
     words = _words(task)
-    check_data(data, AnchorData, task.length)
+    check_width(data.tokens, task.length)
     examples = []
     rows = zip(data.tokens.tolist(), data.targets.tolist(), data.positions.tolist(), strict=True)
     for i, (tokens, target, key) in enumerate(rows):
@@ -79,10 +80,8 @@ def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
     return tuple(examples)
 
 
-def _words(task: Any) -> list[str]:
+def _words(task: AnchorTask) -> list[str]:
     """The text of each token id."""
-    if not isinstance(task, AnchorTask):
-        raise OptionError(f"the task is a {type(task).__name__}: expected an AnchorTask")
     numbers = [str(i) for i in range(1 + len(task.anchors), task.vocabulary)]
     for name in task.anchors:
         if name.split() != [name] or name.isdecimal() or name == NO_WORD:

@@ -17,16 +17,17 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from interp_compose._public import public
 from interp_compose._whole import is_whole
 from interp_compose.errors import InputError, OptionError, PositionError
 from interp_compose.tasks import anchor_checks as checks
-from interp_compose.tasks.anchor_checks import Chain, Operation, applied, whole
+from interp_compose.tasks.anchor_checks import Chain, Operation, applied, at_least
 
 Split = Literal["train", "id", "ood"]
 Modulus = Literal["paper", "code"]
@@ -61,6 +62,7 @@ def violations(groups: int) -> dict[Chain, Operation]:
     return {order: shift for pair, shift in chosen for order in (pair, pair[::-1])}
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class AnchorData:
     """Sequences of one split, and what each was made of."""
@@ -84,16 +86,11 @@ class AnchorData:
     def __getitem__(
         self, which: Int[Tensor, "some"] | Bool[Tensor, "sample"] | slice
     ) -> AnchorData:
-        """Some of the samples.
-
-        Raises:
-            OptionError: neither a slice nor a tensor, such as a single number.
-        """
-        if not isinstance(which, slice | Tensor):
-            raise OptionError(f"samples {which!r}: expected a tensor or a slice, as data[3:4]")
+        """Some of the samples."""
         return AnchorData(*(getattr(self, one.name)[which] for one in fields(self)))
 
 
+@public
 @dataclass(frozen=True)
 class AnchorTask:
     """Which sequences there are and what their targets are. The default is the paper's.
@@ -126,25 +123,19 @@ class AnchorTask:
 
     def __post_init__(self) -> None:
         take = partial(object.__setattr__, self)
-        take("anchors", checks.operations("anchors", self.anchors))
-        take("violations", checks.operations("violations", self.violations))
-        if not self.anchors or not all(isinstance(name, str) and name for name in self.anchors):
+        take("anchors", dict(self.anchors))
+        take("violations", dict(self.violations))
+        if not self.anchors or not all(self.anchors):
             raise OptionError(f"anchors={self.anchors!r}: expected names and their operations")
-        take("n_anchors", whole("n_anchors", self.n_anchors, 1))
-        room = self.n_anchors + 1
-        take("length", whole("length", self.length, room, "room for a key and its anchors"))
-        take("numbers", checks.bounds("numbers", self.numbers, len(self.anchors)))
+        at_least(1, "n_anchors", self.n_anchors)
+        at_least(self.n_anchors + 1, "length", self.length, "room for a key and its anchors")
+        checks.check_bounds("numbers", self.numbers, len(self.anchors))
         if self.noise is not None:
-            take("noise", checks.bounds("noise", self.noise, len(self.anchors)))
+            checks.check_bounds("noise", self.noise, len(self.anchors))
         if self.d_vocab is not None:
-            least = self._largest_token + 1
-            take("d_vocab", whole("d_vocab", self.d_vocab, least, "room for keys and noise"))
-        if not isinstance(self.modulus, str) or self.modulus not in get_args(Modulus):
-            raise OptionError(
-                f"modulus={self.modulus!r}: expected one of {', '.join(get_args(Modulus))}"
-            )
+            at_least(self._largest_token + 1, "d_vocab", self.d_vocab, "room for keys and noise")
         checks.check_size(len(self.anchors), self.n_anchors, self.numbers)
-        take("unseen", checks.chains("unseen", self.unseen, self.anchors, self.n_anchors))
+        checks.check_chains("unseen", self.unseen, self.anchors, self.n_anchors)
         for chain in self.violations:
             checks.check_chain("violations", chain, self.anchors, self.n_anchors)
         checks.check_split(self.numbers, self._remainders, self.n_positions)
@@ -184,7 +175,7 @@ class AnchorTask:
             InputError: an operation that gives no whole number.
         """
         checks.check_chain("apply", chain, self.anchors, self.n_anchors)
-        return self._target(whole("key", key), chain)
+        return self._target(key, chain)
 
     def is_test_key(self, key: int, position: int) -> bool:
         """Whether a key at a position is held out (appendix B).
@@ -193,12 +184,12 @@ class AnchorTask:
             OptionError: no whole number.
             PositionError: where no key can be.
         """
-        if not 0 <= whole("position", position) < self.n_positions:
+        if not 0 <= position < self.n_positions:
             raise PositionError(
                 f"position={position}: a key can be at 0 … {self.n_positions - 1}, its "
                 f"{self.n_anchors} anchors behind it"
             )
-        return whole("key", key) % self._remainders == int(position)
+        return key % self._remainders == position
 
     # ---- sampling ------------------------------------------------------------------------
 
@@ -213,15 +204,13 @@ class AnchorTask:
             OptionError: an unknown split; a number below 1; OOD data without unseen chains; a seed
                 that is none.
         """
-        if not isinstance(split, str) or split not in get_args(Split):
-            raise OptionError(f"split={split!r}: expected one of {', '.join(get_args(Split))}")
-        n = whole("n", n, 1)
-        if not 0 <= whole("seed", seed) < 2**32:  # what torch's generator on a CPU tells apart
+        at_least(1, "n", n)
+        if not 0 <= seed < 2**32:  # what torch's generator on a CPU tells apart
             raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2³² - 1")
         first, last = (self.n_seen, len(self.chains)) if split == "ood" else (0, self.n_seen)
         if first == last:
             raise OptionError('there are no chains for split "ood": name some in unseen=')
-        random = torch.Generator().manual_seed(int(seed))
+        random = torch.Generator().manual_seed(seed)
         # Whole rounds of the chains, and for the rest as many different ones, drawn.
         chains = torch.arange(n) % (last - first)
         chains = torch.randperm(last - first, generator=random)[chains] + first
@@ -266,10 +255,9 @@ class AnchorTask:
         """The same sequences with the anchors of each chain in reverse; key and noise stay.
 
         Raises:
-            OptionError: no sequences.
             InputError: sequences of another length than the task's.
         """
-        checks.check_data(data, AnchorData, self.length)
+        checks.check_width(data.tokens, self.length)
         device = data.tokens.device
         places = data.positions[:, None] + 1 + torch.arange(self.n_anchors, device=device)
         tokens = data.tokens.scatter(1, places, data.tokens.gather(1, places.flip(1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from interp_compose._public import public
 from interp_compose._types import HookedModel
 from interp_compose.errors import OptionError
 from interp_compose.tasks.load_pairs import PAIR_TASK_NAMES
@@ -15,6 +16,7 @@ from interp_compose.tasks.user_data import read_examples
 TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
 
+@public
 def load_task(
     name: str | Path, model: HookedModel, *, data_dir: str | Path | None = None, seed: int = 42
 ) -> Task:

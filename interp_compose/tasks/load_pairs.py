@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.tasks.bird import bird
 from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
@@ -12,6 +13,7 @@ from interp_compose.tasks.paws import paws_qqp
 PAIR_TASK_NAMES = ("bird", "paws-qqp")
 
 
+@public
 def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairTask:
     """The pairs of a data set, or of your own file.
 

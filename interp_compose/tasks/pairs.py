@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose._public import public
+from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import jsonl_rows, tsv_rows
 
 FILE_KINDS = (".tsv", ".jsonl")
@@ -19,6 +20,7 @@ RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
 SPLITS = ("train", "test")
 
 
+@public
 @dataclass(frozen=True)
 class Pair:
     """Two texts and what people say of them: a ``score`` on any scale, or a ``label``.
@@ -50,6 +52,7 @@ class Pair:
 KEYS = tuple(field.name for field in fields(Pair))
 
 
+@public
 @dataclass(frozen=True)
 class PairTask:
     """Pairs of a data set; ``report`` counts them and names their source."""
@@ -67,6 +70,7 @@ class PairTask:
         return chosen
 
 
+@public
 def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
     """Pairs from a ``.tsv`` file (with a header), a ``.jsonl`` file, or rows: ``Pair`` or mappings.
 
@@ -75,7 +79,6 @@ def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
     None and NaN (pandas' signs for nothing), and an empty cell of a TSV, count as absent.
 
     Raises:
-        InputError: neither a path nor rows.
         OptionError: a file that is neither ``.tsv`` nor ``.jsonl``.
         MissingDataError: there is no such file.
         DataFormatError: a bad row, or the same pair twice; names the row (the line of a file;
@@ -93,11 +96,6 @@ def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
             raise OptionError(
                 f"{str(path)!r} is no file of pairs; expected one of {', '.join(FILE_KINDS)}"
             )
-    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
-        raise InputError(
-            f"pairs are a {type(source).__name__}; expected the path of a file, or a sequence of "
-            "rows, such as task.test"
-        )
     else:
         places = ((f"row {n}", row) for n, row in enumerate(source, start=1))
         numbered = [(where, read_pair(row, where)) for where, row in places]

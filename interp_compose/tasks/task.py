@@ -6,12 +6,14 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import OptionError
 
 SPLITS = ("train", "validation", "test")
 
 
+@public
 @dataclass(frozen=True)
 class Task:
     """Prompts and answers for one model.

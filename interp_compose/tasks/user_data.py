@@ -8,12 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from interp_compose._public import public
 from interp_compose._types import Example, Span
 from interp_compose.errors import DataFormatError, MissingDataError
 
 KEYS = ("prompt", "answer", "spans", "tree")
 
 
+@public
 def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
     """Examples from a JSONL file (UTF-8, one object a line, blank lines skipped) or from rows.
 
@@ -60,9 +62,6 @@ def read_example(row: Any, where: str) -> Example:
     An ``Example`` is handed through; NaN, pandas' sign for nothing, counts as absent.
     """
     if isinstance(row, Example):
-        for key, value in (("prompt", row.prompt), ("answer", row.answer)):
-            if not isinstance(value, str):
-                raise DataFormatError(f"{where} has {_shown(value)} as its {key}; give a text")
         return row
     if not isinstance(row, Mapping):
         raise DataFormatError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from interp_compose._public import public
 from interp_compose.errors import InputError
 from interp_compose.text.sentiment_words import polarity, same_sentiment, textblob
 from interp_compose.text.word_frequency import WordFrequency
@@ -78,6 +79,7 @@ class RankedSource(ABC):
         return word.islower() and is_content_word(word) and common
 
 
+@public
 @dataclass(frozen=True)
 class ThesaurusSource:
     """Given synonyms: word → those that may stand for it, each with similarity 1.
@@ -94,8 +96,7 @@ class ThesaurusSource:
             raise InputError(f"the thesaurus {self.name!r} is empty; give word → synonyms")
         merged: dict[str, set[str]] = {}
         for word, synonyms in self.mapping.items():
-            listed = isinstance(synonyms, Sequence) and not isinstance(synonyms, str)
-            if not (listed and synonyms and all(isinstance(s, str) and s for s in synonyms)):
+            if not synonyms or not all(synonyms):
                 raise InputError(
                     f"the thesaurus {self.name!r} gives {word!r} the synonyms {synonyms!r}; "
                     "expected a list with at least one word, such as ['mama']"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import CapabilityError, InputError, InterventionError
 from interp_compose.text.synonym_slots import (
@@ -74,6 +75,7 @@ class Replaced:
         )
 
 
+@public
 def replace_synonyms(
     examples: Sequence[Example],
     source: SynonymSource,

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from interp_compose._public import public
 from interp_compose._types import Example, Span
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError, SpanError
 from interp_compose.text import alignment
@@ -43,6 +44,7 @@ UNITS = ("word", "pretoken", "phrase", "span")
 _BATCH = 4096  # prompts that share a character axis; bounds the memory
 
 
+@public
 def tokenize_prompts(
     tokenizer: Any,
     examples: Sequence[Example],
@@ -62,8 +64,6 @@ def tokenize_prompts(
     an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
     tokens and text cannot be matched with certainty.
     """
-    if labels is not None and not isinstance(labels, frozenset | set):
-        raise OptionError(f"labels={labels!r}: expected a set of labels, such as {{'NP', 'VP'}}")
     if unit not in UNITS:
         raise OptionError(f"unit {unit!r} is unknown; choose one of {', '.join(UNITS)}")
     if unit != "phrase" and (labels, height, parser) != (None, None, None):

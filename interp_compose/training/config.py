@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Literal
 
+from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.training.paper_settings import PaperTask, paper_settings
 
@@ -17,6 +17,7 @@ SMALL_MODEL = 10_000_000
 """Parameters below which :meth:`TrainConfig.suggested` trains hotter and longer."""
 
 
+@public
 @dataclass(frozen=True)
 class TrainConfig:
     """AdamW on the answer token's cross-entropy.
@@ -62,27 +63,17 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate"):
-            self._take_whole(name, 1)
+            self._check_whole(name, 1)
         for name in ("max_steps", "evaluate_every", "checkpoint_every", "patience"):
             if getattr(self, name) is not None:
-                self._take_whole(name, 1)
-        self._take_whole("warmup_steps", 0)
-        self._take_whole("seed", 0)
-        self._take_number("lr", positive=True)
+                self._check_whole(name, 1)
+        self._check_whole("warmup_steps", 0)
+        self._check_whole("seed", 0)
+        self._check_number("lr", positive=True)
         if self.clip is not None:
-            self._take_number("clip", positive=True)
-        self._take_number("weight_decay", positive=False)
-        self._take_number("final_lr", positive=False)
-        if type(self.activation_checkpointing) is not bool:
-            raise OptionError(
-                f"activation_checkpointing={self.activation_checkpointing!r}: expected True or "
-                "False"
-            )
-        for name, known in (("schedule", Schedule), ("precision", Precision)):
-            if getattr(self, name) not in get_args(known):
-                raise OptionError(
-                    f"{name}={getattr(self, name)!r}: expected one of {', '.join(get_args(known))}"
-                )
+            self._check_number("clip", positive=True)
+        self._check_number("weight_decay", positive=False)
+        self._check_number("final_lr", positive=False)
         if self.accumulate > self.batch_size:
             raise OptionError(
                 f"accumulate={self.accumulate} parts of a batch of {self.batch_size}: expected at "
@@ -141,18 +132,13 @@ class TrainConfig:
             return self.final_lr + (self.lr - self.final_lr) * share
         return self.lr
 
-    # Numbers of numpy are taken over as Python's own, which JSON knows.
-
-    def _take_whole(self, name: str, least: int) -> None:
-        value: Any = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    def _check_whole(self, name: str, least: int) -> None:
+        value: int = getattr(self, name)
+        if value < least:
             raise OptionError(f"{name}={value!r}: expected an integer, {least} or more")
-        object.__setattr__(self, name, int(value))
 
-    def _take_number(self, name: str, *, positive: bool) -> None:
-        value: Any = getattr(self, name)
-        real = isinstance(value, Real) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < 0 or (positive and value == 0):
+    def _check_number(self, name: str, *, positive: bool) -> None:
+        value: float = getattr(self, name)
+        if not math.isfinite(value) or value < 0 or (positive and value == 0):
             least = "above 0" if positive else "0 or more"
             raise OptionError(f"{name}={value!r}: expected a finite number {least}")
-        object.__setattr__(self, name, float(value))

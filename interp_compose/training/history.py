@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from interp_compose._files import atomic_write
+from interp_compose._public import public
 from interp_compose.results import Result
 
 STEPS = ("step", "epoch", "lr", "loss", "task_loss", "mi", "stability", "accuracy", "grad_norm")
@@ -42,6 +43,7 @@ class WeightTracker(Protocol):
 WHOLE = {"step", "epoch", "n", "layer"}
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingHistory(Result):
     """What a training run did, step by step.

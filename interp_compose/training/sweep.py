@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose._files import plain_json
+from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.training.sweep_folder import FAILED, Plan, Run, hashed, register, resolve
 from interp_compose.training.sweep_pool import Process, supervise
@@ -50,6 +51,7 @@ class Sweep:
     failed: Mapping[int, str]
 
 
+@public
 def run_sweep(
     work: str,
     configs: Sequence[Mapping[str, Any]],
@@ -127,7 +129,7 @@ def _check_options(
     if where not in PLACES:
         raise OptionError(f"where={where!r}: expected one of {', '.join(PLACES)}")
     for name, value in (("workers", workers), ("together", together)):
-        if value is not None and (type(value) is not int or value < 1):
+        if value is not None and value < 1:
             raise OptionError(f"{name}={value!r}: expected an integer, 1 or more")
     if where == "here" and workers is not None:
         raise OptionError(f"workers={workers} with where='here'; choose where='workers'")
@@ -144,11 +146,6 @@ def _checked(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     seen: dict[str, int] = {}
     plain = []
     for index, config in enumerate(configs):
-        if not isinstance(config, Mapping):
-            raise InputError(
-                f"configs[{index}] is {config!r}; expected a mapping, such as "
-                "dataclasses.asdict(config)"
-            )
         plain.append(plain_json(config, f"configs[{index}]"))
         first = seen.setdefault(hashed(plain[-1]), index)
         if first != index:

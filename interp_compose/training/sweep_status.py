@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose.errors import MissingDataError
 from interp_compose.training.sweep_folder import SWEEP, Plan, Run, read_sweep
 
 OWN_COLUMNS = ("index", "hash", "state", "seconds")
 
 
+@public
 def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
     """One row per configuration that the sweep in ``out`` was ever asked for, in that order.
 

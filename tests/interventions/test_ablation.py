@@ -17,7 +17,6 @@ from interp_compose.errors import (
     OptionError,
 )
 from interp_compose.interventions.ablation import ablate
-from interp_compose.interventions.reference import check_reference
 from interp_compose.models.capabilities import Probe
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -292,18 +291,18 @@ def test_refusals(options: dict[str, Any], error: type[Exception], message: str)
 
 
 BAD_REFERENCES: list[tuple[Any, Any, Any, type[Exception], str]] = [
-    ([[1, 2]], None, 0, InputError, "reference is a list; expected token ids .* from 0 to 96"),
-    (torch.ones(2, 3), None, 0, InputError, r"\[2, 3\] of torch.float32; expected token ids"),
-    (torch.ones(2, 3).bool(), None, 0, InputError, "of torch.bool"),
-    (torch.ones(3).long(), None, 0, InputError, r"reference is \[3\]"),
+    ([[1, 2]], None, 0, OptionError, r"reference=\[\[1, 2\]\] is a list; expected a tensor"),
+    (torch.ones(2, 3), None, 0, OptionError, r"\[2, 3\] of torch.float32; expected a tensor"),
+    (torch.ones(2, 3).bool(), None, 0, OptionError, "of torch.bool; expected a tensor"),
+    (torch.ones(3).long(), None, 0, OptionError, r"reference is a Tensor \[3\]"),
     (torch.ones(0, 3).long(), None, 0, InputError, r"reference is \[0, 3\]"),
     (torch.tensor([[5, 97]]), None, 0, InputError, "reference holds 5 … 97"),
     (torch.tensor([[-1, 9]]), None, 0, InputError, "reference holds -1 … 9"),
     (torch.ones(1, 62).long(), None, 0, InputError, "has 62 positions and .* reads 61; shorten"),
-    (REFERENCE, [[1]], 0, InputError, "reference_mask is a list; expected a tensor"),
-    (REFERENCE, MASK, 0, InputError, r"reference_mask is \[2, 7\]; expected a tensor \[3, 6\]"),
+    (REFERENCE, [[1]], 0, OptionError, r"reference_mask=\[\[1\]\] is a list; expected a tensor"),
+    (REFERENCE, MASK, 0, OptionError, r"reference_mask is a Tensor \[2, 7\].*of the sizes of"),
     (REFERENCE, REFERENCE_MASK * 0, 0, InputError, "reference_mask has no token in row 0"),
-    (REFERENCE, None, 0.5, OptionError, "seed=0.5: expected an integer from 0"),
+    (REFERENCE, None, 0.5, OptionError, "seed=0.5 is a float; expected an integer"),
 ]
 
 
@@ -312,7 +311,14 @@ def test_bad_references(
     reference: Any, mask: Any, seed: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        check_reference(shared("GPT-2"), "mean", reference, mask, seed)
+        ablate(
+            shared("GPT-2"),
+            heads=[0],
+            how="mean",
+            reference=reference,
+            reference_mask=mask,
+            seed=seed,
+        ).__enter__()
 
 
 def test_an_activation_whose_edits_reach_nothing_is_refused() -> None:

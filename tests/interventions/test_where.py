@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interp_compose._public import public
 from interp_compose.errors import (
     HeadError,
     InputError,
@@ -23,9 +24,10 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.masking import mask_attention
 from interp_compose.interventions.residual import mask_residual
 from interp_compose.interventions.where import (
+    Heads,
+    Layers,
+    Positions,
     as_list,
-    check_is_model,
-    check_positions,
     resolve_heads,
     resolve_layers,
     resolve_parts,
@@ -40,6 +42,21 @@ from tests.text.conftest import byte_level
 pytestmark = pytest.mark.tl3
 
 
+@public
+def layers_of(layers: Layers) -> list[int]:
+    return resolve_layers(layers, 5)
+
+
+@public
+def heads_of(heads: Heads) -> dict[int, list[int]]:
+    return resolve_heads(heads, [1, 4], 3)
+
+
+@public
+def keys_of(keys: Positions) -> Any:
+    return keys
+
+
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
@@ -51,11 +68,12 @@ pytestmark = pytest.mark.tl3
         ([0.0, 1.0, 3], [0, 3, 4]),
         ([0.125], [1]),  # 0.5 of the way to layer 1: halves go up
         (range(1, 3), [1, 2]),
-        ((layer for layer in (3, 1)), [1, 3]),
+        ({3, 1}, [1, 3]),
+        (np.array([3, 1]), [1, 3]),
     ],
 )
 def test_layers(layers: Any, expected: list[int]) -> None:
-    assert resolve_layers(layers, 5) == expected
+    assert layers_of(layers) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,17 +84,28 @@ def test_layers(layers: Any, expected: list[int]) -> None:
         (1.5, "depth 1.5 is outside 0.0 … 1.0"),
         ([float("nan")], "depth nan is outside"),
         ([], "no layers: expected at least one, or None for all"),
-        ("01", "layers='01': expected a sequence"),
-        ({0: 1}, "layers={0: 1}: expected a sequence"),
-        (True, "layers=True: expected a sequence"),
-        ([True], "layer True is a bool"),
-        (["0"], "layer '0' is a str"),
-        ([[0]], r"layer \[0\] is a list"),
     ],
 )
 def test_layers_refused(layers: Any, message: str) -> None:
     with pytest.raises(LayerError, match=message):
-        resolve_layers(layers, 5)
+        layers_of(layers)
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ("01", "layers='01' is a str"),
+        ({0: 1}, "layers={0: 1} is a dict"),
+        (True, "layers=True is a bool"),
+        ([True], r"layers\[0\]=True is a bool"),
+        (["0"], r"layers\[0\]='0' is a str"),
+        ([[0]], r"layers\[0\]=\[0\] is a list"),
+        ((layer for layer in (3, 1)), "layers=.* is a generator"),
+    ],
+)
+def test_no_layers(layers: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=f"layers_of: {message}; expected a number"):
+        layers_of(layers)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +121,7 @@ def test_layers_refused(layers: Any, message: str) -> None:
     ],
 )
 def test_heads(heads: Any, expected: dict[int, list[int]]) -> None:
-    assert resolve_heads(heads, [1, 4], 3) == expected
+    assert heads_of(heads) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,18 +132,18 @@ def test_heads(heads: Any, expected: dict[int, list[int]]) -> None:
         ([(1, 3)], HeadError, "head 3 is outside"),
         ([(2, 0)], LayerError, r"head \(2, 0\) is of layer 2, and the layers are \[1, 4\]"),
         ([], HeadError, "no heads: expected numbers"),
-        ("01", HeadError, "heads='01'"),
-        ({1: 0}, HeadError, "heads={1: 0}"),
-        ([True], HeadError, "head True"),
-        ([(1, 0, 0)], HeadError, r"head \(1, 0, 0\)"),
-        ([(1, "a")], HeadError, r"head \(1, 'a'\)"),
-        ([0.5], HeadError, "head 0.5"),
-        (1.0, HeadError, "heads=1.0"),
+        ("01", OptionError, "heads_of: heads='01' is a str; expected an integer or a sequence"),
+        ({1: 0}, OptionError, "heads={1: 0} is a dict"),
+        ([True], OptionError, r"heads\[0\]=True is a bool"),
+        ([(1, 0, 0)], OptionError, r"heads\[0\]=\(1, 0, 0\) is a tuple"),
+        ([(1, "a")], OptionError, r"heads\[0\]\[1\]='a' is a str"),
+        ([0.5], OptionError, r"heads\[0\]=0.5 is a float"),
+        (1.0, OptionError, "heads=1.0 is a float"),
     ],
 )
 def test_heads_refused(heads: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        resolve_heads(heads, [1, 4], 3)
+        heads_of(heads)
 
 
 def test_neurons_are_named_in_messages() -> None:
@@ -150,34 +179,32 @@ def test_positions_that_stand_alone_or_are_all() -> None:
     assert torch.equal(resolve_positions(model, None, TOKENS, MASK, "keys"), MASK.bool())
     one = torch.zeros_like(TOKENS).bool()
     one[:, 5] = True
-    check_positions(np.int64(5), "keys")
     assert as_list(np.int64(5)) == [5]
-    for where in (5, -2, (5,), range(5, 6), [5, -2]):
-        check_positions(where, "keys")
-        assert torch.equal(resolve_positions(model, where, TOKENS, MASK, "keys"), one)
+    for where in (5, -2, (5,), range(5, 6), [5, -2], np.int64(5), np.array([5]), {5, -2}):
+        found = resolve_positions(model, keys_of(where), TOKENS, MASK, "keys")
+        assert torch.equal(found, one)
     assert torch.equal(resolve_positions(model, one, TOKENS, MASK, "keys"), one)
 
 
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        (torch.zeros(2, 7), r"a tensor \[2, 7\] of torch.float32; expected numbers"),
-        (torch.zeros(2, 7, dtype=torch.long), "of torch.int64"),
-        (torch.zeros(7, dtype=torch.bool), r"a tensor \[7\] of torch.bool"),
-        ({"a": 1}, "keys are a dict"),
-        ({1, 2}, "keys are a set"),
-        (True, "keys are a bool"),
-        (1.0, "keys are a float"),
-        ([True], r"keys are \[True\]"),
-        ([[0], [1]], r"keys are \[\[0\], \[1\]\]"),
-        ([0, "cat"], r"keys are \[0, 'cat'\]"),
-        ([None], r"keys are \[None\]"),
-        (np.array([0]), "keys are a ndarray"),
+        (torch.zeros(2, 7), r"keys is a Tensor \[2, 7\] of torch.float32"),
+        (torch.zeros(2, 7, dtype=torch.long), r"keys is a Tensor \[2, 7\] of torch.int64"),
+        (torch.zeros(7, dtype=torch.bool), r"keys\[0\]=False is a bool"),
+        ({"a": 1}, "keys={'a': 1} is a dict"),
+        (True, "keys=True is a bool"),
+        (1.0, "keys=1.0 is a float"),
+        ([True], r"keys\[0\]=True is a bool"),
+        ([[0], [1]], r"keys\[0\]=\[0\] is a list"),
+        ([0, "cat"], r"keys\[1\]='cat' is a str"),
+        ([None], r"keys\[0\]=None"),
+        (b"cat", "keys=b'cat' is a bytes"),
     ],
 )
 def test_no_positions(where: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        check_positions(where, "keys")
+    with pytest.raises(OptionError, match=f"keys_of: {message}; expected an integer"):
+        keys_of(where)
 
 
 def test_positions_refused_at_the_call_and_nothing_is_left() -> None:
@@ -204,7 +231,7 @@ def test_positions_refused_at_the_call_and_nothing_is_left() -> None:
             with pytest.raises(error, match=f"^{name}.*{message}"), block:
                 run(model, TOKENS, MASK)
             assert_clean(model)
-        with pytest.raises(error, match=message):
+        with pytest.raises(error, match="sizes of the other" if where is other else message):
             attention_leak(model, TOKENS, keys=where, attention_mask=MASK)
         assert_clean(model)
 
@@ -233,8 +260,7 @@ def test_words_in_a_padded_batch() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    check_is_model(shared("GPT-2"))
-    with pytest.raises(OptionError, match="a TransformerBridge; pass what load_model"):
-        check_is_model(shared("GPT-2").lens)
-    with pytest.raises(OptionError, match="the model is a SimpleNamespace; pass what load_model"):
-        check_is_model(SimpleNamespace())
+    for other in (shared("GPT-2").lens, SimpleNamespace(), LensModel, "GPT-2"):
+        kind = f"is a.* {type(other).__name__}; expected a model from load_model"
+        with pytest.raises(OptionError, match=f"mask_residual: model.*{kind}"):
+            mask_residual(other)  # type: ignore[arg-type]

@@ -226,19 +226,22 @@ shapes = {"d_vocab": 2.5, "n_heads": True, "norm": "rms", "act": "tanh", "biases
 calls |= {k: (lambda k=k, v=v: DecoderConfig(**{k: v})) for k, v in shapes.items()}
 """
     )
-    told = "expected a finite number; the paper's lie between 0.2 and 1."
+    told = "expected a number or an InitRates"
     assert outcomes == {
         "whole": "accepted",
         "numpy": "accepted",
-        "text": f"OptionError: the init rate of embed is '0.5': {told}",
-        "bool": f"OptionError: the init rate of embed is True: {told}",
+        "text": f"OptionError: init_weights: rates='0.5' is a str; {told}",
+        "bool": f"OptionError: init_weights: rates=True is a bool; {told}",
         "seed": "OptionError: seed=-1: expected a whole number of 0 or more",
-        "half a seed": "OptionError: seed=0.5: expected a whole number of 0 or more",
-        "distribution": "OptionError: distribution='cauchy': expected one of normal, uniform",
-        "fan_in": "OptionError: fan_in='out': expected one of own, d_model",
-        "d_vocab": "OptionError: d_vocab=2.5: expected a whole number, 1 or more",
-        "n_heads": "OptionError: n_heads=True: expected a whole number, 1 or more",
-        "norm": "OptionError: norm='rms': expected one of pre, post, query",
-        "act": "OptionError: act='tanh': expected one of gelu, relu",
-        "biases": "OptionError: biases=None: expected one of all, unembed",
+        "half a seed": "OptionError: init_weights: seed=0.5 is a float; expected an integer",
+        "distribution": "OptionError: init_weights: distribution='cauchy' is a str; "
+        "expected one of 'normal', 'uniform'",
+        "fan_in": "OptionError: init_weights: fan_in='out' is a str; expected one of 'own', "
+        "'d_model'",
+        "d_vocab": "OptionError: DecoderConfig: d_vocab=2.5 is a float; expected an integer",
+        "n_heads": "OptionError: DecoderConfig: n_heads=True is a bool; expected an integer",
+        "norm": "OptionError: DecoderConfig: norm='rms' is a str; expected one of 'pre', 'post', "
+        "'query'",
+        "act": "OptionError: DecoderConfig: act='tanh' is a str; expected one of 'gelu', 'relu'",
+        "biases": "OptionError: DecoderConfig: biases=None; expected one of 'all', 'unembed'",
     }

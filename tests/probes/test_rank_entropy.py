@@ -173,24 +173,24 @@ calls = {
 }
 """
 REFUSED = {
-    "int8": "InputError: A of shape (6, 5) has the dtype torch.int8; expected bfloat16",
+    "int8": "OptionError: stable_rank: A is a Tensor [6, 5] of torch.int8; expected a tensor [*bat",
     "quantised": "InputError: A of shape (6, 5) has the dtype torch.qint8; expected bfloat16",
     "float8": "InputError: A of shape (6, 5) has the dtype torch.float8_e4m3fn; expected bfloat16",
-    "complex": "InputError: A of shape (6, 5) has the dtype torch.complex64; expected bfloat16",
-    "tolerance a text": "OptionError: tolerance='1e-4': expected a number between 1e-06",
+    "complex": "OptionError: stable_rank: A is a Tensor [6, 5] of torch.complex64; expected a tens",
+    "tolerance a text": "OptionError: stable_rank: tolerance='1e-4' is a str; expected a number",
     "a switch": "OptionError: tolerance=True",
     "half a look": "OptionError: check_every=1.5: expected a whole number",
     "a batch to track": "InputError: A has the shape (1, 6, 5); expected matrices [row, col]",
-    "a batch of neurons": "InputError: W has the shape (1, 6, 5); expected matrices [neuron, d_in]",
-    "threshold a text": "OptionError: threshold='0.4': expected a cosine",
-    "a vector of tokens": "InputError: W_E has the shape (5,); expected matrices [d_vocab",
-    "half a token": "InputError: tokens[1] is 1.5; expected a row of W_E, 0 … 5",
-    "half a step": "InputError: steps[0] is 1.5; expected 1 … 4 for 6 tokens",
-    "half a component": "OptionError: components=1.5: expected 1 … 5 for 6 tokens",
-    "permutations a text": "OptionError: permutations='999': expected 1 or more",
-    "half a seed": "OptionError: seed=0.5: expected a whole number of 0 or more",
-    "no tensor": "InputError: A is a list; expected a tensor",
-    "no matrix": "InputError: W is a str; expected a tensor",
+    "a batch of neurons": "OptionError: condensation: W is a Tensor [1, 6, 5] of torch.float32; ex",
+    "threshold a text": "OptionError: condensation: threshold='0.4' is a str; expected a number",
+    "a vector of tokens": "OptionError: embedding_geometry: W_E is a Tensor [5] of torch.float32; ",
+    "half a token": "OptionError: embedding_geometry: tokens[1]=1.5 is a float; expected an intege",
+    "half a step": "OptionError: embedding_geometry: steps[0]=1.5 is a float; expected an integer",
+    "half a component": "OptionError: embedding_geometry: components=1.5 is a float; expected an i",
+    "permutations a text": "OptionError: embedding_geometry: permutations='999' is a str; expected",
+    "half a seed": "OptionError: embedding_geometry: seed=0.5 is a float; expected an integer",
+    "no tensor": "OptionError: stable_rank: A=[[1.0]] is a list; expected a tensor [*batch row col",
+    "no matrix": "OptionError: condensation: W='W' is a str; expected a tensor [neuron d_in] of fl",
 }
 
 

@@ -254,19 +254,19 @@ calls = {
 }
 """
 EXPECTED = {
-    "a model's name": "OptionError: the model is a str",
-    "examples a number": "InputError: examples are a int",
-    "examples one text": "InputError: examples are a str; expected a sequence",
-    "examples one dict": "InputError: examples are a dict; expected a sequence",
+    "a model's name": "OptionError: ablation_curve: model='mini-idm' is a str; expected a model fr",
+    "examples a number": "OptionError: ablation_curve: examples=3 is an int; expected a sequence (",
+    "examples one text": "OptionError: ablation_curve: examples='the sea' is a str; expected a seq",
+    "examples one dict": "OptionError: ablation_curve: examples={'prompt': 'a young cat is called ",
     "a row of None": "DataFormatError: example 1 is None",
-    "layers of text": "LayerError: layer '0' is a str",
-    "half a batch": "OptionError: batch_size=2.5",
-    "what a list": "OptionError: unknown what=['words']: expected one of",
-    "what None": "OptionError: unknown what=None: expected one of",
-    "how a number": "OptionError: unknown how=0: expected one of",
+    "layers of text": "OptionError: ablation_curve: layers[0]='0' is a str; expected a number",
+    "half a batch": "OptionError: ablation_curve: batch_size=2.5 is a float; expected an integer o",
+    "what a list": "OptionError: ablation_curve: what=['words'] is a list; expected a string",
+    "what None": "OptionError: ablation_curve: what=None; expected a string",
+    "how a number": "OptionError: ablation_curve: how=0 is an int; expected a string",
     "tagger a number": "OptionError: tagger=3: expected 'kind'",
-    "task a number": "OptionError: task=3",
-    "resume a number": "OptionError: resume=3",
+    "task a number": "OptionError: ablation_curve: task=3 is an int; expected a string",
+    "resume a number": "OptionError: ablation_curve: resume=3 is an int; expected a string or a pa",
 }
 
 

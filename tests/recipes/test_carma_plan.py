@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interp_compose as ic
+from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import (
     AnswerError,
@@ -71,42 +72,47 @@ def test_seeds_by_name_keep_their_order(seeds: list[int]) -> None:
         checked_seeds([*seeds, min(seeds)])
 
 
+seeds_of = public(checked_seeds)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
-    found = checked_seeds([np.int64(3), 1])
+    found = seeds_of([np.int64(3), 1])
     assert found == [3, 1]
     assert {type(seed) for seed in found} == {int}
-    assert checked_seeds(np.int32(2)) == [0, 1]
+    assert seeds_of(np.int32(2)) == [0, 1]
+    assert seeds_of({1, 0}) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("seeds", "message"),
     [
-        (0, "seeds=0: expected 1 or more"),
-        (-2, "seeds=-2: expected 1 or more"),
+        (0, "seeds=0: expected 1 to 10000"),
+        (-2, "seeds=-2: expected 1 to 10000"),
+        (10**9, "seeds=1000000000: expected 1 to 10000"),
+        (range(10**9), r"seeds=range\(0, 1000000000\): expected how many"),
         ([], r"seeds=\[\]: expected how many"),
         ((), r"seeds=\(\): expected how many"),
         ([0, -1], "seed=-1: expected an integer, 0 or more"),
-        ([0, 1.5], "seed=1.5: expected an integer"),
-        ([True], "seed=True"),
-        (True, "seeds=True"),
-        (1.0, "seeds=1.0"),
-        ("3", "seeds='3'"),
-        (None, "seeds=None"),
-        ({0, 1}, "seeds="),
+        ([0, 1.5], r"seeds\[1\]=1.5 is a float; expected an integer"),
+        ([True], r"seeds\[0\]=True is a bool; expected an integer"),
+        (True, "seeds=True is a bool; expected an integer or a sequence"),
+        (1.0, "seeds=1.0 is a float; expected an integer or a sequence"),
+        ("3", "seeds='3' is a str; expected an integer or a sequence"),
+        (None, "seeds=None; expected an integer or a sequence"),
         ([3, 1, 3], r"seeds=\[3, 1, 3\] name 3 more than once"),
     ],
 )
 def test_seeds_that_are_none(seeds: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        checked_seeds(seeds)
+        seeds_of(seeds)
 
 
 @pytest.mark.parametrize(
     "rates", [[], "0.25", 0.25, None, [0.0], [-0.1], [1.01], [float("nan")], [True], ["0.25"]]
 )
 def test_rates_outside_zero_to_one(rates: Any) -> None:
-    with pytest.raises(OptionError, match=r"rates(=| hold )"):
-        carma_plan._check_rates(rates)
+    with pytest.raises(OptionError, match=r"rates(=| hold |\[0\]=)"):
+        public(carma_plan._check_rates)(rates)
 
 
 def test_a_rate_named_twice(tmp_path: Path) -> None:
@@ -119,8 +125,10 @@ def test_a_rate_named_twice(tmp_path: Path) -> None:
     [[], ["ft"], ["ft", "ft"], ["ft", "CARMA"], "ft", None, [["ft"], ["carma"]], ["ft", 3]],
 )
 def test_versions_that_are_none(versions: Any) -> None:
-    with pytest.raises(OptionError, match="versions=.*expected two or all of"):
-        carma_plan._check_versions(versions)
+    with pytest.raises(
+        OptionError, match=r"versions=.*expected two or all of|versions(\[\d\])?=.*; expected a s"
+    ):
+        public(carma_plan._check_versions)(versions)
 
 
 def test_bad_options_reach_nobody(tmp_path: Path) -> None:

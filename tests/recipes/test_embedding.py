@@ -209,10 +209,12 @@ def test_readings_without_a_meaning_are_refused(model: LensModel, encoder: LensM
 # ---- bad input ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("texts", [[], "a dog", ()])
+@pytest.mark.parametrize("texts", [[], ()])
 def test_no_list_of_texts_is_refused(encoder: LensModel, texts: Any) -> None:
     with pytest.raises(InputError, match=r"texts=.*expected a list of at least one text"):
         embed_texts(encoder, texts)
+    with pytest.raises(OptionError, match="texts='a dog' is a str; expected a sequence"):
+        embed_texts(encoder, "a dog")
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "\n"])

@@ -172,18 +172,18 @@ calls = {
 }
 """
 EXPECTED = {
-    "a model's name": "OptionError: the model is a str; pass what load_model",
-    "a task's name": "OptionError: the task is a str; pass what load_task",
-    "a list of examples": "OptionError: the task is a list",
-    "carma a dict": "OptionError: carma is a dict; expected a CarmaConfig or None",
-    "carma a flag": "OptionError: carma is a bool",
-    "config a dict": "OptionError: config is a dict; expected a TrainConfig or None",
-    "a folder of 3": "InputError: folder=3 is no folder",
-    "lr a text": "OptionError: lr='1e-3': expected a finite number",
-    "half a batch": "OptionError: batch_size=2.5: expected an integer",
-    "a schedule": "OptionError: schedule='step': expected one of cosine, linear, constant",
-    "a precision": "OptionError: precision='float16': expected one of float32, bfloat16",
-    "a flag": "OptionError: activation_checkpointing='yes': expected True or False",
+    "a model's name": "OptionError: finetune: model='mini-base' is a str; expected a model from lo",
+    "a task's name": "OptionError: finetune: task='mini-idm' is a str; expected a Task from load_t",
+    "a list of examples": "OptionError: finetune: task=[Example(prompt='very sad is called a \"',",
+    "carma a dict": "OptionError: finetune: carma={'weight': 0.2} is a dict; expected a CarmaConfi",
+    "carma a flag": "OptionError: finetune: carma=True is a bool; expected a CarmaConfig or None",
+    "config a dict": "OptionError: finetune: config={'lr': 0.001} is a dict; expected a TrainConfi",
+    "a folder of 3": "OptionError: finetune: folder=3 is an int; expected a string or a path or No",
+    "lr a text": "OptionError: TrainConfig: lr='1e-3' is a str; expected a number",
+    "half a batch": "OptionError: TrainConfig: batch_size=2.5 is a float; expected an integer",
+    "a schedule": "OptionError: TrainConfig: schedule='step' is a str; expected one of 'cosine', '",
+    "a precision": "OptionError: TrainConfig: precision='float16' is a str; expected one of 'float",
+    "a flag": "OptionError: TrainConfig: activation_checkpointing='yes' is a str; expected True or",
     "numpy's numbers": "accepted",
 }
 

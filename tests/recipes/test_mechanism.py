@@ -236,12 +236,11 @@ calls = {
 def test_what_no_type_checker_stands_in_front_of() -> None:
     found = outcomes_of(UNTYPED)
     assert found == {
-        "method": "OptionError: method='umap': expected one of pca, tsne",
-        "mode": "OptionError: mode='mean': expected one of zero, exclude",
-        "draw": "OptionError: draw=0.5: expected a whole number from 0 to 2³² − 1",
-        "runs": "InputError: runs=None: expected the folder of a diagram's runs, such as "
-        "'out/phases'",
-        "decay": "OptionError: weight_decay holds '0.01': expected finite numbers",
+        "method": "OptionError: Mechanism.plot_masked_key: method='umap' is a str; expected one of",
+        "mode": "OptionError: Mechanism.plot_masked_key: mode='mean' is a str; expected one of 'ze",
+        "draw": "OptionError: mechanism: draw=0.5 is a float; expected an integer",
+        "runs": "OptionError: mechanism: runs=None; expected a string or a path",
+        "decay": "OptionError: mechanism: weight_decay='0.01' is a str; expected a number",
     }
 
 

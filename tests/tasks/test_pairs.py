@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.pairs import KEYS, Pair, PairTask, check_pairs, read_pairs
 
 GOOD = {"text1": "water body", "text2": "body water", "score": 0.4}
@@ -248,7 +248,7 @@ def test_other_kinds_of_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_row_is_no_list_of_rows() -> None:
-    with pytest.raises(InputError, match="^pairs are a dict; expected the path of a file, or a"):
+    with pytest.raises(OptionError, match="source={.*} is a dict; expected a string or a path"):
         read_pairs(GOOD)
 
 
@@ -278,11 +278,11 @@ def test_what_no_type_checker_saw_is_refused_by_name() -> None:
         [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
     )
     expected = (
-        "InputError: pairs are a PairTask; expected the path of a file, or a sequence of rows",
-        "InputError: pairs are a NoneType; expected",
-        "DataFormatError: row 1 is 111; expected a Pair",
-        "DataFormatError: row 1 has b'x' as its text1; give a text",
-        "OptionError: split 0 is unknown",
+        "OptionError: read_pairs: source=PairTask(name='t', train=(), test=(), report={}) is a ",
+        "OptionError: read_pairs: source=None; expected a string or a path or a sequence",
+        "OptionError: read_pairs: source=b'own.tsv' is a bytes; expected a string or a path or a ",
+        "OptionError: Pair: text1=b'x' is a bytes; expected a string",
+        "OptionError: PairTask.split: name=0 is an int; expected a string",
     )
     for line, start in zip(done.stdout.splitlines(), expected, strict=True):
         assert line.startswith(start)

@@ -55,7 +55,10 @@ def test_a_thesaurus_gives_what_it_was_given() -> None:
     [
         ({}, "the thesaurus 'thesaurus' is empty; give word → synonyms"),
         ({"cat": []}, r"gives 'cat' the synonyms \[\]; expected a list with at least one word"),
-        ({"cat": "kitty"}, "gives 'cat' the synonyms 'kitty'; expected a list"),
+        (
+            {"cat": "kitty"},
+            r"mapping\['cat'\]='kitty' is a str; expected a sequence \(each item a s",
+        ),
         ({"cat": [""]}, r"gives 'cat' the synonyms \[''\]"),
     ],
 )

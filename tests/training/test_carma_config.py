@@ -221,16 +221,16 @@ calls = {
 }
 """
 REFUSED = {
-    "weight a text": "OptionError: weight='0.2': expected a number",
-    "weight a switch": "OptionError: weight=True",
-    "an unknown unit": "OptionError: unit='token': expected one of word, pretoken, phrase, span",
-    "three layers": "LayerError: layers=(1, 2, 3): expected (first, last), two integers, or None",
-    "a layer": "LayerError: layers=3",
-    "half a layer": "LayerError: stability_layers=(1, 2.5)",
-    "the paper's name of SC": "OptionError: paper 000 has no task 'sc'; expected one of idm, sst",
-    "training of an unknown task": "OptionError: paper 000 has no task 'sc'; expected one of",
+    "weight a text": "OptionError: CarmaConfig: weight='0.2' is a str; expected a number",
+    "weight a switch": "OptionError: CarmaConfig: weight=True is a bool; expected a number",
+    "an unknown unit": "OptionError: CarmaConfig: unit='token' is a str; expected one of 'word', '",
+    "three layers": "OptionError: CarmaConfig: layers=(1, 2, 3) is a tuple; expected (an integer, ",
+    "a layer": "OptionError: CarmaConfig: layers=3 is an int; expected (an integer, an integer) or",
+    "half a layer": "OptionError: CarmaConfig: stability_layers[1]=2.5 is a float; expected an int",
+    "the paper's name of SC": "OptionError: CarmaConfig.from_paper: task='sc' is a str; expected o",
+    "a list for a model": "OptionError: CarmaConfig.from_paper: model=['gpt2'] is a list; expected",
+    "training of an unknown task": "OptionError: TrainConfig.from_paper: task='sc' is a str; expect",
     "training of an unknown model": "OptionError: paper 000 has no model 'gpt3'; expected one of",
-    "a list for a model": "OptionError: paper 000 has no model ['gpt2']; expected one of gpt2",
 }
 
 

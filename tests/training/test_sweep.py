@@ -295,8 +295,7 @@ from interp_compose.training.sweep import run_sweep
 calls = {{"a tuple": lambda: run_sweep("math:cos", [("n", 1)], {str(tmp_path / "out")!r})}}
 """
     assert outcomes_of(script) == {
-        "a tuple": "InputError: configs[0] is ('n', 1); expected a mapping, such as "
-        "dataclasses.asdict(config)"
+        "a tuple": "OptionError: run_sweep: configs[0]=('n', 1) is a tuple; expected a mapping"
     }
 
 

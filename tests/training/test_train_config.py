@@ -57,7 +57,6 @@ def test_steps(n: int, options: dict[str, Any], per_epoch: int, total: int) -> N
             for name in ("max_steps", "evaluate_every", "checkpoint_every", "patience")
         ],
         ("epochs", -1, "an integer, 1 or more"),
-        ("epochs", True, "an integer, 1 or more"),
         ("warmup_steps", -1, "an integer, 0 or more"),
         ("seed", -1, "an integer, 0 or more"),
         ("lr", 0.0, "a finite number above 0"),

@@ -1,0 +1,385 @@
+"""What a caller may pass, checked at the public boundary by the annotations themselves.
+
+One decorator, :func:`public`, for functions and classes. Types are beartype's to judge, one value
+at a time; containers are looked through whole, since beartype looks at one random item. What a
+user means by a value is taken over: a numpy number for a number, an integer for a float, a list for
+a tuple, an array or a Series for a list. A boolean is no number, and a string no list of strings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from numbers import Integral, Real
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+from interp_compose.errors import OptionError, shortened
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+NoneType = type(None)
+Check = Callable[[Any], Any]
+"""Returns the value, or what the caller means by it; raises :class:`_Unfit`."""
+
+LISTS = (Sequence, list, tuple, set, frozenset)
+
+
+def public(target: Decorated) -> Decorated:
+    """Check the arguments of a function, or of a class's public methods, against its annotations.
+
+    The check is made when it is first needed: annotations may name what is not imported yet.
+    Return values are left alone. Calls with the wrong *number* of arguments stay Python's own
+    ``TypeError``.
+
+    Raises:
+        OptionError: from the decorated: names function, argument, value and what was expected.
+    """
+    if not inspect.isclass(target):
+        return cast(Decorated, _checked(target))
+    for name, member in list(vars(target).items()):
+        if name.startswith("_") and name not in ("__init__", "__call__", "__getitem__"):
+            continue
+        if isinstance(member, classmethod | staticmethod):
+            setattr(target, name, type(member)(_checked(member.__func__, target)))
+        elif inspect.isfunction(member):
+            setattr(target, name, _checked(member, target))
+    return target
+
+
+def short(value: Any, limit: int = 80) -> str:
+    """A value as a message shows it."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{_a(type(value).__name__)} {list(value.shape)} of {value.dtype}"
+    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "shape"):
+        return f"{_a(type(value).__name__)} {list(value.shape)}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  a message is no place to fail for a broken repr
+        text = _a(type(value).__name__)
+    return shortened(text, limit)
+
+
+def _a(name: str) -> str:
+    return f"a{'n' if name[:1].lower() in 'aeiou' else ''} {name}"
+
+
+class _Unfit(Exception):
+    """A value, or an item of it at ``path``, is not what ``expected`` says; nearly, if its kind is
+    right and only an item or a size is wrong."""
+
+    def __init__(self, value: Any, expected: str, path: str = "", *, nearly: bool = False) -> None:
+        self.value, self.expected, self.path = value, expected, path
+        self.nearly = nearly or bool(path)
+
+
+def _checked(function: Callable[..., Any], owner: type | None = None) -> Callable[..., Any]:
+    plan: _Plan | None = None
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        nonlocal plan
+        if plan is None:
+            plan = _Plan(function, owner)
+        args, kwargs = plan.taken(args, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+class _Plan:
+    """The checks of one function's arguments."""
+
+    def __init__(self, function: Callable[..., Any], owner: type | None) -> None:
+        self.name, self.owner = function.__name__, owner
+        names = inspect.unwrap(function).__globals__
+        # a dataclass states fields of its bases, whose names are known where those are
+        bases = ChainMap(
+            *(vars(sys.modules[base.__module__]) for base in getattr(owner, "__mro__", ()))
+        )
+        self.by_name: dict[str, Check | None] = {}
+        self.by_place: list[str] = []
+        self.rest: str | None = None
+        shapes = False
+        for name, parameter in inspect.signature(function).parameters.items():
+            hint = parameter.annotation
+            shapes = shapes or "[Tensor, " in str(hint)
+            free = hint is parameter.empty or name in ("self", "cls")
+            if isinstance(hint, str) and not free:
+                hint = eval(hint, names, bases)  # noqa: S307  as its author wrote it
+            self.by_name[name] = None if free else _check_of(hint)
+            if parameter.kind == parameter.VAR_POSITIONAL:
+                self.rest = name
+            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self.by_place.append(name)
+        self.context: Callable[[], AbstractContextManager[Any]] = nullcontext
+        if shapes:  # axes of one name have one size throughout a call
+            from jaxtyping import jaxtyped
+
+            self.context = lambda: jaxtyped("context")
+
+    def taken(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as the function takes them."""
+        name, place = "", 0
+        try:
+            with self.context():
+                for place, value in enumerate(args):
+                    name = self.by_place[place] if place < len(self.by_place) else self.rest or ""
+                    check = self.by_name.get(name)
+                    if check is not None and (new := check(value)) is not value:
+                        args = (*args[:place], new, *args[place + 1 :])
+                for name, value in kwargs.items():
+                    check = self.by_name.get(name)
+                    if check is not None and (new := check(value)) is not value:
+                        kwargs = {**kwargs, name: new}
+        except _Unfit as unfit:
+            raise OptionError(self._message(unfit, name, args)) from None
+        return args, kwargs
+
+    def _message(self, unfit: _Unfit, name: str, args: tuple[Any, ...]) -> str:
+        function = self.name
+        if self.owner is not None:
+            owner = self.owner
+            if self.by_place[:1] in (["self"], ["cls"]):  # it may be a subclass
+                owner = args[0] if inspect.isclass(args[0]) else type(args[0])
+            own = function in ("__init__", "__call__", "__getitem__")
+            function = owner.__name__ if own else f"{owner.__name__}.{function}"
+        shown, kind = short(unfit.value), _a(type(unfit.value).__name__)
+        came = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
+        came = "=None" if unfit.value is None else came
+        return f"{function}: {name}{unfit.path}{came}; expected {unfit.expected}"
+
+
+def _check_of(hint: Any) -> Check | None:
+    """The check of one annotation; None where anything goes."""
+    if hint is Any or hint is object or isinstance(hint, TypeVar):
+        return None
+    if get_origin(hint) is Annotated:
+        return _check_of(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return _check_of_union(hint)
+    if hint in (int, float, bool):
+        return {int: _whole, float: _number, bool: _switch}[hint]
+    origin = get_origin(hint) or hint
+    if origin in LISTS:
+        return _check_of_list(hint, origin)
+    if origin in (Mapping, dict):
+        return _check_of_mapping(hint)
+    if origin in (Iterable, Collection):
+        return _iterable(hint)
+    return _check_of_one(hint)
+
+
+def _check_of_union(hint: Any) -> Check | None:
+    checks = [_check_of(member) for member in get_args(hint)]
+    if None in checks:
+        return None
+    expected = _words(hint)
+
+    def check(value: Any) -> Any:
+        meant, unfits = [], []
+        for one in checks:
+            assert one is not None
+            try:
+                new = one(value)
+            except _Unfit as unfit:
+                unfits.append(unfit)
+            else:
+                if new is value:
+                    return value
+                meant.append(new)
+        if meant:
+            return meant[0]
+        if len(unfits) == 2 and NoneType in get_args(hint):
+            optional = unfits[get_args(hint)[0] is NoneType]
+            optional.expected += "" if optional.path else " or None"
+            raise optional
+        raise next((unfit for unfit in unfits if unfit.nearly), _Unfit(value, expected))
+
+    return check
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise _Unfit(value, _words(int))
+    return int(value)
+
+
+def _number(value: Any) -> Any:
+    if type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _Unfit(value, _words(float))
+    try:  # np.float32(0.4) is 0.4 as it is printed, not 0.4000000059604645
+        return float(str(value) if hasattr(value, "dtype") else value)
+    except OverflowError:
+        raise _Unfit(value, _words(float)) from None
+
+
+def _switch(value: Any) -> Any:
+    if type(value) is bool:
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise _Unfit(value, _words(bool))
+
+
+def _check_of_list(hint: Any, origin: Any) -> Check:
+    items, expected = get_args(hint), _words(hint)
+    fixed = origin is tuple and items[-1:] != (...,)
+    checks = [_check_of(item) for item in items if item is not ...]
+
+    def check(value: Any) -> Any:
+        given = value
+        if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):
+            value = value.tolist()  # numpy's, pandas' and torch's
+        elif isinstance(value, Set) and origin not in (set, frozenset):
+            value = _in_order(value)
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
+            raise _Unfit(given, expected)
+        if getattr(value, "ndim", 1) != 1 or (fixed and len(value) != len(checks)):
+            raise _Unfit(given, expected)
+        taken, same = [], value is given
+        for place, item in enumerate(value):
+            one = checks[place if fixed else 0] if checks else None
+            try:
+                new = item if one is None else one(item)
+            except _Unfit as unfit:
+                raise _Unfit(unfit.value, unfit.expected, f"[{place}]{unfit.path}") from None
+            taken.append(new)
+            same = same and new is item
+        kind = tuple if origin is Sequence and isinstance(given, tuple) else origin
+        kind = list if kind is Sequence else kind
+        right = isinstance(value, Sequence if origin is Sequence else origin)
+        return given if same and right else kind(taken)
+
+    return check
+
+
+def _in_order(values: Set[Any]) -> list[Any]:
+    try:
+        return sorted(values)
+    except TypeError:  # of several types: refused as a list of them is
+        return list(values)
+
+
+def _check_of_mapping(hint: Any) -> Check:
+    sides = [_check_of(side) for side in get_args(hint)]
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Unfit(value, _words(hint))
+        taken, same = {}, True
+        for key, item in value.items() if sides else ():
+            try:
+                new_key = key if sides[0] is None else sides[0](key)
+            except _Unfit as unfit:
+                raise _Unfit(key, unfit.expected, " key") from None
+            try:
+                new = item if sides[1] is None else sides[1](item)
+            except _Unfit as unfit:
+                path = f"[{short(key, 30)}]{unfit.path}"
+                raise _Unfit(unfit.value, unfit.expected, path) from None
+            taken[new_key] = new
+            same = same and new is item and new_key is key
+        return value if same else taken
+
+    return check
+
+
+def _iterable(hint: Any) -> Check:
+    """Whoever iterates looks at the items: some can be read only once."""
+    expected = _words(hint)
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise _Unfit(value, expected)
+        return value
+
+    return check
+
+
+def _check_of_one(hint: Any) -> Check:
+    from beartype.door import is_bearable
+
+    expected = _words(hint)
+    sized = hasattr(hint, "dim_str")  # jaxtyping's
+    protocol = getattr(hint, "_is_protocol", False)
+    met: set[Any] = set() if protocol or sized else {hint}
+    """Types whose values fit, each. To ask a protocol, Python 3.11 reads all its properties."""
+
+    def check(value: Any) -> Any:
+        if type(value) in met:
+            return value
+        if not is_bearable(value, hint) or (protocol and isinstance(value, type)):
+            sizes = sized and _fits_alone(value, hint)
+            also = ", of the sizes of the other arguments" if sizes else ""
+            raise _Unfit(value, expected + also, nearly=sizes)
+        if protocol:
+            met.add(type(value))
+        return value
+
+    return check
+
+
+def _fits_alone(value: Any, hint: Any) -> bool:
+    from jaxtyping import jaxtyped
+
+    with jaxtyped("context"):
+        return isinstance(value, hint)
+
+
+WORDS: Mapping[str, str] = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "True or False",
+    "str": "a string",
+    "Path": "a path",
+    "PathLike": "a path",
+    "NoneType": "None",
+    "Tensor": "a tensor",
+    "HookedModel": "a model from load_model",
+    "LensModel": "a model from load_model",
+    "Example": "an Example (such as those of task.test)",
+    "Task": "a Task from load_task",
+    "Any": "anything",
+}
+KINDS: Mapping[str, str] = {"Int": "integers", "Float": "floats", "Bool": "booleans"}
+
+
+def _words(hint: Any) -> str:
+    """An annotation in plain words."""
+    origin, items = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _words(items[0])
+    if origin in (Union, types.UnionType):
+        items = tuple(item for item in items if item is not int or float not in items)
+        each = dict.fromkeys(_words(item) for item in items)
+        return " or ".join(sorted(each, key=lambda words: words == "None"))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, items))}" if items[1:] else repr(items[0])
+    if hasattr(hint, "dim_str"):  # jaxtyping's
+        kind = KINDS.get(hint.__name__.partition("[")[0], "numbers")
+        return f"a tensor [{hint.dim_str}] of {kind}" if hint.dim_str else f"one of {kind}"
+    if origin in (Mapping, dict):
+        if Any in items:
+            return "a mapping"
+        return f"a mapping from {_words(items[0])} to {_words(items[1])}"
+    if origin is tuple and items[-1:] != (...,):
+        return f"({', '.join(map(_words, items))})"
+    if origin in (set, frozenset):
+        return f"a set (each item {_words(items[0])})"
+    if origin in (*LISTS, Iterable, Collection):
+        of = "" if items[0] is Any else f" (each item {_words(items[0])})"
+        return f"a sequence{of}"
+    name = getattr(origin or hint, "__name__", str(hint))
+    if name == "Callable":
+        return "a function"
+    return WORDS.get(name) or _a(name)
