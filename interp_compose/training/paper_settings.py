@@ -25,7 +25,7 @@ def paper_settings(model: str, task: str) -> PaperSettings:
     Raises:
         OptionError: a model or a task that the paper does not have.
     """
-    row = _BY_NAME.get(model) if isinstance(model, str) else None
+    row = _BY_NAME.get(model)
     if row is None:
         known = ", ".join(f"{hub} ({label})" for label, hub, _ in _PAPER)
         raise OptionError(f"paper 000 has no model {model!r}; expected one of {known}")
