@@ -13,8 +13,10 @@ from benchmarks import phase_diagram
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from docs import phase_results
+from docs import phase_results, speed_results
+from docs.measured import read
 from docs.phase_results import share
+from interp_compose.recipes.complexity_phase import SHARES, phase_of
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
@@ -78,3 +80,29 @@ def test_what_comes_first_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phase_results, "measured", lambda setting: {"onsets": runs})
     _, rows = phase_results.onsets()
     assert rows[0][1:] == ["7", "4", "2", "1", "1", "1", "1"]
+
+
+@pytest.mark.parametrize("setting", ["pre", "pre_unclipped", "post"])
+def test_the_phases_of_the_pages_are_those_of_the_rule(setting: str) -> None:
+    found = read(f"phase_diagram_{setting}")
+    cells = found["cells"] + found.get("again", {"cells": []})["cells"]
+    phases = [phase_of(*(cell[name] for name in SHARES)) for cell in cells]
+    assert phases == [cell["phase"] for cell in cells]
+    assert "0" in phases
+    for cell in cells:
+        if cell["phase"] == "0" and cell["train_high"] < 0.9:
+            assert cell["agree"] == 1
+        if cell["phase"] != "0" and cell["train_low"] < 0.9:
+            assert cell["agree"] < 1
+
+
+def test_delays_are_of_a_seed_against_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = {(0.5, 0): [20, 30], (0.5, 1): [25, 28], (0.8, 0): [10, 10], (0.8, 1): [15, None]}
+    runs = [
+        {"init_rate": rate, "n_layers": 2, "violations": n, "seed": seed, "loss_epochs": value}
+        for (rate, n), each in epochs.items()
+        for seed, value in enumerate(each)
+    ]
+    monkeypatch.setattr(speed_results, "read", lambda name: {"runs": runs[::-1]})
+    _, rows = speed_results.delays("fitting_speed")
+    assert rows == [["0.5", "2", "1", "+1.5 (−2.0 to +5.0)", "+6%", "1 of 2"]]  # 0.8: one never did
