@@ -49,18 +49,18 @@ def _signed(value: float, style: str) -> str:
     return f"{value:{style}}".replace("-", "−")
 
 
-def pairs(n_layers: int) -> Table:
+def pairs(name: str, n_layers: int) -> Table:
     """A row per pair of anchors: epochs without and with one wrong group, per init rate."""
-    cells = [cell for cell in read("fitting_speed")["pair_cells"] if cell["n_layers"] == n_layers]
+    cells = [cell for cell in read(name)["pair_cells"] if cell["n_layers"] == n_layers]
     by_place = {(c["init_rate"], c["violations"], c["pair"]): c for c in cells}
     rates = sorted({cell["init_rate"] for cell in cells})
     ones = [cell for cell in cells if cell["violations"] == 1 and cell["init_rate"] == rates[-1]]
     rows = []
     for one in sorted(ones, key=lambda cell: (not cell["violates"], not cell["touched"])):
-        name = one["pair"].replace(" ", "")
+        pair = one["pair"].replace(" ", "")
         told = [_pair(by_place[rate, n, one["pair"]]) for rate in rates for n in (0, 1)]
         kind = "wrong" if one["violates"] else "touched" if one["touched"] else ""
-        rows.append([f"({name[0]}, {name[1]})", kind, *told])
+        rows.append([f"({pair[0]}, {pair[1]})", kind, *told])
     heads = [f"γ {rate:g}, {n} wrong" for rate in rates for n in (0, 1)]
     return ["pair", "", *heads], rows
 

@@ -253,9 +253,9 @@ def speed_delays(name: str) -> str:
     return NOTICE + table(*speed_results.delays(name))
 
 
-def speed_pairs(n_layers: int) -> str:
+def speed_pairs(name: str, n_layers: int) -> str:
     """The same by pair of anchors."""
-    return NOTICE + table(*speed_results.pairs(n_layers))
+    return NOTICE + table(*speed_results.pairs(name, n_layers))
 
 
 FILES: dict[str, Callable[[], str]] = {
@@ -291,7 +291,10 @@ FILES: dict[str, Callable[[], str]] = {
     "paper_runs.md": paper_runs,
     "speed.md": partial(speed_epochs, "fitting_speed"),
     "speed_delays.md": partial(speed_delays, "fitting_speed"),
-    "speed_pairs.md": partial(speed_pairs, 2),
+    "speed_pairs.md": partial(speed_pairs, "fitting_speed", 2),
+    "speed_post.md": partial(speed_epochs, "fitting_speed_post"),
+    "speed_delays_post.md": partial(speed_delays, "fitting_speed_post"),
+    "speed_pairs_post.md": partial(speed_pairs, "fitting_speed_post", 2),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_stability.md": carma_stability,
