@@ -113,8 +113,10 @@ def _carma(task: str) -> str:
 
 def _phases(name: str, extra: str = "") -> str:
     config = read(name)["config"]
+    depths = config.get("depths", [config.get("n_layers")])
+    layers = " to ".join(dict.fromkeys(map(str, (depths[0], depths[-1]))))
     return (
-        f"{config['norm']}-LN, {config.get('n_layers', '2 to 4')} layers of {config['n_heads']} "
+        f"{config['norm']}-LN, {layers} layers of {config['n_heads']} "
         f"head, {config['d_model']} wide; {config['samples']} sequences, {config['steps']} steps; "
         f"{extra}{seeds(config)}"
     )
@@ -212,6 +214,11 @@ RUNS: Final = {
         "fitting_speed",
         "python -m benchmarks.fitting_speed --out out/speed",
         lambda: _phases("fitting_speed"),
+    ),
+    "speed-post": Run(
+        "fitting_speed_post",
+        "python -m benchmarks.fitting_speed --norm post --out out/speed-post",
+        lambda: _phases("fitting_speed_post"),
     ),
     "bird": Run("similarity_bird", "python -m benchmarks.similarity", _bird),
 }
