@@ -1,20 +1,26 @@
 """Keeps what a comparison said: ``python -m benchmarks.carma_outcomes out/carma``.
 
 The folder is one that ``interp-compose carma`` wrote; from its checked tables go the settings, the
-means over seeds, and the paired differences with their verdicts into
-``results/carma_{model}_{task}.json``. Times stay behind: ``benchmarks.carma`` measures those, side
-by side on a quiet machine.
+means over seeds, the paired differences with their verdicts, the doses of the synonym replacement,
+and how CARMA's gain under CAP depends on the layer into ``results/carma_{model}_{task}.json``.
+Times stay behind: ``benchmarks.carma`` measures those, side by side on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
 
+import numpy as np
+import pandas as pd
+
 import interp_compose as ic
 from benchmarks.common import machine, write
+from interp_compose.consistency import paired_difference
+from interp_compose.recipes.carma_values import AVERAGE
 
 TIMES = ["seconds", "step_seconds"]
 
@@ -34,10 +40,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "config": config,
             "summary": _rows(comparison.frame),
             "differences": _rows(comparison.differences),
+            "dose": _rows(comparison.dose),
+            "gain_by_layer": gain_by_layer(comparison.frames["values"]),
             "training": _rows(comparison.frames["training"].drop(columns=TIMES)),
         },
     )
     print(comparison.summary())
+
+
+def gain_by_layer(values: pd.DataFrame) -> dict[str, dict[str, float | int]]:
+    """CARMA minus plain fine-tuning under CAP, mean of the protocols, in percentage points.
+
+    ``mean`` is its mean over all layers, ``slope`` its least-squares slope in points per layer,
+    ``early_minus_late`` the gain at the first layer minus that at the last; each is taken per seed
+    and then averaged. Intervals and p are Student's t over seeds, each a test of its own, not
+    corrected.
+    """
+    rows = values[(values["metric"] == "cap") & (values["pooling"] == AVERAGE)]
+    wide = rows.pivot_table(index=["seed", "layer"], columns="version", values="value")
+    gain = (wide["carma"] - wide["ft"]).unstack("layer").sort_index(axis=1)
+    layers = gain.columns.to_numpy(float)
+    centred = layers - layers.mean()
+    found = {
+        "mean": gain.mean(axis=1),
+        "slope": gain @ centred / (centred**2).sum(),
+        "early_minus_late": gain.iloc[:, 0] - gain.iloc[:, -1],
+    }
+    return {
+        name: dataclasses.asdict(paired_difference(per_seed.to_numpy(), np.zeros(len(per_seed))))
+        for name, per_seed in found.items()
+    }
 
 
 def _rows(frame: object) -> object:

@@ -10,6 +10,7 @@ import pytest
 
 import interp_compose as ic
 from benchmarks import phase_diagram
+from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
@@ -50,6 +51,27 @@ def test_diagrams_are_compared_cell_by_cell() -> None:
     assert phase_diagram.agreement(first, second) == {
         "same": [1, 3], "same_off_boundaries": [1, 2]
     }  # fmt: skip
+
+
+def test_gains_by_layer_by_hand() -> None:
+    """Two seeds, three layers: gains 4, 2, 0 and 6, 3, 3."""
+    gains = {0: (4.0, 2.0, 0.0), 1: (6.0, 3.0, 3.0)}
+    rows = [
+        {"metric": "cap", "pooling": pooling, "seed": seed, "layer": layer} | run
+        for seed, of_seed in gains.items()
+        for layer, gain in enumerate(of_seed)
+        for pooling in ("average", "mean")
+        for run in (
+            {"version": "ft", "value": 50.0 + seed},
+            {"version": "carma", "value": 50.0 + seed + gain * (pooling == "average")},
+        )
+    ]
+    found = gain_by_layer(pd.DataFrame(rows))
+    assert {name: one["difference"] for name, one in found.items()} == pytest.approx(
+        {"mean": (2 + 4) / 2, "slope": (-2 - 1.5) / 2, "early_minus_late": (4 + 3) / 2}
+    )
+    assert found["slope"]["standard_error"] == pytest.approx(0.25)
+    assert found["mean"]["n"] == 2
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -141,12 +141,18 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     comparison = Comparison.from_runs(make_tables(), config)
     text = Page("\n".join(paper_tables(comparison))).text
     assert "Matched by the model's name and number of layers." in text
-    # measure, as printed, ours, version, rate, table
-    assert "ConsistSyn (%) 62.86 80.00 CARMA 25 % 4" in text
-    assert "overhead 2.2 1.12 CARMA 6 the minutes printed beside it give 2.68" in text
-    assert "training (min) 7.55 1.00 FT 6" in text
+    # By eq. 12 as printed: 600 right before, of which 100 in prompts without a replaced word;
+    # 407 of the others right after, up to what varies by seed.
+    right = [(600 + x, 100 + x + 407 + x) for x in (4, -3, 2, 1, -4)]
+    printed = sum(100 * after / before for before, after in right) / 5
+    assert f"{printed:.2f}" == "84.50"
+    # measure, as printed, ours, ours by eq. 12 as printed, version, rate, table
+    assert "Eq. 12 as printed divides all prompts that are right after" in text
+    assert "ConsistSyn (%) 62.86 80.00 84.50 CARMA 25 % 4" in text
+    assert "overhead 2.2 1.12 – CARMA 6 the minutes printed beside it give 2.68" in text
+    assert "training (min) 7.55 1.00 – FT 6" in text
     untrained = Comparison.from_runs(make_tables(versions=("original",)), config)
-    assert "training (min) 7.55 – FT 6" in Page("\n".join(paper_tables(untrained))).text
+    assert "training (min) 7.55 – – FT 6" in Page("\n".join(paper_tables(untrained))).text
     other = Comparison.from_runs(make_tables(), config | {"n_layers": 3})
     assert "Paper 000 has no numbers" in Page("\n".join(paper_tables(other))).text
 
