@@ -21,7 +21,7 @@ from tests import architectures
 
 TABLE = Path(__file__).parent / "_generated" / "capabilities.md"
 NATIVE = "native"
-NAMES = (*architectures.BUILDERS, NATIVE)
+NAMES = (*architectures.BUILDERS, NATIVE, *architectures.LISTED)
 
 REASONS = {
     "edit is discarded": "edit discarded",
@@ -59,8 +59,11 @@ def row(name: str) -> Row:
     shown = "TransformerLens' own decoder" if name == NATIVE else name
     try:
         loaded = load_model(model)
-    except CapabilityError:
-        refused = ("refused",) * (len(MEANING) + len(STUDIES))
+    except CapabilityError as refusal:
+        other = "its own forward pass in transformers" in str(refusal)
+        refused = ("refused: other numbers" if other else "refused",) * (
+            len(MEANING) + len(STUDIES)
+        )
         return Row(shown, "", refused, f"`{type(model).__name__}`")
     probed = loaded.capabilities
     studies = ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]

@@ -83,6 +83,111 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     ),
 }
 
+_MOE = {**_GQA, "hidden_size": 48, "intermediate_size": 64}
+_FALCON = {**_without(_SHAPE, "intermediate_size"), "ffn_hidden_size": 53}
+_EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+_LATENT = {
+    **{"num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 16, "n_group": 1},
+    **{"qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12, "topk_group": 1},
+    **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+    "first_k_dense_replace": 1,
+}
+
+LISTED: dict[str, Callable[[], Any]] = {
+    "GPT-Neo": lambda: hf.GPTNeoForCausalLM(
+        hf.GPTNeoConfig(
+            **_without(_SHAPE, "num_hidden_layers", "num_attention_heads"),
+            num_layers=4,
+            num_heads=4,
+            attention_types=[[["global", "local"], 2]],
+            window_size=23,
+        )
+    ),
+    "GPT-BigCode": lambda: hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**_GPT2)),
+    "CodeGen": lambda: hf.CodeGenForCausalLM(hf.CodeGenConfig(**_GPT2, rotary_dim=4)),
+    "Starcoder2": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(**_GQA)),
+    "Falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(**_FALCON, bias=False)),
+    "MPT": lambda: hf.MptForCausalLM(
+        hf.MptConfig(
+            vocab_size=D_VOCAB, d_model=40, n_heads=4, n_layers=N_LAYERS, initializer_range=0.2
+        )
+    ),
+    "StableLM": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(**_GQA)),
+    "Granite": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(**_GQA)),
+    "Cohere": lambda: hf.CohereForCausalLM(hf.CohereConfig(**_GQA)),
+    "Cohere 2": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(**_GQA, sliding_window=23)),
+    "OLMo": lambda: hf.OlmoForCausalLM(hf.OlmoConfig(**_GQA)),
+    "OLMo 3": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(**_GQA, sliding_window=23)),
+    "SmolLM3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**_GQA)),
+    "Nemotron": lambda: hf.NemotronForCausalLM(hf.NemotronConfig(**_GQA)),
+    "GLM-4": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(**_GQA, head_dim=10)),
+    "Exaone 4": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(**_GQA, sliding_window=23)),
+    "Seed-OSS": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(**_GQA)),
+    "Apertus": lambda: hf.ApertusForCausalLM(hf.ApertusConfig(**_GQA)),
+    "Arcee": lambda: hf.ArceeForCausalLM(hf.ArceeConfig(**_GQA)),
+    "Ernie 4.5": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(**_GQA)),
+    "ModernBERT decoder": lambda: hf.ModernBertDecoderForCausalLM(
+        hf.ModernBertDecoderConfig(
+            **_SHAPE,
+            local_attention=46,
+            layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+        )
+    ),
+    "Mixtral": lambda: hf.MixtralForCausalLM(
+        hf.MixtralConfig(**_MOE, num_local_experts=3, num_experts_per_tok=2)
+    ),
+    "Qwen2-MoE": lambda: hf.Qwen2MoeForCausalLM(
+        hf.Qwen2MoeConfig(**_MOE, **_EXPERTS, shared_expert_intermediate_size=32)
+    ),
+    "Qwen3-MoE": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(**_MOE, **_EXPERTS, head_dim=16)),
+    "OLMoE": lambda: hf.OlmoeForCausalLM(
+        hf.OlmoeConfig(**_MOE, num_experts=3, num_experts_per_tok=2)
+    ),
+    "GPT-OSS": lambda: hf.GptOssForCausalLM(
+        hf.GptOssConfig(
+            **_MOE, head_dim=16, num_local_experts=3, num_experts_per_tok=2, sliding_window=23
+        )
+    ),
+    "DeepSeek-V2": lambda: hf.DeepseekV2ForCausalLM(
+        hf.DeepseekV2Config(**{**_MOE, **_LATENT}, q_lora_rank=None)
+    ),
+    "DeepSeek-V3": lambda: hf.DeepseekV3ForCausalLM(
+        hf.DeepseekV3Config(**{**_MOE, **_LATENT}, q_lora_rank=24)
+    ),
+    "XGLM": lambda: hf.XGLMForCausalLM(
+        hf.XGLMConfig(
+            **{"vocab_size": D_VOCAB, "max_position_embeddings": N_CTX, "d_model": 40},
+            **{"ffn_dim": 53, "num_layers": N_LAYERS, "attention_heads": 4, "init_std": 0.2},
+            pad_token_id=0,
+        )
+    ),
+    "Falcon with ALiBi": lambda: hf.FalconForCausalLM(
+        hf.FalconConfig(**_FALCON, alibi=True, multi_query=False, bias=True)
+    ),
+    "GPT (the first)": lambda: hf.OpenAIGPTLMHeadModel(
+        hf.OpenAIGPTConfig(**_without(_GPT2, "n_inner"))
+    ),
+    "BioGPT": lambda: hf.BioGptForCausalLM(hf.BioGptConfig(**_SHAPE)),
+    "Helium": lambda: hf.HeliumForCausalLM(hf.HeliumConfig(**_GQA, head_dim=10)),
+    "Mamba": lambda: hf.MambaForCausalLM(
+        hf.MambaConfig(vocab_size=D_VOCAB, hidden_size=40, num_hidden_layers=2, state_size=8)
+    ),
+    "RWKV": lambda: hf.RwkvForCausalLM(
+        hf.RwkvConfig(vocab_size=D_VOCAB, hidden_size=40, num_hidden_layers=2)
+    ),
+    "T5": lambda: hf.T5ForConditionalGeneration(
+        hf.T5Config(vocab_size=D_VOCAB, d_model=40, d_kv=10, d_ff=53, num_layers=2, num_heads=4)
+    ),
+    "BART": lambda: hf.BartForConditionalGeneration(
+        hf.BartConfig(
+            **{"vocab_size": D_VOCAB, "d_model": 40, "encoder_layers": 2, "decoder_layers": 2},
+            **{"encoder_attention_heads": 4, "decoder_attention_heads": 4},
+            **{"encoder_ffn_dim": 53, "decoder_ffn_dim": 53, "pad_token_id": 0},
+        )
+    ),
+}
+"""Architectures that the documentation lists as well, loaded and probed by no other test."""
+
 needs_tl4 = pytest.mark.skipif(
     version("transformer-lens") < "4", reason="transformer-lens 3.9 does not know RoBERTa"
 )
@@ -94,7 +199,7 @@ DECODERS = ("GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "native")
 def build(name: str, *, seed: int = 0) -> Any:
     """A Hugging Face model with random weights, in evaluation mode."""
     torch.manual_seed(seed)
-    return BUILDERS[name]().eval()
+    return (BUILDERS | LISTED)[name]().eval()
 
 
 def build_native(*, seed: int = 0, rotary: bool = True) -> Any:

@@ -116,7 +116,8 @@ def test_generated_files_are_current(name: str) -> None:
 
 def test_every_architecture_has_a_row() -> None:
     rows = _rows_written()
-    assert set(rows) == {*architectures.architectures.BUILDERS, "TransformerLens' own decoder"}
+    named = architectures.architectures
+    assert set(rows) == {*named.BUILDERS, *named.LISTED, "TransformerLens' own decoder"}
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT"])

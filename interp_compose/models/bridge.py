@@ -21,7 +21,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 
 from interp_compose._positions import positions_from_mask
 from interp_compose._types import Read
-from interp_compose.errors import CapabilityError
+from interp_compose.errors import CapabilityError, InterpComposeError
 from interp_compose.models.hook_log import without_hooks
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import running
@@ -36,6 +36,7 @@ __all__ = [
     "check_blocks",
     "check_wrappable",
     "hugging_face_model",
+    "refusing",
 ]
 
 
@@ -53,7 +54,7 @@ def hugging_face_model(source: str, *, device: str | None = None, **options: Any
 def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> TransformerBridge:
     """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
     TransformerLens loads beside it (BOS prepended where the model has one)."""
-    with _refusing(model):
+    with refusing(model):
         return TransformerBridge.boot_transformers(source, hf_model=model, **options)
 
 
@@ -62,15 +63,17 @@ def bridge_around(model: nn.Module) -> TransformerBridge:
     hf_model: Any = model
     if hasattr(model, "set_attn_implementation"):
         hf_model.set_attn_implementation("eager")  # other kernels never show their pattern
-    with _refusing(model):
+    with refusing(model):
         return build_bridge_from_module(model, type(model).__name__, hf_config=hf_model.config)
 
 
 @contextmanager
-def _refusing(model: nn.Module) -> Iterator[None]:
+def refusing(model: nn.Module) -> Iterator[None]:
     """Whatever TransformerLens throws at a module that it cannot wrap, as a CapabilityError."""
     try:
         yield
+    except InterpComposeError:
+        raise
     except (
         *(ValueError, KeyError, AttributeError, RuntimeError, AssertionError, TypeError),
         *(IndexError, NotImplementedError),

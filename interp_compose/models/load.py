@@ -25,6 +25,7 @@ from interp_compose.models.bridge import (
     check_blocks,
     check_wrappable,
     hugging_face_model,
+    refusing,
 )
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
@@ -130,8 +131,9 @@ def load_model(
 def _held(own: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: Any) -> BridgeModel:
     """The wrapped module, once it computes what the module itself did."""
     check_blocks(bridge)
-    model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
-    own.check(model)
+    with refusing(bridge.original_model):
+        model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
+        own.check(model)
     return model
 
 

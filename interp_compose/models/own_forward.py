@@ -58,7 +58,7 @@ class OwnForward:
         """
         config = module.config.get_text_config()
         longest = int(getattr(config, "max_position_embeddings", None) or LENGTHS[-1])
-        pad_id = config.pad_token_id
+        pad_id = getattr(config, "pad_token_id", None)
         generator = torch.Generator().manual_seed(0)
         texts, outputs = [], []
         try:
