@@ -38,7 +38,7 @@ from interp_compose.models.load_encoder import (
     peek,
 )
 from interp_compose.models.model_files import check_sizes, refuse_pickled
-from interp_compose.models.own_forward import OwnForward
+from interp_compose.models.own_forward import OwnForward, random_twin
 from interp_compose.models.small_decoder import (
     SmallDecoderModel,
     is_decoder_folder,
@@ -108,6 +108,7 @@ def load_model(
         if is_encoder(getattr(source.original_model, "config", None)):
             return encoder_on(source, name=str(source.cfg.model_name), tokenizer=given)
         check_blocks(source)
+        _check_settings(source)
         return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         check_wrappable(source)
@@ -135,6 +136,18 @@ def _held(own: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: A
         model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
         own.check(model)
     return model
+
+
+def _check_settings(bridge: TransformerBridge) -> None:
+    """Hold the class and config of a bridge that came wrapped to Hugging Face's formula.
+
+    Its own module cannot be run by itself any more; a second one of two layers is, see
+    :func:`.own_forward.random_twin`.
+    """
+    twin = random_twin(bridge.original_model)
+    if twin is not None:
+        own = OwnForward.of(twin)
+        _held(own, bridge_around(twin), name=str(bridge.cfg.model_name), tokenizer=None)
 
 
 def _load_pretrained(

@@ -8,6 +8,7 @@ sees neither; this one does, for every module that is loaded.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -133,6 +134,30 @@ class OwnForward:
             "would be of that other model. Forward hooks of your own on the module can be the "
             "cause: add them after loading."
         )
+
+
+def random_twin(module: Any) -> Any | None:
+    """A model of the same class and config with two layers and large random weights, so that every
+    setting shows; None where the class is not transformers' own or cannot be built so."""
+    kind = type(module)
+    if not kind.__module__.startswith("transformers."):
+        return None
+    config = copy.deepcopy(module.config)
+    text = config.get_text_config()
+    try:
+        if getattr(text, "layer_types", None):
+            text.layer_types = list(text.layer_types)[:2]
+        text.num_hidden_layers = min(2, text.num_hidden_layers)
+        twin = kind(config).eval()
+    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError):
+        return None
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in twin.parameters():
+            if weight.ndim > 1:
+                noise = torch.randn(weight.shape, generator=generator)
+                weight.copy_(noise * 2 / weight.shape[-1] ** 0.5)
+    return twin
 
 
 def _share(found: Tensor, own: Tensor) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import nn
 
 from interp_compose._types import HookedModel
 from interp_compose.models.decoder import SmallDecoder
@@ -69,14 +70,23 @@ def weights_digest(model: HookedModel) -> str:
     settings that say what is computed with them, scales of adapters included; no two models share
     a result."""
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
-    parameters = list(model.parameters())
-    known = {id(parameter) for parameter in parameters}
-    kept = getattr(getattr(model, "lens", None), "state_dict", dict)(keep_vars=True).values()
-    buffers = [one for one in kept if isinstance(one, torch.Tensor) and id(one) not in known]
-    for tensor in [*parameters, *buffers]:
+    for tensor in [*model.parameters(), *_kept_buffers(model)]:
         digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _kept_buffers(model: HookedModel) -> Iterator[torch.Tensor]:
+    """Buffers that belong to the weights (``persistent``), each once."""
+    lens = getattr(model, "lens", None)
+    seen: set[int] = set()
+    for root in (lens, getattr(lens, "original_model", None)):
+        for part in root.modules() if isinstance(root, nn.Module) else ():
+            for name, buffer in part._buffers.items():
+                passing = name in part._non_persistent_buffers_set
+                if buffer is not None and not passing and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    yield buffer
 
 
 def _settings(model: HookedModel) -> dict[str, Any]:

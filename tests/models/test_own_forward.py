@@ -11,6 +11,7 @@ import transformers as hf
 from torch import Tensor, nn
 
 from interp_compose.errors import CapabilityError, PromptError
+from interp_compose.models.bridge import bridge_around
 from interp_compose.models.load import load_model
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.rotary import LengthLimit
@@ -61,6 +62,19 @@ def test_a_folder_is_refused_as_its_object_is(tmp_path: Path) -> None:
     for options in ({}, {"tokenizer": tokenizer}):
         with pytest.raises(CapabilityError, match=OWN):
             load_model(tmp_path, **options)
+
+
+@pytest.mark.parametrize("name", MISCOMPUTED)
+def test_a_bridge_that_came_wrapped_is_held_to_its_settings(name: str) -> None:
+    with pytest.raises(CapabilityError, match=OWN):
+        load_model(bridge_around(MISCOMPUTED[name]()))
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "Llama", "OPT", "native"])
+def test_bridges_load(name: str) -> None:
+    native = name == "native"
+    bridge = architectures.build_native() if native else bridge_around(architectures.build(name))
+    assert load_model(bridge).lens is bridge
 
 
 class AddedProjection(nn.Module):
