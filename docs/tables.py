@@ -16,7 +16,14 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from docs import carma_results, circuit_results, phase_results, speed_results, verdict_page
+from docs import (
+    authors_results,
+    carma_results,
+    circuit_results,
+    phase_results,
+    speed_results,
+    verdict_page,
+)
 from docs.measured import Table
 from interp_compose.cli import main as interp_compose
 from interp_compose.recipes.complexity_presets import PRESETS as COMPLEXITY
@@ -170,6 +177,11 @@ def carma_search() -> str:
     return NOTICE + table(*searched) + f"\n{seeds}\n\n" + table(*held_out)
 
 
+def beside_authors(part: str, rows: Callable[[], Table]) -> str:
+    """The released code beside the library, and how that was measured."""
+    return NOTICE + table(*rows()) + f"\n{authors_results.conditions(part)}\n"
+
+
 def leaks() -> str:
     """What an attention mask lets through, by model and mode."""
     return NOTICE + table(*circuit_results.leaks())
@@ -271,6 +283,9 @@ FILES: dict[str, Callable[[], str]] = {
     "complexity_help.txt": partial(help_of, "complexity"),
     "mechanism_help.txt": partial(help_of, "mechanism"),
     "speed_help.txt": partial(help_of, "speed"),
+    "authors_cap.md": partial(beside_authors, "cap", authors_results.cap),
+    "authors_losses.md": partial(beside_authors, "losses", authors_results.losses),
+    "authors_anchors.md": partial(beside_authors, "steps", authors_results.anchors),
     "leaks.md": leaks,
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),

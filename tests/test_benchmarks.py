@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import interp_compose as ic
-from benchmarks import phase_diagram
+from benchmarks import authors, phase_diagram
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.unseen_pairs import seen_sums, shares
@@ -128,3 +128,21 @@ def test_delays_are_of_a_seed_against_itself(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(speed_results, "read", lambda name: {"runs": runs[::-1]})
     _, rows = speed_results.delays("fitting_speed")
     assert rows == [["0.5", "2", "1", "+1.5 (−2.0 to +5.0)", "+6%", "1 of 2"]]  # 0.8: one never did
+
+
+def test_works_are_timed_turn_about_and_compared_within_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, order = [0.0], []
+
+    def work(name: str, seconds: list[float]) -> None:
+        order.append(name)
+        clock[0] += seconds.pop(0)
+
+    monkeypatch.setattr(authors.time, "process_time", lambda: clock[0])
+    theirs, ours = [9.0, 4.0, 6.0, 2.0], [9.0, 2.0, 1.0, 2.0]
+    works = {"theirs": lambda: work("theirs", theirs), "ours": lambda: work("ours", ours)}
+    found = authors.turns(works, 3)
+    assert order == ["theirs", "ours"] * 4
+    assert (found["turns"], found["theirs_s"], found["ours_s"]) == (3, 4.0, 2.0)
+    assert (found["theirs_ratio"], found["theirs_ratio_range"]) == (2.0, [1.0, 6.0])
