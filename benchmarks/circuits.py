@@ -15,7 +15,7 @@ heads × layers
 leaks
     ``attention_leak`` with a key cut everywhere, on small random-weight models of four
     architectures and on the shipped ``mini-idm``, one content word of each of 64 test prompts:
-    before the softmax ("exclude") and after it ("zero", as paper 004 does).
+    before the softmax ("exclude") and after it ("zero", as complexity control does).
 """
 
 from __future__ import annotations

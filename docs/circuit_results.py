@@ -18,4 +18,4 @@ def leaks() -> Table:
         ]
         rows.append([f"`{model}`" if model == "mini-idm" else model, *cells])
     heads = ["largest move of a logit (predictions that changed)", "without a mask"]
-    return [*heads, '`mode="zero"` (paper 004)', '`mode="exclude"`'], rows
+    return [*heads, '`mode="zero"` (complexity control)', '`mode="exclude"`'], rows

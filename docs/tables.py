@@ -42,7 +42,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def paper_models() -> str:
-    """The models of paper 000, and where its authors began to pool."""
+    """CARMA's models, and where its authors began to pool."""
     heads = ["in the paper", "hub name", "class", "layers", "the authors' start layers"]
     rows = [
         [

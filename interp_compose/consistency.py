@@ -1,4 +1,4 @@
-"""Consistency under synonyms and its spread over seeds (paper 000, appendix B.4, eqs 12–14).
+"""Consistency under synonyms and its spread over seeds (CARMA, appendix B.4, eqs 12–14).
 
 Numbers in, numbers out. What stands on one seed alone has no spread: such an interval is NaN.
 Seeds of two versions belong together (same start, same batches), so that versions are compared by

@@ -1,4 +1,4 @@
-"""CARMA's two regularisers on residual streams (paper 000, section 3.2 and appendix D).
+"""CARMA's two regularisers on residual streams (section 3.2 and appendix D).
 
 Both take captured residuals, ``[layer batch pos d_model]`` or a list of layers, and compute in
 float32 whatever the model's dtype (float64 stays), under autocast as well. Nothing here loops over

@@ -41,7 +41,7 @@ class Knockout(Protocol):
 
 @dataclass(frozen=True)
 class WordsOut:
-    """Later positions cannot attend to a word (paper 004, section V, Fig. 4).
+    """Later positions cannot attend to a word (complexity control, section V, Fig. 4).
 
     Attributes:
         keys: the word's tokens.

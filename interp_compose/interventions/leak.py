@@ -64,7 +64,7 @@ def attention_leak(
     Every token named is replaced by one drawn at random from the vocabulary, ``draws`` times, and
     all positions outside ``keys`` that could see one are compared with what they were. With
     ``mode="exclude"`` and every query, layer and head closed the answer is exactly 0; with
-    ``"zero"`` (paper 004) it is not, because a score stays in the softmax's denominator.
+    ``"zero"`` (complexity control) it is not, because a score stays in the softmax's denominator.
 
     Raises:
         OptionError: ``keys`` None or none at all, less than one draw, a seed below 0.

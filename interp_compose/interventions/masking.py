@@ -1,4 +1,5 @@
-"""Attention-circuit masking: queries that cannot attend to keys (paper 004, section V, Fig. 4).
+"""Attention-circuit masking: queries that cannot attend to keys (complexity
+control, section V, Fig. 4).
 
 Two ways to cut, and the difference matters. The paper sets entries of the pattern to zero, after
 the softmax. The key's score then still stands in the softmax's denominator, so that its information

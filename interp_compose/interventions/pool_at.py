@@ -55,7 +55,7 @@ def pool_at(
     """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
 
     With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
-    unit (paper 000, appendix C.1); it returns logits ``[batch slot d_vocab]`` (or hidden states
+    unit (CARMA, appendix C.1); it returns logits ``[batch slot d_vocab]`` (or hidden states
     ``[batch slot d_model]``, from ``model.encode``), right-aligned, so that ``logits[:, -1]`` is
     the prediction whatever side was padded. With ``"broadcast"`` every
     token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call,

@@ -1,4 +1,4 @@
-"""Constituent-aware pooling: the tokens of a unit become one vector (paper 000, appendix C.1)."""
+"""Constituent-aware pooling: the tokens of a unit become one vector (CARMA, appendix C.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pool_groups(
 ) -> Float[Tensor, "batch group d_model"]:
     """Pool the tokens of each group into one vector.
 
-    ``r_i = α({h_j : x_j ∈ c_i})`` with α the elementwise mean, maximum or sum (paper 000,
+    ``r_i = α({h_j : x_j ∈ c_i})`` with α the elementwise mean, maximum or sum (CARMA,
     appendix C.1), or the group's last or first token alone (``"last"``, ``"first"``: deletion
     without pooling).
 

@@ -1,4 +1,4 @@
-"""Small decoders to train from scratch: GPT-2-like pre-LN, and paper 004's post-LN one.
+"""Small decoders to train from scratch: GPT-2-like pre-LN, and complexity control's post-LN one.
 
 Written out plainly on TransformerLens' ``HookedRootModule`` with its hook and weight names, since
 its own small decoder is pre-LN alone and shows attention where an edit comes too late. What a
@@ -44,7 +44,7 @@ class LayerNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention, its softmax and both products written out (paper 004, eqs 4 and 5)."""
+    """Multi-head attention, its softmax and products written out (complexity control, eqs 4, 5)."""
 
     def __init__(self, cfg: DecoderConfig) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         tokens: Int[Tensor, "batch pos"],
         attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual that enters block 0 (paper 004, eq. 3)."""
+        """The residual that enters block 0 (complexity control, eq. 3)."""
         longest = tokens.shape[1]
         if longest > self.cfg.n_ctx and attention_mask is not None:
             longest = int(attention_mask.sum(dim=1).max())

@@ -32,8 +32,8 @@ class DecoderConfig:
     """None: ``d_model / n_heads``."""
     norm: Norm = "pre"
     """``"pre"``: LayerNorm before attention and MLP, and at the end (GPT-2). ``"post"``: after each
-    sum, and none at the end (paper 004, eq. 6). ``"query"``: as ``"pre"``, but keys and values read
-    the residual itself, as in that paper's released code."""
+    sum, and none at the end (complexity control, eq. 6). ``"query"``: as ``"pre"``, but keys and
+    values read the residual itself, as in that paper's released code."""
     act: Act = "gelu"
     biases: Biases = "all"
     """``"unembed"``: of the unembedding alone (LayerNorm keeps its own)."""

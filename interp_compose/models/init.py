@@ -1,4 +1,4 @@
-"""Initialisation at a rate γ: a weight's standard deviation is fan_in^-γ (paper 004, III-E)."""
+"""Initialisation at a rate γ, a standard deviation of fan_in^-γ (complexity control, III-E)."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def small_decoder(
     scale_writers: bool = False,
     tokenizer: Any = None,
 ) -> LensModel:
-    """A decoder with random weights at an init rate γ (paper 004, sections III-D and III-E).
+    """A decoder with random weights at an init rate γ (complexity control, III-D and III-E).
 
     In float32, on the CPU, in evaluation mode (there is no dropout); ``model.lens`` is the module
     to move, cast and train.

@@ -1,8 +1,8 @@
 """Every weight matrix of a model, one at a time, by the names that the field gives them.
 
 Rows are output neurons and columns their inputs, so that a row is one neuron's input weights (as
-paper 004 reads W_Q in section VI): W_Q, W_K and W_V are ``[head·d_head d_model]``, W_in and W_gate
-``[d_mlp d_model]``, W_O ``[d_model head·d_head]``, W_out ``[d_model d_mlp]`` and W_U
+complexity control reads W_Q in section VI): W_Q, W_K and W_V are ``[head·d_head d_model]``, W_in
+and W_gate ``[d_mlp d_model]``, W_O ``[d_model head·d_head]``, W_out ``[d_model d_mlp]`` and W_U
 ``[d_vocab d_model]``. W_E ``[d_vocab d_model]`` and W_pos ``[n_ctx d_model]`` are tables: a row is
 what a token or a position writes into the residual.
 """

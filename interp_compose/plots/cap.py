@@ -1,4 +1,4 @@
-"""CAP curves: accuracy against the layer of pooling, as in paper 000's figures 2 and 8."""
+"""CAP curves: accuracy against the layer of pooling, as in CARMA's figures 2 and 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as it was, fine-tuned, and fine-tuned with CARMA: paper 000's figures 2, 6, 7 and 8."""
+"""A model as it was, fine-tuned, and fine-tuned with CARMA: its figures 2, 6, 7 and 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained models from the inside: points and cosines behind paper 004's Figs 4, 5A, 5B and 10.
+"""Trained models from the inside: complexity control's Figs 4, 5A, 5B and 10.
 
 Figures take the tables of a :class:`~interp_compose.recipes.mechanism_result.Mechanism`, which
 says what their columns hold; ``config`` names what the models share, for the titles.

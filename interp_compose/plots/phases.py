@@ -1,4 +1,4 @@
-"""Phases of solutions: what a model learns, by its initial scale and its weight decay (paper 004).
+"""Phases of solutions: what a model learns, by initial scale and weight decay (complexity control).
 
 Section IV tells three phases apart: poor accuracy on seen and unseen pairs of anchors; good on
 seen ones alone; good on both. Each figure takes the same frame, ``cells``, one row for each

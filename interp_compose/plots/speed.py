@@ -1,4 +1,4 @@
-"""How fast training data are fitted that break a rule (paper 004, section VIII, Fig. 8).
+"""How fast training data are fitted that break a rule (complexity control, section VIII, Fig. 8).
 
 Each figure has a panel per init rate, from the largest initialisation to the smallest. ``config``
 names what all runs share, for the titles: norm, d_model, samples; any may be missing. The frames

@@ -1,6 +1,6 @@
 """Numbers for pictures of clusters: how far groups of vectors lie apart, without eyes.
 
-Paper 004 shows outputs of masked models as a scatter (Fig. 4C) and as cosines (Fig. 4D),
+Complexity control shows outputs of masked models as a scatter (Fig. 4C) and as cosines (Fig. 4D),
 and reads both by eye. These are what stands behind.
 """
 

@@ -1,7 +1,7 @@
 """Condensation: do the input weights of a layer's neurons point in a few common directions?
 
-Paper 004, section VI-A: the cosine between the input weights of every two neurons (Fig. 5A, with
-W_Q of the first layer, heads merged), neurons of a common direction put side by side.
+Complexity control, section VI-A: the cosine between the input weights of every two neurons (Fig.
+5A, with W_Q of the first layer, heads merged), neurons of a common direction put side by side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The geometry of an embedding: its principal components, and whether tokens lie in order there.
 
-Paper 004, section VI-B and Fig. 5B: in the phase that reasons, number tokens lie regularly, those
-that differ by 3 next to each other along one direction and those that differ by 4 along another;
-"not a simple numerical magnitude relationship".
+Complexity control, section VI-B and Fig. 5B: in the phase that reasons, number tokens lie
+regularly, those that differ by 3 next to each other along one direction and those that differ by 4
+along another; "not a simple numerical magnitude relationship".
 """
 
 from __future__ import annotations

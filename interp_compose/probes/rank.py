@@ -35,7 +35,7 @@ def stable_rank(
 ) -> Float[Tensor, "*batch"]:
     """‖A‖_F² / ‖A‖₂² of each matrix: between 1 and its rank, and 0 for a zero matrix.
 
-    The measure of complexity of paper 004, section VI-C. In float32 at least (float64 stays). Where
+    The measure of complexity control's section VI-C. In float32 at least (float64 stays). Where
     the smaller side has at most 512 entries it is exact, by the eigenvalues of the smaller of A Aᵀ
     and Aᵀ A. A larger matrix is iterated (:func:`~interp_compose.probes.krylov.top_pair`) until the
     estimated relative error of the result is below a quarter of ``tolerance``: it never returns

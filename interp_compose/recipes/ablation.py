@@ -1,4 +1,4 @@
-"""Ablation curves (paper 004, section V): the study and its options.
+"""Ablation curves (complexity control, section V): the study and its options.
 
 One dataclass serves the API and the command line. The work is done in :mod:`.ablation_plan` and
 :mod:`.ablation_measure`; nothing heavy is imported until it is needed.

@@ -56,7 +56,7 @@ def ablation_curve(
     """Knock out one thing at a time, at each layer, and follow the answer.
 
     ``what="words"``: later positions cannot attend to a word's tokens (:func:`mask_attention`;
-    paper 004, section V), each word in turn. ``"heads"``: a head's output is replaced
+    complexity control, section V), each word in turn. ``"heads"``: a head's output is replaced
     (:func:`ablate`), each head in turn. ``"layers"``, ``"attn"``, ``"mlp"``: a block, its attention
     or its MLP adds nothing to the residual (:func:`mask_residual`), at every position.
 

@@ -31,7 +31,7 @@ AVERAGE: Final = "average"
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class CapCurve(Result):
-    """What constituent-aware pooling does to a model, layer by layer (paper 000, section 3).
+    """What constituent-aware pooling does to a model, layer by layer (CARMA, section 3).
 
     Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
@@ -97,7 +97,7 @@ class CapCurve(Result):
         return self.frames["clean"]
 
     def average(self) -> pd.DataFrame:
-        """The mean accuracy over the protocols in POOLINGS, as in paper 000's figures 2 and 8.
+        """The mean accuracy over the protocols in POOLINGS, as in CARMA's figures 2 and 8.
 
         One row per layer: layer, depth, pooling ("average"), accuracy, ci_low, ci_high, n. The
         protocols see the same examples, so they are not independent trials: the 95 % interval is
@@ -190,7 +190,7 @@ class CapCurve(Result):
 def compare_curves(
     curves: Mapping[str, CapCurve], *, pooling: str = AVERAGE, normalised_depth: bool = True
 ) -> ChartFigure:
-    """Several models in one figure, as in paper 000's figures 2 and 8.
+    """Several models in one figure, as in CARMA's figures 2 and 8.
 
     Args:
         curves: a label for each curve.

@@ -47,7 +47,7 @@ def cap_curve(
     progress: bool = True,
     resume: str | Path | None = None,
 ) -> CapCurve:
-    """Layer-wise CAP curve: accuracy after pooling at each layer (paper 000, section 5.1, C.1).
+    """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 5.1, C.1).
 
     For each start layer ℓ and protocol, the tokens of every unit are pooled into one vector in
     the residual that enters block ℓ, the model runs on with the shortened sequence, and the

@@ -1,4 +1,4 @@
-"""CARMA beside plain fine-tuning (paper 000): the study and its options.
+"""CARMA beside plain fine-tuning: the study and its options.
 
 One dataclass for the command line; the work is done in :mod:`.carma_plan`, :mod:`.carma_run` and
 :mod:`.carma_compare`. Nothing heavy is imported until it is needed.
@@ -166,7 +166,7 @@ def _carma(config: CarmaStudy) -> CarmaConfig:
     if config.paper:
         if config.task not in ("idm", "sst"):
             raise OptionError(
-                f"paper 000 has no task {config.task!r}; expected idm or sst, or leave --paper out"
+                f"CARMA has no task {config.task!r}; expected idm or sst, or leave --paper out"
             )
         base = CarmaConfig.from_paper(config.model, config.task)  # type: ignore[arg-type]
     asked = {

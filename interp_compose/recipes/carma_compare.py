@@ -50,7 +50,7 @@ def compare(
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> Comparison:
-    """What CARMA changes beside plain fine-tuning (paper 000, sections 4 and 5).
+    """What CARMA changes beside plain fine-tuning (sections 4 and 5).
 
     Per seed, fine-tuning and CARMA start from the same weights and see the same batches; both, and
     the model as it is, are measured on the test split: accuracy, word-level CAP curves for mean,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
-    """A model as it was, fine-tuned, and fine-tuned with CARMA (paper 000, sections 4 and 5).
+    """A model as it was, fine-tuned, and fine-tuned with CARMA (sections 4 and 5).
 
     Make one with :meth:`from_runs`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
@@ -98,7 +98,7 @@ class Comparison(Result):
 
     @property
     def overhead(self) -> pd.DataFrame:
-        """What CARMA costs, one row per seed: paper 000's tables 6 and 7.
+        """What CARMA costs, one row per seed: its tables 6 and 7.
 
         Columns: seed; ft_seconds, carma_seconds and their ratio (depends on early stopping);
         ft_step_seconds, carma_step_seconds (median of a step) and their step_ratio.
@@ -115,7 +115,7 @@ class Comparison(Result):
         return self.frames["dose_summary"]
 
     def plot_cap(self, pooling: str = AVERAGE) -> ChartFigure:
-        """Accuracy under CAP by depth, a curve per version, as in paper 000's figures 2 and 8.
+        """Accuracy under CAP by depth, a curve per version, as in CARMA's figures 2 and 8.
 
         Args:
             pooling: a protocol, or "average" for the mean over protocols.
@@ -131,7 +131,7 @@ class Comparison(Result):
         return cap_figure(self.frame, [pooling], config=self.config, notice=self._notice())
 
     def plot_cap_protocols(self) -> ChartFigure:
-        """The same in a panel per protocol, as in paper 000's figures 6 and 7."""
+        """The same in a panel per protocol, as in CARMA's figures 6 and 7."""
         from interp_compose.plots.carma import cap_figure
 
         return cap_figure(self.frame, self._poolings(), config=self.config, notice=self._notice())

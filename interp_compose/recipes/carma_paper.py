@@ -1,4 +1,4 @@
-"""The numbers that paper 000 prints for its seven models, to be set beside one's own."""
+"""The numbers that CARMA prints for its seven models, to be set beside one's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ data, and have no counterpart."""
 
 
 def paper_numbers() -> pd.DataFrame:
-    """Tables 1, 4, 5, 6 and 7 of paper 000, one row per printed number.
+    """Tables 1, 4, 5, 6 and 7 of CARMA, one row per printed number.
 
     Columns: table; label, as in :data:`~interp_compose.tasks.prompts.PAPER_MODELS`; hub_name;
     task ("idm" or "sc"); version ("original", "ft" or "carma"); rate, the share of words that are

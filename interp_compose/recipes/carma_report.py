@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 CAPTIONS: Final = {
     "cap_average": "Accuracy when the tokens of each word are pooled into one at some depth, mean "
-    "of the protocols (paper 000, figures 2 and 8).",
-    "cap_protocols": "The same, protocol by protocol (paper 000, figures 6 and 7).",
+    "of the protocols (CARMA, figures 2 and 8).",
+    "cap_protocols": "The same, protocol by protocol (CARMA, figures 6 and 7).",
     "consistency": "Of the prompts answered rightly, the share still answered rightly after words "
     "were replaced by synonyms.",
     "representations": "Cosines between residuals of two tokens of one word, and of two words, on "

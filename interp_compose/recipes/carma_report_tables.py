@@ -179,7 +179,7 @@ def paper_tables(comparison: Comparison) -> list[str]:
     paper = paper_numbers_for(str(config.get("model", "")), str(config.get("task", "")), n_layers)
     matched = "name" if n_layers is None else "name and number of layers"
     if paper.empty:
-        return [paragraph("Paper 000 has no numbers for this model and task.", "note")]
+        return [paragraph("CARMA prints no numbers for this model and task.", "note")]
     names = {"consist_syn": "ConsistSyn (%)", "cv": "CV", "minutes": "training (min)"}
     rows = [
         [

@@ -1,4 +1,4 @@
-"""One number per run and measure, and what they come to over seeds (paper 000, eqs 11 to 14)."""
+"""One number per run and measure, and what they come to over seeds (CARMA, eqs 11 to 14)."""
 
 from __future__ import annotations
 

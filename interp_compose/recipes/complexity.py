@@ -1,4 +1,4 @@
-"""Memorising or reasoning (paper 004): the phase diagram of init rate and weight decay.
+"""Memorising or reasoning (complexity control): the phase diagram of init rate and weight decay.
 
 One dataclass for the command line; the work is done in :mod:`.complexity_measure`. Nothing heavy is
 imported until it is needed.

@@ -1,4 +1,4 @@
-"""Inside a model trained on anchor functions: its outputs with a token masked (paper 004, V).
+"""Inside a model trained on anchor functions: outputs with a token masked (complexity control, V).
 
 Masking the key leaves what the model makes of the anchors (Figs 4A and 4C); masking the second
 anchor leaves what it makes of the key and the first one (Figs 4B and 4D). The paper masks after

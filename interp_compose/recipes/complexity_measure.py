@@ -39,7 +39,7 @@ def phase_diagram(
     progress: bool = True,
 ) -> PhaseDiagram:
     """Train a model for every init rate, weight decay and seed, and name the phase of each
-    (paper 004, section IV, Figs 3 and 5C).
+    (complexity control, section IV, Figs 3 and 5C).
 
     Runs that ``out`` holds already, of this grid or another, are not done again; a call that is
     interrupted loses the runs in flight at most. With a GPU, runs are trained many at a time.

@@ -1,4 +1,4 @@
-"""The settings of paper 004's figures, as far as its text and its released code give them."""
+"""The settings of complexity control's figures, as far as text and released code give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``finetune``: train a copy of a model on a task, plainly or with CARMA (paper 000, eq. 8)."""
+"""``finetune``: train a copy of a model on a task, plainly or with CARMA (eq. 8)."""
 
 from __future__ import annotations
 

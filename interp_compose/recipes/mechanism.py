@@ -1,4 +1,4 @@
-"""Inside the models of a phase diagram (paper 004, sections V and VI): the study and its options.
+"""Inside a phase diagram's models (complexity control, V and VI): the study and its options.
 
 One dataclass for the command line; the work is done in :mod:`.mechanism_measure`. Nothing heavy is
 imported until it is needed.

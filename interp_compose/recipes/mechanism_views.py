@@ -1,4 +1,4 @@
-"""What a trained model looks like inside: points and cosines behind paper 004's Figs 4 and 5."""
+"""A trained model inside: points and cosines behind complexity control's Figs 4 and 5."""
 
 from __future__ import annotations
 

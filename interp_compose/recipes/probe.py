@@ -1,4 +1,4 @@
-"""Complexity of a model's weights (paper 004, section VI): the study and its options.
+"""Complexity of a model's weights (complexity control, section VI): the study and its options.
 
 One dataclass serves the API and the command line. The work is done in :mod:`.probe_measure`;
 nothing heavy is imported until it is needed.

@@ -75,7 +75,7 @@ class ComplexityReport(Result):
         head                 0, 1, … (of W_K and W_V: key-value heads); -1 all heads merged
         rows, cols           the shape as it was measured: a row is a neuron's input weights, of
                              W_E and W_pos a token or a position
-        stable_rank          ‖A‖_F² / ‖A‖₂² (paper 004)
+        stable_rank          ‖A‖_F² / ‖A‖₂² (complexity control)
         random_stable_rank   its value for independent Gaussian entries: mn / (√m + √n)², the
                              limit for large matrices
         effective_rank       exp of the entropy of σ / Σσ (Roy and Vetterli 2007)
@@ -85,7 +85,7 @@ class ComplexityReport(Result):
                              not zero
         random_abs_cosine    its expectation for random directions in ``cols`` dimensions
         n_directions         condensed directions: groups of at least two rows that the greedy
-                             reordering at cos > 0.4 finds (paper 004, section VI-A)
+                             reordering at cos > 0.4 finds (complexity control, section VI-A)
         largest_direction    rows in its largest group; 1 where nothing is condensed
         compared             rows that the four columns before were computed on: all, or so many
                              evenly spaced ones of a larger matrix

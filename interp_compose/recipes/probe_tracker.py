@@ -1,4 +1,4 @@
-"""The complexity of weights while they are trained (paper 004, figure 7), at little cost."""
+"""The complexity of weights in training (complexity control, Fig. 7), at little cost."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ def similarity_curve(
     """Agreement with human judgements after pooling at each layer.
 
     For each start layer ℓ and protocol, the tokens of every unit of a text are pooled into one
-    vector in the residual that enters block ℓ (CAP: paper 000, appendix C.1), the model runs on
+    vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
     with the shortened sequence, and the text's embedding is read from the last hidden state. The
     cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
-    and Spearman correlation with a score (paper 003, section 4, on BiRD), area under the ROC curve
+    and Spearman correlation with a score (CAT, section 4, on BiRD), area under the ROC curve
     for labels 0 and 1.
 
     Args:

@@ -1,5 +1,5 @@
-"""Reasoning complexity and training speed (paper 004, section VIII): how fast data are fitted that
-break the rule.
+"""Reasoning complexity and training speed (complexity control, section VIII): how fast data are
+fitted that break the rule.
 
 One dataclass for the command line; the work is done in :mod:`.speed_measure`. Nothing heavy is
 imported until it is needed.

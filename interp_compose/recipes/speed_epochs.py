@@ -1,4 +1,4 @@
-"""When a run's data were fitted (paper 004, section VIII): all of them, each pair, each sample."""
+"""When a run's data were fitted (complexity control, VIII): all, each pair, each sample."""
 
 from __future__ import annotations
 

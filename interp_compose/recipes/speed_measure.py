@@ -43,8 +43,8 @@ def fitting_speed(
     progress: bool = True,
 ) -> FittingSpeed:
     """Train a model for every init rate, depth, number of violating groups and seed, and count the
-    epochs until its training data, all pairs of anchors, are fitted (paper 004, section VIII,
-    Fig. 8).
+    epochs until its training data, all pairs of anchors, are fitted (complexity control, section
+    VIII, Fig. 8).
 
     Each look is at all training samples; there is one before the first step. A run ends once it has
     both numbers of epochs that are measured, or with its last step. Runs that ``out``

@@ -1,4 +1,4 @@
-"""The setting of paper 004's Fig. 8, as far as its text and its released code give it."""
+"""The setting of complexity control's Fig. 8, as far as its text and its released code give it."""
 
 from __future__ import annotations
 

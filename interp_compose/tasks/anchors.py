@@ -1,4 +1,4 @@
-"""Composed anchor functions (paper 004, section III): rules to memorise, or to reason with.
+"""Anchor functions composed (complexity control, section III): to memorise, or to reason with.
 
 A sequence holds one key token followed by a chain of anchors, among noise. Each anchor stands for
 an operation, and the target is what the operations make of the key, one after another (eq. 1)::
@@ -33,7 +33,7 @@ Split = Literal["train", "id", "ood"]
 Modulus = Literal["paper", "code"]
 
 ANCHORS: Final[Mapping[str, Operation]] = {"a": 5, "b": 1, "c": -2, "d": -8}
-"""Paper 004, eq. 2."""
+"""Complexity control, eq. 2."""
 UNSEEN: Final[tuple[Chain, ...]] = (("c", "d"), ("d", "c"))
 VIOLATIONS: Final[tuple[tuple[Chain, int], ...]] = (
     (("a", "b"), 4),
@@ -50,8 +50,8 @@ order in which appendix A counts the groups."""
 def violations(groups: int) -> dict[Chain, Operation]:
     """The first ``groups`` of six pairs of anchors, in both orders, with a consistent wrong target.
 
-    Their number is the *reasoning complexity* of the data (paper 004, section VIII). The sixth is
-    (c, d), which counts in training only where it is not held out: ``unseen=()``.
+    Their number is the *reasoning complexity* of the data (complexity control, section VIII). The
+    sixth is (c, d), which counts in training only where it is not held out: ``unseen=()``.
 
     Raises:
         OptionError: not a number from 0 to 6.

@@ -1,7 +1,7 @@
 """``bird``: human scores of how related two bigrams are, from BiRD.
 
 Asaadi, Mohammad and Kiritchenko 2019, "Big BiRD: A Large, Fine-Grained, Bigram Relatedness
-Dataset for Examining Semantic Composition" (NAACL); paper 003 is judged on it. A bigram stands
+Dataset for Examining Semantic Composition" (NAACL); CAT is judged on it. A bigram stands
 beside a bigram or beside a single word, which composes nothing and is left out. BiRD-ABBA are the
 mirror pairs within, "water body" and "body water": those whose ``Pair.is_mirror`` is true.
 """

@@ -1,4 +1,4 @@
-"""``idm``: the inverse dictionary of paper 000 (appendix B.2), WordNet's definition → word.
+"""``idm``: the inverse dictionary of CARMA (appendix B.2), WordNet's definition → word.
 
 Every lemma of every synset gives a definition and a word. They are filtered in this order, and
 the task's report counts what each step leaves:

@@ -1,6 +1,6 @@
 """Prompt templates per model family, and the papers' models.
 
-The templates are those of the code that the authors of paper 000 released; where that code has
+The templates are those of the code that the authors of CARMA released; where that code has
 none for a family, the one of GPT-2 stands in, and a task's report says so.
 """
 
@@ -33,7 +33,7 @@ DEFAULT_FAMILY = "GPT2LMHeadModel"
 
 @dataclass(frozen=True)
 class PaperModel:
-    """A model of paper 000 (appendix B.3) and where its authors began to pool."""
+    """A model of CARMA (appendix B.3) and where its authors began to pool."""
 
     label: str
     hub_name: str

@@ -1,6 +1,6 @@
 """``sst``: the Stanford Sentiment Treebank as three-way sentiment, its trees kept for phrases.
 
-Labels 0 … 4 of the root become scores 0, 0.25, … 1. Paper 000 (appendix B.2) prints thresholds
+Labels 0 … 4 of the root become scores 0, 0.25, … 1. CARMA (appendix B.2) prints thresholds
 that leave no negatives; as in the authors' released code, up to 0.4 is negative, from 0.6
 positive, between them neutral. The official splits and their order are kept.
 """

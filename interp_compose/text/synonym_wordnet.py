@@ -24,7 +24,7 @@ sense of *eye* it is *middle*, of the eighth of *good* it is *adept*."""
 def wordnet_frequency(reader: Any, threshold: float = RARE) -> WordFrequency:
     """How often the texts that WordNet was tagged on (SemCor) use each word, in any form.
 
-    They are some 230,000 tagged words, so that at paper 000's threshold every word passes that
+    They are some 230,000 tagged words, so that at CARMA's threshold every word passes that
     occurs in them at all. It is what stands in, offline, for spaCy's table.
 
     Raises ``MissingDataError`` if WordNet's folder lacks its counts.

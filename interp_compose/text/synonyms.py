@@ -1,4 +1,4 @@
-"""Synonym replacement (paper 000, appendix C.2): some words of a prompt, each by a synonym.
+"""Synonym replacement (CARMA, appendix C.2): some words of a prompt, each by a synonym.
 
 What is replaced depends on the prompt, the seed and the source alone: an example comes out alike
 in any order and in any subset. Deviations from the paper are listed at

@@ -1,6 +1,6 @@
 """How common a word is: the natural logarithm of its probability, and a bound for rare words.
 
-Paper 000 (appendix C.2) takes spaCy's probabilities and leaves out words at −15 or below, about
+CARMA (appendix C.2) takes spaCy's probabilities and leaves out words at −15 or below, about
 one in three million. spaCy keeps them in a table of their own, ``lexeme_prob``, and without it
 gives *every* word −20, so that nothing would pass; here its absence is an error.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
 
 RARE = -15.0
-"""Paper 000's bound: words whose log probability is not above it are rare."""
+"""CARMA's bound: words whose log probability is not above it are rare."""
 
 _TABLE = "lexeme_prob"
 

@@ -1,6 +1,6 @@
 """Tokens ↔ words by character offsets.
 
-A *unit* is what CAP pools into one vector (paper 000, section 4.3):
+A *unit* is what CAP pools into one vector (CARMA, section 4.3):
 
 ``word``
     What spaCy's rule-based English tokenizer calls a word (``spacy.blank("en")``, no download):

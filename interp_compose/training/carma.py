@@ -1,4 +1,4 @@
-"""CARMA's settings (paper 000, section 3.2 and appendix B.3) and its total loss (eqs 6–8)."""
+"""CARMA's settings (section 3.2 and appendix B.3) and its total loss (eqs 6–8)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SMALL_MODEL = 10_000_000
 class TrainConfig:
     """AdamW on the answer token's cross-entropy.
 
-    The defaults are those of paper 000 where its text and the released code agree, and else the
+    The defaults are those of CARMA where its text and the released code agree, and else the
     code's: its learning rate of 6e-5 (the text's 0.006 is a hundred times that of any fine-tuning
     we know of), 500 steps of warm-up, gradients clipped to norm 1.
     """

@@ -28,9 +28,9 @@ def paper_settings(model: str, task: str) -> PaperSettings:
     row = _BY_NAME.get(model)
     if row is None:
         known = ", ".join(f"{hub} ({label})" for label, hub, _ in _PAPER)
-        raise OptionError(f"paper 000 has no model {model!r}; expected one of {known}")
+        raise OptionError(f"CARMA has no model {model!r}; expected one of {known}")
     if task not in row:
-        raise OptionError(f"paper 000 has no task {task!r}; expected one of {', '.join(row)}")
+        raise OptionError(f"CARMA has no task {task!r}; expected one of {', '.join(row)}")
     return row[task]
 
 

@@ -150,7 +150,7 @@ def test_a_query_without_keys_attends_to_nothing(model: LensModel) -> None:
 def slow_attention(
     q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, *, mode: str, causal: bool
 ) -> Tensor:
-    """Equation 5 of paper 004 in float64, one head and one query at a time."""
+    """Equation 5 of complexity control in float64, one head and one query at a time."""
     batch, length, n_heads, d_head = q.shape
     z = torch.zeros(q.shape, dtype=torch.float64)
     for b in range(batch):

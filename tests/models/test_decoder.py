@@ -65,7 +65,7 @@ def act_of(x: float, act: str) -> float:
 
 
 def reference(model: SmallDecoder, tokens: list[int]) -> Array:
-    """Logits ``[pos, d_vocab]`` of one sequence (paper 004, eqs 3 to 6)."""
+    """Logits ``[pos, d_vocab]`` of one sequence (complexity control, eqs 3 to 6)."""
     cfg = model.cfg
     w = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
 

@@ -114,7 +114,7 @@ def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
     assert "Original 25 % – – –" in text
     assert "20 of 35 changed prompts" in text
     assert "torch" in text
-    assert "Paper 000 has no numbers for this model and task." in text
+    assert "CARMA prints no numbers for this model and task." in text
 
 
 def test_hostile_text_stays_text(page: str) -> None:
@@ -154,7 +154,7 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     untrained = Comparison.from_runs(make_tables(versions=("original",)), config)
     assert "training (min) 7.55 – – FT 6" in Page("\n".join(paper_tables(untrained))).text
     other = Comparison.from_runs(make_tables(), config | {"n_layers": 3})
-    assert "Paper 000 has no numbers" in Page("\n".join(paper_tables(other))).text
+    assert "CARMA prints no numbers" in Page("\n".join(paper_tables(other))).text
 
 
 def test_who_has_not_converged_is_told_at_the_top_and_in_the_first_table(page: str) -> None:

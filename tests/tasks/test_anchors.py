@@ -1,4 +1,4 @@
-"""Anchor functions, held to a reference that reads the tokens as paper 004's eqs 1 and 2 do."""
+"""Anchor functions, held to a reference that reads tokens as complexity control's eqs 1, 2 do."""
 
 from __future__ import annotations
 

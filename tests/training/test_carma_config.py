@@ -230,7 +230,7 @@ REFUSED = {
     "the paper's name of SC": "OptionError: CarmaConfig.from_paper: task='sc' is a str; expected o",
     "a list for a model": "OptionError: CarmaConfig.from_paper: model=['gpt2'] is a list; expected",
     "training of an unknown task": "OptionError: TrainConfig.from_paper: task='sc' is a str; ",
-    "training of an unknown model": "OptionError: paper 000 has no model 'gpt3'; expected one of",
+    "training of an unknown model": "OptionError: CARMA has no model 'gpt3'; expected one of",
 }
 
 
