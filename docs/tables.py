@@ -295,6 +295,8 @@ FILES: dict[str, Callable[[], str]] = {
     "phase_circuits_post_decayed.md": partial(phase_circuits, "post", 1.0),
     "phase_seeds.md": partial(phase_seeds, "phase_seeds"),
     "phase_orders.md": partial(phase_orders, "phase_seeds"),
+    "phase_seeds_post.md": partial(phase_seeds, "phase_seeds_post"),
+    "phase_orders_post.md": partial(phase_orders, "phase_seeds_post"),
     "phase_onsets.md": phase_onsets,
     "phases_pre_unclipped.md": partial(phases, "pre_unclipped"),
     "phase_answers_pre.md": partial(phase_answers, "pre"),
