@@ -1,18 +1,91 @@
-"""Files that are whole or absent, checked when read, and never unpickled."""
+"""Files that are whole or absent, checked when read, and never unpickled; folders that one process
+at a time writes to.
+
+Everything is written under a temporary name, ``.interp_compose.<16 hex digits>.tmp``, and renamed.
+The file of that name is locked by the process that writes it, and the kernel unlocks it however
+that process ends: the next write to the same folder removes those that nobody holds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import secrets
-from collections.abc import Callable, Mapping
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.errors import (
+    CorruptFileError,
+    InputError,
+    InterpComposeError,
+    OutputError,
+    shortened,
+)
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ABSENT = object()
+TEMPORARY = re.compile(r"\.interp_compose\.[0-9a-f]{16}\.tmp")
+LOCK = ".interp_compose.lock"
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def disk(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system refuses while ``path`` is written to becomes an :class:`.OutputError`."""
+    try:
+        yield
+    except InterpComposeError:
+        raise
+    except (OSError, ValueError) as refusal:
+        if isinstance(refusal, ValueError) and "null" not in str(refusal):
+            raise
+        why = getattr(refusal, "strerror", None) or str(refusal)
+        raise OutputError(
+            f"{named(path)} cannot be written ({why}); what was finished before is "
+            "intact. Make room or choose another folder, and run again"
+        ) from refusal
+
+
+def named(path: str | os.PathLike[str]) -> str:
+    """A path as a message names it."""
+    return shortened(os.fspath(path).replace("\0", "\\0"), 200)
+
+
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder, made if needed.
+
+    Raises:
+        OutputError: it cannot be made, or is a file.
+    """
+    with disk(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with everything in it; a link goes, and not what it leads to."""
+    with disk(path):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def append(path: Path, text: str) -> None:
+    """Put ``text`` at the end of a file."""
+    with disk(path), open(path, "a", encoding="utf-8") as file:
+        file.write(text)
 
 
 def atomic_write(path: str | os.PathLike[str], data: bytes | Callable[[BinaryIO], object]) -> None:
@@ -20,22 +93,150 @@ def atomic_write(path: str | os.PathLike[str], data: bytes | Callable[[BinaryIO]
 
     A reader sees the old file or the new one: the bytes go to a temporary name beside it, are
     synced to disk, and take the name with ``os.replace``. Parent folders are made.
+
+    Raises:
+        OutputError: the disk is full or read-only, or the name cannot be.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            if isinstance(data, bytes):
-                file.write(data)
-            else:
-                data(file)
-            file.flush()
+    with disk(path), _temporary(make_folder(path.parent)) as (temporary, file):
+        if isinstance(data, bytes):
+            file.write(data)
+        else:
+            data(file)
+        file.flush()
+        os.fsync(file.fileno())
+        _rename(temporary, file, path)
+
+
+def write_safetensors(
+    tensors: Mapping[str, Tensor],
+    folder: Path,
+    name: Callable[[str], str],
+    metadata: Mapping[str, str] | None = None,
+) -> tuple[Path, str]:
+    """Tensors as a safetensors file in ``folder``, whole, named by its SHA-256; both are returned.
+
+    safetensors writes to a temporary file of its own, in whatever folder it is given: it is given
+    one inside a folder that goes with the temporary file.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with disk(folder), _temporary(make_folder(folder)) as (temporary, _):
+        inside = _inside(temporary)
+        inside.mkdir()
+        written = inside / "weights"
+        try:
+            save_file(dict(tensors), written, metadata=None if metadata is None else dict(metadata))
+        except SafetensorError as refusal:  # a full disk, among others
+            raise OSError(0, str(refusal)) from refusal
+        shutil.copymode(temporary, written)  # safetensors' own is for nobody else to read
+        digest = file_sha256(written)
+        with open(written, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+            _rename(written, file, folder / name(digest))
+    return folder / name(digest), digest
+
+
+@contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """A folder for what is to be renamed into ``parent`` when it is whole; gone after the block."""
+    with disk(parent), _temporary(make_folder(parent)) as (temporary, _):
+        _inside(temporary).mkdir()
+        yield _inside(temporary)
+
+
+def remove_stale(folder: Path) -> None:
+    """Delete what killed processes left half-written in ``folder``."""
+    if sys.platform == "win32" or not folder.is_dir():
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in [entry.name for entry in entries if TEMPORARY.fullmatch(entry.name)]:
+            with suppress(OSError), open(folder / name, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(_inside(folder / name), ignore_errors=True)
+                (folder / name).unlink()
+
+
+def check_writable(folder: Path) -> None:
+    """Make a file in ``folder`` and delete it again; stale temporary files go.
+
+    Raises:
+        OutputError: that cannot be done.
+    """
+    with disk(folder), _temporary(folder) as (_, file):
+        file.write(b"probe")
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file that this process holds, and that is gone after the block unless renamed."""
+    remove_stale(folder)
+    while True:
+        path = folder / f".interp_compose.{secrets.token_hex(8)}.tmp"
+        with open(path, "xb") as file:
+            if sys.platform != "win32":
+                with suppress(OSError):  # not every file system can lock
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.fstat(file.fileno()).st_nlink:
+                    continue  # taken for a stale one before it was locked
+            try:
+                yield path, file
+            finally:
+                shutil.rmtree(_inside(path), ignore_errors=True)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _inside(temporary: Path) -> Path:
+    return temporary.with_name(f"{temporary.name}.d")
+
+
+def _rename(temporary: Path, file: BinaryIO, path: Path) -> None:
+    if sys.platform == "win32":
+        file.close()  # an open file cannot be renamed there
+    os.replace(temporary, path)
+    if os.name == "posix":  # makes the rename survive a power cut
+        with suppress(OSError):
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+@contextmanager
+def locked(folder: str | os.PathLike[str], *, wait: float = 0.0) -> Iterator[None]:
+    """The folder, made if needed, is this thread's alone to write to; again inside is no matter.
+
+    The lock is the kernel's: it goes with the process that holds it, however that ends.
+
+    Args:
+        wait: seconds for another process to finish.
+
+    Raises:
+        OutputError: another process (or thread) has it; or nothing can be written there.
+    """
+    from filelock import FileLock, Timeout
+
+    path = make_folder(folder).resolve() / LOCK
+    with disk(folder):
+        lock = FileLock(path, is_singleton=True)
+        try:
+            lock.acquire(timeout=wait)
+        except Timeout as taken:
+            raise OutputError(
+                f"another process is writing to {named(folder)}; wait until it has ended, or "
+                "choose another folder"
+            ) from taken
+    try:
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            with suppress(OSError):
+                path.unlink()  # who waits for it sees that it is gone, and makes it anew
+        lock.release()
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
@@ -60,14 +261,76 @@ def verified(path: Path, sha256: str) -> bytes:
     return data
 
 
+def listed(folder: Path) -> dict[str, list[str]]:
+    """What the manifest in ``folder`` names: the SHA-256 of each file that this library wrote.
+
+    More than one where writing was interrupted: the file is the old one or the new one. Empty
+    without a manifest that can be read.
+    """
+    try:
+        manifest = read_json(folder / MANIFEST)
+        files = {name: [sha] for name, sha in manifest.get("files", {}).items()}
+        files |= {name: list(shas) for name, shas in manifest.get("writing", {}).items()}
+    except (OSError, AttributeError, TypeError):
+        return {}
+    return {name: shas for name, shas in files.items() if Path(name).name == name}
+
+
+def check_listed(path: Path) -> None:
+    """Check a file against the manifest beside it, where that names it.
+
+    Raises:
+        CorruptFileError: it is not the file that belongs to the result in its folder.
+    """
+    known = listed(path.parent).get(path.name)
+    if known is not None and path.is_file() and file_sha256(path) not in known:
+        raise CorruptFileError(
+            f"{path} is not the file that {MANIFEST} beside it names: it was truncated or altered, "
+            "or belongs to another run; run again, or restore it from a copy"
+        )
+
+
+def read_text(path: Path) -> str:
+    """A text in UTF-8.
+
+    Raises:
+        CorruptFileError: it is none.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError as broken:
+        raise CorruptFileError(
+            f"{path} is not UTF-8 ({broken}); restore it from a copy, or make it anew"
+        ) from broken
+
+
+def json_value(text: str | bytes) -> Any:
+    """A JSON value; ValueError also where a key is given twice or nesting is too deep to read."""
+    try:
+        return json.loads(text, object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is there more than once")
+    return found
+
+
 def plain_json(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     """A copy in JSON's own types, as it will come back from a file."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))  # type: ignore[no-any-return]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
+        told = repr(dict(value))
         raise InputError(
-            f"{what} {dict(value)!r} cannot be kept as JSON ({error}); use strings, finite "
-            "numbers, booleans, None, lists and dictionaries, e.g. str(path) for a path"
+            f"{what} {told if len(told) <= 120 else told[:117] + '...'} cannot be kept as JSON "
+            f"({error}); use strings, finite numbers, booleans, None, lists and dictionaries, e.g. "
+            "str(path) for a path"
         ) from error
 
 
@@ -80,9 +343,9 @@ def read_json(path: Path) -> Any:
     """Parse a file of :func:`json_bytes`; any byte that it would not write is damage."""
     data = path.read_bytes()
     try:
-        value = json.loads(data)
+        value = json_value(data)
         intact = json_bytes(value) == data
-    except ValueError:  # not JSON, not UTF-8, or NaN
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or NaN
         intact = False
     if not intact:
         raise CorruptFileError(

@@ -5,6 +5,7 @@ A study's module holds its config and ``run(config)``, which returns the result.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import threading
@@ -66,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     from interp_compose.errors import InterpComposeError
 
+    if _is_empty(sys.argv[1:] if argv is None else argv):
+        print("OptionError: --out is empty; name a folder (. is this one)", file=sys.stderr)
+        raise SystemExit(2)
     try:
         with _kill_is_ctrl_c():
             _run(config)
@@ -77,6 +81,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             "\ninterrupted: the same command again goes on from what is finished.", file=sys.stderr
         )
         raise SystemExit(130) from None
+
+
+def _is_empty(argv: Sequence[str]) -> bool:
+    """Whether --out was given an empty text, such as a variable that is not set: as a path it would
+    be the folder one is in."""
+    return "--out=" in argv or any(
+        one == "--out" and not other for one, other in itertools.pairwise(argv)
+    )
 
 
 @contextmanager
@@ -115,9 +127,14 @@ class _Result(Protocol):
 
 def _tell(config: Study, result: _Result, *pages: str) -> None:
     """What came out, and where it lies."""
+    from interp_compose.results import mixed_versions
+
     if config.quiet:
         return
     print(result.summary())
+    mixed = mixed_versions(getattr(result, "versions", {}))
+    if mixed:
+        print(f"\n! {mixed}")
     figures = [f"{name}.html, {name}.png" for name in result.figures()]
     print(f"\nwritten to {config.out}/: {', '.join([*pages, *figures])}, tables (.parquet, .csv)")
 

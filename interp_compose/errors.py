@@ -22,7 +22,8 @@
     ├── InterventionError (RuntimeError)   an edit did not fire, or changed nothing
     ├── MissingDataError (FileNotFoundError)
     ├── MissingPackageError (ImportError)
-    └── CorruptFileError (OSError)         a checksum or a format does not hold
+    ├── CorruptFileError (OSError)         a checksum or a format does not hold
+    └── OutputError (OSError)              a folder or file cannot be written, or is in use
 
 A message says what came, what was expected, and what to do next.
 """
@@ -126,3 +127,8 @@ class MissingPackageError(InterpComposeError, ImportError):
 
 class CorruptFileError(InterpComposeError, OSError):
     """A file is truncated, altered, or not in the expected format."""
+
+
+class OutputError(InterpComposeError, OSError):
+    """A folder or a file cannot be written: the disk is full or read-only, a name cannot be, or
+    another process is writing there."""

@@ -5,38 +5,47 @@ A saved result is a folder::
     result.json      the study's name, what was run (config) and with which versions
     <frame>.parquet  each tidy frame, types kept
     <frame>.csv      the same numbers for any other tool
-    manifest.json    SHA-256 of every file above; written last
+    manifest.json    SHA-256 of every file above, and of figures and whatever else was written
 
-The manifest is written last, and taken away first when a result is replaced, so that a folder
-whose writing was interrupted holds no result instead of half of one.
+The manifest tells this library's files from all others: what it does not name is never removed or
+replaced unless that is asked for. It is written twice. While files are being written it says which
+("writing"), and the folder holds no result instead of half of one; at the end it is complete.
 
 :class:`BatchStore` is the folder of finished batches from which an interrupted run resumes.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 
 from interp_compose._files import (
+    MANIFEST,
     atomic_write,
     differences,
+    disk,
     file_sha256,
     json_bytes,
+    listed,
+    locked,
+    make_folder,
+    named,
     plain_json,
     read_json,
+    remove_stale,
     verified,
 )
 from interp_compose._public import public
@@ -45,11 +54,13 @@ from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 __all__ = ["BatchStore", "Result", "atomic_write", "environment_versions", "file_sha256"]
 
 FORMAT = "interp_compose.result/1"
-MANIFEST = "manifest.json"
 RESULT = "result.json"
 FINGERPRINT = "fingerprint.json"
 FRAME_NAME = re.compile(r"[a-z][a-z0-9_]*")
-FILE_NAME = re.compile(r"[a-z][a-z0-9_]*\.(json|csv|parquet)")
+FILE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9]+)+")
+FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+WAIT = 20.0
+"""Seconds that a save waits for another one in the same folder."""
 SHARD_NAME = re.compile(r"[0-9]{6,}\.[0-9a-f]{64}\.parquet")
 PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
 
@@ -64,7 +75,8 @@ class Result:
     Attributes:
         config: what was run (model, task, unit, seed, …), in JSON's types; tuples become lists.
         frames: tidy tables by name (lower case, digits, underscores).
-        versions: packages and platform, see :func:`environment_versions`.
+        versions: packages and platform, see :func:`environment_versions`; of runs that were
+            gathered, see :func:`gathered_versions`.
 
     Raises:
         InputError: the config is not JSON, or a frame's or column's name cannot be kept.
@@ -72,7 +84,7 @@ class Result:
 
     config: Mapping[str, Any]
     frames: Mapping[str, pd.DataFrame]
-    versions: Mapping[str, str]
+    versions: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", plain_json(self.config, "config"))
@@ -90,23 +102,16 @@ class Result:
         A folder that already holds this result (same config, same numbers) is written again, so
         that a repeated or resumed run ends quietly in the same place. One that holds a different
         or a damaged result is refused: hours of work must not vanish because two runs were given
-        one name. Files that are not a result's are left alone.
+        one name. So are files of the names to be written that no earlier save wrote, or that were
+        changed since. Other files are left alone; with ``overwrite``, those of an earlier result
+        go.
 
         Raises:
-            InputError: ``folder`` holds another result and ``overwrite`` is False.
+            InputError: ``folder`` holds another result, or files of these names, and ``overwrite``
+                is False; nothing was written.
+            OutputError: the folder cannot be written to, or another process is writing there.
         """
-        folder = Path(folder)
-        files = self._files()
-        identity = _identity(files)
-        if not overwrite:
-            _refuse_other_result(folder, identity, files)
-        (folder / MANIFEST).unlink(missing_ok=True)
-        for name, data in files.items():
-            atomic_write(folder / name, data)
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        manifest = {"format": FORMAT, "identity": identity, "files": hashes}
-        atomic_write(folder / MANIFEST, json_bytes(manifest))
-        return folder
+        return store(self, folder, overwrite=overwrite)
 
     @classmethod
     def load(cls: type[ResultT], folder: str | os.PathLike[str]) -> ResultT:
@@ -139,8 +144,110 @@ class Result:
         files = {RESULT: json_bytes(about)}
         for name, frame in self.frames.items():
             files[f"{name}.parquet"] = _parquet_bytes(name, frame)
-            files[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n").encode()
+            files[f"{name}.csv"] = _csv_bytes(frame)
         return files
+
+
+def store(
+    result: Result,
+    folder: str | os.PathLike[str],
+    others: Mapping[str, bytes | str] | None = None,
+    *,
+    overwrite: bool = False,
+    replaces: bool = False,
+) -> Path:
+    """:meth:`Result.save`, with files beside the tables that the manifest names as well.
+
+    Args:
+        others: their content by name, or the SHA-256 of those that are there already. None: those
+            that the manifest names stay where the folder holds this very result, and go otherwise.
+        overwrite: replace whatever has the names to be written, and remove what the manifest names.
+        replaces: another result of this library may be replaced, but no other file.
+    """
+    if not os.fspath(folder):
+        raise InputError("the folder is an empty text; expected its path ('.' is this folder)")
+    folder = Path(folder)
+    tables = result._files()
+    identity = _identity(tables)
+    with locked(folder, wait=WAIT):
+        before = listed(folder)
+        if not (overwrite or replaces):
+            _refuse_other_result(folder, identity, tables)
+        if others is None:
+            same = _stored_identity(folder) == identity
+            others = {n: shas[-1] for n, shas in before.items() if same and n not in tables}
+        contents = tables | {name: data for name, data in others.items() if isinstance(data, bytes)}
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+        digests |= {name: sha for name, sha in others.items() if isinstance(sha, str)}
+        new = {name: digests[name] for name in contents}
+        check_names(folder, new, overwrite=overwrite)
+        known = {name: sorted({*before.get(name, ()), sha}) for name, sha in digests.items()}
+        writing = {"format": FORMAT, "writing": {**before, **known}}
+        atomic_write(folder / MANIFEST, json_bytes(writing))
+        with disk(folder):
+            for name in before.keys() - digests.keys():
+                if overwrite or _is_listed(folder / name, before[name]):
+                    (folder / name).unlink(missing_ok=True)
+        for name, data in contents.items():
+            atomic_write(folder / name, data)
+        manifest = {"format": FORMAT, "identity": identity, "files": digests}
+        atomic_write(folder / MANIFEST, json_bytes(manifest))
+    return folder
+
+
+def check_names(folder: Path, names: Iterable[str] | Mapping[str, str], *, overwrite: bool) -> None:
+    """Refuse files that are there under these names and that this library did not write.
+
+    Args:
+        names: of what is to be written; with its SHA-256 where that is known already, for a file
+            that would not change is no loss.
+
+    Raises:
+        InputError: names the files.
+    """
+    known = listed(folder)
+    new = names if isinstance(names, Mapping) else {}
+    folders = [name for name in names if (folder / name).is_dir()]
+    if folders:
+        raise InputError(
+            f"{named(folder / folders[0])} is a folder, and a file of this name is to be "
+            "written; choose another folder"
+        )
+    if overwrite:
+        return
+    there = [name for name in names if os.path.lexists(folder / name)]
+    mine = [n for n in there if not _is_listed(folder / n, [*known.get(n, ()), new.get(n, "")])]
+    if mine:
+        raise InputError(
+            f"{named(folder)} has {', '.join(mine[:6])}{', …' if len(mine) > 6 else ''}, which "
+            "no run of interp_compose wrote there, or which changed since; choose another folder, "
+            "or pass overwrite=True (--overwrite) to replace them"
+        )
+
+
+def _is_listed(path: Path, digests: Sequence[str]) -> bool:
+    return path.is_file() and file_sha256(path) in digests
+
+
+def _csv_bytes(frame: pd.DataFrame) -> bytes:
+    """As text; what a spreadsheet would run as a formula has an apostrophe before it."""
+    safe = frame.copy(deep=False)
+    quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind in "biufcmM":
+            continue
+        if any(map(_is_formula, column)):
+            cells = [f"'{cell}" if _is_formula(cell) else cell for cell in column]
+            safe[name] = pd.Series(cells, dtype=object)
+        if any("\r" in cell for cell in column if isinstance(cell, str)):
+            quoting = csv.QUOTE_NONNUMERIC  # else it would end a row for those who read it
+    safe.columns = pd.Index([f"'{name}" if _is_formula(name) else name for name in frame.columns])
+    return safe.to_csv(index=False, lineterminator="\n", quoting=quoting).encode()
+
+
+def _is_formula(cell: object) -> bool:
+    return isinstance(cell, str) and FORMULA.match(cell) is not None
 
 
 def environment_versions() -> dict[str, str]:
@@ -157,14 +264,42 @@ def environment_versions() -> dict[str, str]:
     return versions | {"python": platform.python_version(), "platform": platform.platform()}
 
 
+def gathered_versions(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The versions that several runs were made with, each named in ``runs``.
+
+    Where all agree, theirs. Else what differs is "mixed: " and every version there is, "unknown"
+    among them where a run does not say, and ``"runs"`` holds each run's own by its name.
+    """
+    names = list(dict.fromkeys(name for own in runs.values() for name in own))
+    found: dict[str, Any] = {}
+    for name in names:
+        there = sorted({str(own.get(name, "unknown")) for own in runs.values()})
+        found[name] = there[0] if len(there) == 1 else f"mixed: {', '.join(there)}"
+    if any(dict(own) != found for own in runs.values()):
+        found["runs"] = {name: dict(own) for name, own in runs.items()}
+    return found
+
+
+def mixed_versions(versions: Mapping[str, Any]) -> str:
+    """A warning where the packages of :func:`gathered_versions` differ; else an empty text."""
+    mixed = [
+        f"{name} {versions[name].removeprefix('mixed: ')}"
+        for name in (*PACKAGES, "python")
+        if str(versions.get(name, "")).startswith("mixed: ")
+    ]
+    if not mixed:
+        return ""
+    return f"runs were made with several versions: {'; '.join(mixed)} (which: result.json)"
+
+
 class BatchStore:
     """Finished batches of one run, on disk, so that an interrupted run resumes where it stopped.
 
     ``fingerprint`` says what is computed (config, data), in JSON's types; the folder remembers
-    it. Each batch is one Parquet file whose name carries the SHA-256 of fingerprint and
-    bytes: content and checksum appear in one rename, and a damaged batch, or one that another run
-    wrote here meanwhile, does not match its name, so that it counts as not done and is computed
-    again. With ``replace``, batches of another run are deleted.
+    it. Each batch is one Parquet file whose name carries the SHA-256 of fingerprint, index and
+    bytes: content and checksum appear in one rename, and a damaged batch, one that another run
+    wrote here, or one renamed to another index does not match its name, so that it counts as not
+    done and is computed again. With ``replace``, batches of another run are deleted.
 
     Raises:
         InputError: the folder holds batches of another run; the message says what differs.
@@ -178,7 +313,8 @@ class BatchStore:
         *,
         replace: bool = False,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = make_folder(folder)
+        remove_stale(self.folder)
         mine = plain_json(fingerprint, "fingerprint")
         self._salt = _digest(mine).encode()
         path = self.folder / FINGERPRINT
@@ -202,18 +338,19 @@ class BatchStore:
 
     def done(self) -> set[int]:
         """Indices of the batches that are there and whose checksum holds."""
-        return {index for index, path in self._shards() if self._is_whole(path)}
+        return {index for index, path in self._shards() if self._is_whole(index, path)}
 
     def put(self, index: int, frame: pd.DataFrame) -> None:
         """Store batch ``index``; an earlier one of the same index is replaced."""
         if index < 0:
             raise InputError(f"a batch's index is {index}; it counts from 0")
         data = _parquet_bytes(f"batch {index}", _tidy(f"batch {index}", frame))
-        name = f"{index:06d}.{self._sha256(data)}.parquet"
+        name = f"{index:06d}.{self._sha256(index, data)}.parquet"
         atomic_write(self.folder / name, data)
-        for other, path in self._shards():
-            if other == index and path.name != name:
-                path.unlink()
+        with disk(self.folder):
+            for other, path in self._shards():
+                if other == index and path.name != name:
+                    path.unlink()
 
     def get(self, index: int) -> pd.DataFrame:
         """Batch ``index``, one of :meth:`done`.
@@ -227,7 +364,7 @@ class BatchStore:
             there = sorted({other for other, _ in self._shards()})
             raise InputError(f"batch {index} is not in {self.folder}, which holds {there}")
         # two files only if a replacement was interrupted: then an intact one is as good
-        intact = [path for path in paths if self._is_whole(path)]
+        intact = [path for path in paths if self._is_whole(index, path)]
         if not intact:
             raise CorruptFileError(
                 f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
@@ -237,23 +374,30 @@ class BatchStore:
 
     def clear(self) -> None:
         """Delete the batches and the fingerprint, and the folder if nothing else is in it."""
-        half_written = self.folder.glob(".*.parquet.*.tmp")  # of a process that was killed
-        for path in [path for _, path in self._shards()] + list(half_written):
-            path.unlink()
-        (self.folder / FINGERPRINT).unlink(missing_ok=True)
-        if self.folder.exists() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        remove_stale(self.folder)
+        with disk(self.folder):
+            for _, path in self._shards():
+                path.unlink()
+            (self.folder / FINGERPRINT).unlink(missing_ok=True)
+        remove_if_empty(self.folder)
 
-    def _sha256(self, data: bytes) -> str:
-        """Of a batch and of the run that it belongs to: no other run takes it for its own."""
-        return hashlib.sha256(self._salt + data).hexdigest()
+    def _sha256(self, index: int, data: bytes) -> str:
+        """Of a batch, its index and the run that it belongs to: no other is taken for it."""
+        return hashlib.sha256(self._salt + f"{index} ".encode() + data).hexdigest()
 
-    def _is_whole(self, path: Path) -> bool:
-        return self._sha256(path.read_bytes()) == path.name.split(".")[1]
+    def _is_whole(self, index: int, path: Path) -> bool:
+        return self._sha256(index, path.read_bytes()) == path.name.split(".")[1]
 
     def _shards(self) -> list[tuple[int, Path]]:
         paths = (path for path in self.folder.glob("*.parquet") if SHARD_NAME.fullmatch(path.name))
         return sorted((int(path.name.split(".")[0]), path) for path in paths)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Delete a folder in which nothing is left."""
+    with disk(folder):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _read_fingerprint(path: Path) -> Any:
@@ -305,12 +449,19 @@ def _identity(files: Mapping[str, bytes]) -> str:
     return _digest([about["study"], about["config"], numbers])
 
 
+def _stored_identity(folder: Path) -> str | None:
+    try:
+        return str(_read_manifest(folder)["identity"])
+    except (MissingDataError, CorruptFileError):
+        return None
+
+
 def _refuse_other_result(folder: Path, identity: str, files: Mapping[str, bytes]) -> None:
-    if not (folder / MANIFEST).exists():
-        return
     remedy = "choose another folder, or pass overwrite=True to replace it"
     try:
         old, contents = _read_checked(folder)
+    except MissingDataError:
+        return
     except CorruptFileError as error:
         raise InputError(f"{folder} holds a damaged result ({error}); {remedy}") from error
     if old["identity"] == identity:
@@ -325,36 +476,48 @@ def _refuse_other_result(folder: Path, identity: str, files: Mapping[str, bytes]
     raise InputError(f"{folder} already holds a different result: {changed}; {remedy}")
 
 
-def _read_checked(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest, and the content of every file it lists, each checked."""
+def _altered(folder: Path) -> CorruptFileError:
+    return CorruptFileError(
+        f"{folder / MANIFEST} is not a manifest in the format {FORMAT!r}: it was altered, or "
+        "written by another version of interp_compose; run the study again"
+    )
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
-    if not path.exists():
-        raise MissingDataError(
-            f"{folder} holds no result: {MANIFEST} is not there (never written, or the writing "
-            "was interrupted); run the study again"
-        )
     try:
-        manifest = read_json(path)
+        manifest = read_json(path) if path.exists() else {"format": FORMAT, "writing": {}}
     except CorruptFileError as damage:
         raise CorruptFileError(
-            f"{path} is truncated or was altered after it was written; delete this file alone and "
-            "run again: what else the folder holds, such as finished runs, stays"
+            f"{path} is truncated or was altered after it was written; run again with overwrite "
+            "(--overwrite): what else the folder holds, such as finished runs, stays"
         ) from damage
-    altered = CorruptFileError(
-        f"{path} is not a manifest in the format {FORMAT!r}: it was altered, or written by "
-        "another version of interp_compose; run the study again"
-    )
-    if not isinstance(manifest, dict) or set(manifest) != {"format", "identity", "files"}:
-        raise altered
-    if manifest["format"] != FORMAT or not isinstance(manifest["files"], dict):
-        raise altered
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _altered(folder)
+    if set(manifest) == {"format", "writing"}:
+        raise MissingDataError(
+            f"{folder} holds no result: {MANIFEST} is not there or not complete (never written, or "
+            "the writing was interrupted); run the study again"
+        )
+    if set(manifest) != {"format", "identity", "files"} or not isinstance(manifest["files"], dict):
+        raise _altered(folder)
     if RESULT not in manifest["files"] or not all(map(FILE_NAME.fullmatch, manifest["files"])):
-        raise altered
-    contents = {name: verified(folder / name, sha) for name, sha in manifest["files"].items()}
+        raise _altered(folder)
+    return manifest
+
+
+def _read_checked(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, and the content of every table's file, each checked."""
+    manifest = _read_manifest(folder)
+    files = manifest["files"]
+    contents = {RESULT: verified(folder / RESULT, files[RESULT])}
     frames = json.loads(contents[RESULT])["frames"]
-    expected = {RESULT} | {f"{name}.{kind}" for name in frames for kind in ("csv", "parquet")}
-    if set(contents) != expected or _identity(contents) != manifest["identity"]:
-        raise altered
+    tables = [f"{name}.{kind}" for name in frames for kind in ("csv", "parquet")]
+    if not set(tables) <= set(files):
+        raise _altered(folder)
+    contents |= {name: verified(folder / name, files[name]) for name in tables}
+    if _identity(contents) != manifest["identity"]:
+        raise _altered(folder)
     return manifest, contents
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
@@ -25,9 +28,34 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)  # processes under test heed Ctrl-C
 
-LONGEST = ("test_notebooks.py", "test_similarity_bird.py", "test_docs.py", "test_killed.py")
+LONGEST = (
+    "test_notebooks.py",
+    "test_similarity_bird.py",
+    "test_docs.py",
+    "test_killed.py",
+    "test_killed_writes.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that no worker is left alone with one of them at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_file_is_announced() -> Iterator[None]:
+    """Commands look for names in use before they start: a study has to list all of its files."""
+    from interp_compose.recipes import run_folder
+
+    real = run_folder.write_result
+
+    def checked(out: Path, result: Any, figures: Any, **options: Any) -> None:
+        names = {f"{name}.html" for name in figures} | {f"{name}.csv" for name in result.frames}
+        names |= set(options.get("pages") or {})
+        missing = names - set(run_folder.file_names(result.config["study"]))
+        assert not missing, f"add these to TABLES or FIGURES of recipes/run_folder.py: {missing}"
+        real(out, result, figures, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "write_result", checked)
+        yield

@@ -20,6 +20,7 @@ from PIL import Image
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose._files import json_bytes
 from interp_compose._types import Example
 from interp_compose.errors import OptionError
 from interp_compose.models.load import load_model
@@ -194,8 +195,8 @@ def test_the_papers_batch_size_and_epochs_and_what_is_said_over_them() -> None:
 @pytest.fixture
 def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here its name is enough."""
-    for name in ("save_html", "save_png"):
-        monkeypatch.setattr(run_folder, name, lambda figure, path: path.touch())
+    for name in ("page_bytes", "picture_bytes"):
+        monkeypatch.setattr(run_folder, name, lambda figure: b"drawn")
     monkeypatch.setattr(ic.Comparison, "report", lambda self: "a page")
 
 
@@ -215,9 +216,17 @@ def test_again_reads_what_is_there(out: Path, ran: Ran, capsys: pytest.CaptureFi
     assert (out / "report.html").exists()
 
 
+def interrupt_writing(out: Path) -> None:
+    """What is left where the writing of the result was interrupted before it was complete."""
+    about = json.loads((out / "manifest.json").read_text())
+    writing = {name: [sha] for name, sha in about["files"].items()}
+    left = {"format": about["format"], "writing": writing}
+    (out / "manifest.json").write_bytes(json_bytes(left))
+
+
 @pytest.mark.usefixtures("small_figures")
 def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
-    (out / "manifest.json").unlink()  # as when it was interrupted while writing the result
+    interrupt_writing(out)
     with nothing_runs():
         cli.main(command(out, "-q"))
     assert_same(ic.Comparison.load(out), ic.Comparison.load(ran.out))
@@ -230,12 +239,12 @@ def test_another_comparison_is_refused_and_replaced_on_demand(
     other = [*command(out, "-q"), "--weight", "0.4", "--seeds", "1"]
     before = files_of(out)
     assert "holds the result of another run: seeds was [0, 1], is now [0]" in refused(other, capsys)
-    (out / "manifest.json").unlink()
+    interrupt_writing(out)
+    before = files_of(out)
     assert "holds runs of another comparison: carma.weight was 0.2, is now 0.4" in refused(
         other, capsys
     )
-    after = files_of(out)
-    assert after == {name: data for name, data in before.items() if name != "manifest.json"}
+    assert files_of(out) == before
     with counted() as trained:
         cli.main([*other, "--overwrite"])
     assert trained == ["ft, seed 0", "carma, seed 0"]

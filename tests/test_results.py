@@ -20,6 +20,7 @@ from interp_compose.results import (
     atomic_write,
     environment_versions,
     file_sha256,
+    store,
 )
 
 HARD_TEXT = ["plain", 'comma, "quote"\nnew line', "naïve 한국어 🙂", "", "</script>"]
@@ -105,11 +106,15 @@ def test_the_damaged_file_is_named_with_a_remedy(tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_costs_nothing_else(tmp_path: Path) -> None:
     result().save(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(CorruptFileError, match=r"manifest\.json is .* delete this file alone"):
+    with pytest.raises(CorruptFileError, match=r"manifest\.json is .* run again with overwrite"):
         Study.load(tmp_path)
+    result().save(tmp_path, overwrite=True)
+    assert Study.load(tmp_path).config == result().config
+    assert (tmp_path / "notes.txt").read_text() == "mine"
     (tmp_path / "manifest.json").unlink()
-    result().save(tmp_path)
+    result().save(tmp_path)  # every file would stay as it is
     assert Study.load(tmp_path).config == result().config
 
 
@@ -281,6 +286,112 @@ def test_file_sha256_of_the_empty_and_the_long_file(tmp_path: Path) -> None:
         assert file_sha256(tmp_path / "f") == hashlib.sha256(data).hexdigest()
 
 
+# --- files that are not this library's ------------------------------------------------------------
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["result.json", "outcomes.csv", "outcomes.parquet"])
+def test_a_users_file_is_not_replaced_unasked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(InputError, match=rf"has {name}, which no run of interp_compose wrote"):
+        result().save(tmp_path)
+    assert contents_of(tmp_path) == {name: b"mine", "report.html": b"mine"}
+    result().save(tmp_path, overwrite=True)
+    assert Study.load(tmp_path).config == result().config
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
+def test_a_table_that_the_user_changed_is_not_replaced_unasked(tmp_path: Path) -> None:
+    store(result(), tmp_path, {"figure.html": b"drawn"})
+    (tmp_path / "figure.html").write_text("with my notes")
+    result().save(tmp_path)  # writes no figure
+    with pytest.raises(InputError, match=r"has figure\.html, which .* or which changed since"):
+        store(result(), tmp_path, {"figure.html": b"drawn again"}, replaces=True)
+    assert (tmp_path / "figure.html").read_text() == "with my notes"
+    store(result(seed=7), tmp_path, {}, replaces=True)
+    assert (tmp_path / "figure.html").read_text() == "with my notes"
+
+
+def test_what_the_manifest_names_of_an_earlier_result_goes_with_it(tmp_path: Path) -> None:
+    store(result(more=table(), outcomes=table()), tmp_path, {"figure.html": b"drawn"})
+    for name in ("figure.png", "other.csv"):
+        (tmp_path / name).write_text("mine")
+    result(seed=7).save(tmp_path, overwrite=True)
+    names = {"result.json", "outcomes.parquet", "outcomes.csv", "manifest.json"}
+    assert set(contents_of(tmp_path)) == names | {"figure.png", "other.csv"}
+
+
+def test_the_same_result_keeps_its_figures(tmp_path: Path) -> None:
+    store(result(), tmp_path, {"figure.html": b"drawn"})
+    result().save(tmp_path)
+    assert (tmp_path / "figure.html").read_bytes() == b"drawn"
+    result(seed=7).save(tmp_path, overwrite=True)  # the manifest still names it
+    assert not (tmp_path / "figure.html").exists()
+
+
+@pytest.mark.parametrize("stop", range(1, 8))
+def test_an_interrupted_write_is_gone_on_from(
+    tmp_path: Path, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever rename: what is half done is this library's, and known to be."""
+    store(result(seed=1, old=table()), tmp_path, {"old.html": b"drawn"})
+    (tmp_path / "notes.html").write_text("mine")
+    real, calls = os.replace, []
+
+    def dies(source: str, target: str) -> None:
+        calls.append(target)
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dies)
+        if stop < 7:
+            with pytest.raises(KeyboardInterrupt):
+                store(result(seed=2), tmp_path, {"new.html": b"new"}, replaces=True)
+        else:
+            store(result(seed=2), tmp_path, {"new.html": b"new"}, replaces=True)
+    store(result(seed=2), tmp_path, {"new.html": b"other"}, replaces=True)
+    names = {"result.json", "outcomes.parquet", "outcomes.csv", "manifest.json", "new.html"}
+    assert set(contents_of(tmp_path)) == names | {"notes.html"}
+    assert Study.load(tmp_path).config["nested"] == {"seed": 2}
+
+
+def test_an_empty_folder_name_is_refused() -> None:
+    with pytest.raises(InputError, match="the folder is an empty text"):
+        result().save("")
+
+
+# --- what a spreadsheet would run -----------------------------------------------------------------
+
+FORMULAS = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "'=1", "''-1", "plain", "'tis", "", None]
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": FORMULAS, "=head": -np.arange(12.0), "kind": ["-"] * 12})
+    frame["kind"] = frame["kind"].astype("category")
+    result(outcomes=frame).save(tmp_path)
+    read = pd.read_csv(tmp_path / "outcomes.csv", keep_default_na=False)
+    assert list(read.columns) == ["text", "'=head", "kind"]
+    told = [f"'{text}" for text in FORMULAS[:8]] + ["plain", "'tis", "", ""]
+    assert read["text"].tolist() == told
+    assert set(read["kind"]) == {"'-"}
+    assert read["'=head"].tolist() == frame["=head"].tolist()  # numbers are numbers
+    loaded = Study.load(tmp_path).frames["outcomes"]
+    pd.testing.assert_frame_equal(loaded, frame)
+    result(outcomes=frame).save(tmp_path)  # the same result
+
+
+def test_texts_that_differ_in_an_apostrophe_are_different_results(tmp_path: Path) -> None:
+    result(outcomes=pd.DataFrame({"text": ["=1"]})).save(tmp_path)
+    with pytest.raises(InputError, match="the same config gave other numbers"):
+        result(outcomes=pd.DataFrame({"text": ["'=1"]})).save(tmp_path)
+
+
 # --- batches -------------------------------------------------------------------------------------
 
 FINGERPRINT = {"model": "m", "data": {"sha256": "aa", "n": 7}, "layers": [0, 1]}
@@ -367,12 +478,20 @@ def test_clear_takes_only_what_is_its_own(tmp_path: Path) -> None:
     store.clear()
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    (folder / f".000004.{'a' * 64}.parquet.1234.tmp").write_bytes(b"half")
+    (folder / f".interp_compose.{'a' * 16}.tmp").write_bytes(b"half")
     store = BatchStore(folder, {"another": "run"})
     store.put(0, table())
     store.clear()
     store.clear()
     assert not folder.exists()
+
+
+def test_a_batch_renamed_to_another_index_is_not_done(tmp_path: Path) -> None:
+    store = BatchStore(tmp_path, FINGERPRINT)
+    store.put(0, table())
+    (path,) = tmp_path.glob("000000.*")
+    path.with_name(path.name.replace("000000.", "000003.")).write_bytes(path.read_bytes())
+    assert store.done() == {0}
 
 
 def test_batches_count_from_zero(tmp_path: Path) -> None:

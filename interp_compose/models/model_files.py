@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import json_value
 from interp_compose.errors import CapabilityError, CorruptFileError
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
@@ -58,8 +58,8 @@ def refuse_pickled(source: str, config: Any, *, subfolder: str, revision: str | 
 def _check_shards(listing: Path) -> None:
     """Refuse a list of shards that names anything but safetensors files beside it."""
     try:
-        names = set(json.loads(listing.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as broken:
+        names = set(json_value(listing.read_bytes())["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise CorruptFileError(
             f"{listing} is no list of shards ({type(broken).__name__}); get the checkpoint again"
         ) from broken

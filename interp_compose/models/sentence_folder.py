@@ -7,12 +7,12 @@ needed to read it.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import json_value
 from interp_compose.errors import CapabilityError, CorruptFileError
 
 WAYS = {
@@ -174,7 +174,7 @@ def _read(source: str, name: str, revision: str | None, kind: type) -> Any:
     if path is None:
         return None
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json_value(Path(path).read_bytes())
     except ValueError as broken:
         raise CorruptFileError(f"{path} is not JSON ({broken}); get the folder again.") from broken
     if not isinstance(content, kind):

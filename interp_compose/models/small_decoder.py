@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._files import atomic_write, file_sha256, json_bytes, read_json
+from interp_compose._files import (
+    atomic_write,
+    disk,
+    file_sha256,
+    json_bytes,
+    read_json,
+    temporary_folder,
+)
 from interp_compose._public import public
 from interp_compose._types import Read
 from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
@@ -165,6 +170,7 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
 
     Raises:
         OptionError: another kind of model; a folder that is there and not empty.
+        OutputError: the folder cannot be written.
     """
     if not isinstance(model, SmallDecoderModel):
         raise OptionError(
@@ -172,19 +178,16 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
             "keep the weights with save_weights(model, path)."
         )
     folder = Path(os.path.abspath(folder))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    with disk(folder):
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if taken:
         raise OptionError(f"{folder} is there already and not empty: give a new folder's name.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.mkdir()
+    with temporary_folder(folder.parent) as temporary:
         save_weights(model, temporary / WEIGHTS)
         about = {"format": FORMAT, "config": asdict(model.lens.cfg)}
         atomic_write(temporary / ABOUT, json_bytes(about))
         atomic_write(temporary / CHECKSUMS, _listing(temporary))
         os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 

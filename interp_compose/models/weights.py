@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from interp_compose._files import file_sha256
+from interp_compose._files import (
+    atomic_write,
+    check_listed,
+    file_sha256,
+    read_text,
+    write_safetensors,
+)
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError
 from interp_compose.models.lens_model import LensModel
@@ -22,24 +26,18 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
     """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 beside it.
 
     Both are written under temporary names and renamed, the weights first.
+
+    Raises:
+        OutputError: they cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     state = {
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        save_file(state, temporary, metadata={"architecture": model.architecture})
-        digest = file_sha256(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    note = path.with_name(f".{path.name}.{os.getpid()}.sha256")
-    note.write_text(f"{digest}  {path.name}\n", encoding="utf-8")
-    shutil.copymode(note, path)  # safetensors' own is for nobody else to read
-    os.replace(note, _checksum_file(path))
+    about = {"architecture": model.architecture}
+    _, digest = write_safetensors(state, path.parent, lambda sha: path.name, about)
+    atomic_write(_checksum_file(path), f"{digest}  {path.name}\n".encode())
     return path
 
 
@@ -64,7 +62,8 @@ def verify_weights(path: Path) -> None:
     """Check weights saved by :func:`save_weights` without loading them.
 
     Raises:
-        CorruptFileError: the file or its checksum is missing, or does not hold.
+        CorruptFileError: the file or its checksum is missing, or does not hold; or the weights are
+            not those of the run in whose folder they lie.
     """
     note = _checksum_file(path)
     if not path.is_file() or not note.is_file():
@@ -72,7 +71,8 @@ def verify_weights(path: Path) -> None:
             f"expected weights {path.name} and their checksum {note.name} in {path.parent}; "
             "save them with save_weights()."
         )
-    _check(path, note.read_text(encoding="utf-8").split()[0])
+    _check(path, (read_text(note).split() or [""])[0])
+    check_listed(path)
 
 
 def verify_checksums(folder: Path) -> None:
@@ -84,7 +84,7 @@ def verify_checksums(folder: Path) -> None:
     listing = folder / CHECKSUMS
     if not listing.is_file():
         return
-    for line in listing.read_text(encoding="utf-8").splitlines():
+    for line in read_text(listing).splitlines():
         digest, _, name = line.partition("  ")
         if not (folder / name).is_file():
             raise CorruptFileError(f"{folder / name} is listed in {CHECKSUMS} and missing")

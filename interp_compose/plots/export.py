@@ -11,21 +11,19 @@ from interp_compose.plots.static import png_bytes
 from interp_compose.results import atomic_write
 
 
-def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+def page_bytes(figure: ChartFigure) -> bytes:
     """One self-contained page, plotly.js inside (about 4 MB); the same figure, the same bytes.
 
     No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
     string as escapes.
     """
-    path = Path(path)
     page = figure.to_html(
         config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
     )
-    atomic_write(path, page.encode())
-    return path
+    return page.encode()  # type: ignore[no-any-return]
 
 
-def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+def picture_bytes(figure: ChartFigure) -> bytes:
     """The figure's chart, heat map, scatter or matrices, drawn by matplotlib; needs no browser.
 
     One panel is 1344 × 736 pixels, each further one 352 pixels more; a heat map is 1344 pixels
@@ -35,11 +33,30 @@ def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: the figure was copied by plotly and no longer knows its chart.
     """
-    path = Path(path)
     if figure.chart is None:
         raise InputError(
             "this figure does not know its chart (plotly or pickle copied it); pass the figure as "
             "plot() returned it"
         )
-    atomic_write(path, png_bytes(figure.chart))
-    return path
+    return png_bytes(figure.chart)
+
+
+def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+    """:func:`page_bytes` as a file.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    atomic_write(path, page_bytes(figure))
+    return Path(path)
+
+
+def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
+    """:func:`picture_bytes` as a file.
+
+    Raises:
+        InputError: the figure was copied by plotly and no longer knows its chart.
+        OutputError: it cannot be written.
+    """
+    atomic_write(path, picture_bytes(figure))
+    return Path(path)

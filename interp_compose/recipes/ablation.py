@@ -86,7 +86,7 @@ def run(config: AblationConfig) -> AblationCurve:
     from interp_compose.recipes.ablation_measure import measure
     from interp_compose.recipes.ablation_plan import plan_ablation
     from interp_compose.recipes.options import check_limit, drawn, layer_from_text
-    from interp_compose.recipes.run_folder import check_folder, write_result
+    from interp_compose.recipes.run_folder import held_folder, write_result
     from interp_compose.tasks.load import load_task
 
     check_limit(config.limit)
@@ -113,13 +113,13 @@ def run(config: AblationConfig) -> AblationCurve:
         answers=task.answer_set(config.answers),
         task=f"{task.name} ({config.split})",
     )
-    check_folder(config.out, plan.config, overwrite=config.overwrite)
-    return measure(
-        plan,
-        progress=not config.quiet,
-        resume=config.out / "batches",
-        start_afresh=config.overwrite,
-        keep=lambda curve: write_result(
-            config.out, curve, curve.figures(), overwrite=config.overwrite
-        ),
-    )
+    with held_folder(config.out, plan.config, overwrite=config.overwrite):
+        return measure(
+            plan,
+            progress=not config.quiet,
+            resume=config.out / "batches",
+            start_afresh=config.overwrite,
+            keep=lambda curve: write_result(
+                config.out, curve, curve.figures(), overwrite=config.overwrite
+            ),
+        )

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import pandas as pd
 from tqdm.auto import tqdm
 
+from interp_compose._files import locked
 from interp_compose.errors import InterventionError, OptionError
-from interp_compose.results import BatchStore, environment_versions
+from interp_compose.results import BatchStore, environment_versions, remove_if_empty
 
 T = TypeVar("T")
 
@@ -39,29 +40,32 @@ def batch_by_batch(
         InterventionError: ``resume`` under such hooks: nobody could tell whether they are those
             under which the stored batches were computed.
     """
-    store = None
-    if resume is not None:
-        if unversioned:
-            raise InterventionError(
-                f"resume={str(resume)!r} under {unversioned[0]!r} ({len(unversioned)} in all): "
-                "a hook's name does not tell what it computes, and stored batches of another hook "
-                "could be mixed in. Name it, model.hooks(…, version='strength 3'), or leave out "
-                "resume; plain PyTorch hooks and edited attentions cannot be resumed."
-            )
-        if not isinstance(resume, str | Path) or Path(resume).is_file():
-            raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")
-        fingerprint = {**config, "versions": environment_versions()}
+    if resume is None:
+        frames = [
+            compute(part) for part in tqdm(batches, title, unit="batch", disable=not progress)
+        ]
+        yield pd.concat(frames, ignore_index=True)
+        return
+    if unversioned:
+        raise InterventionError(
+            f"resume={str(resume)!r} under {unversioned[0]!r} ({len(unversioned)} in all): "
+            "a hook's name does not tell what it computes, and stored batches of another hook "
+            "could be mixed in. Name it, model.hooks(…, version='strength 3'), or leave out "
+            "resume; plain PyTorch hooks and edited attentions cannot be resumed."
+        )
+    if not isinstance(resume, str | Path) or Path(resume).is_file() or not str(resume):
+        raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")
+    fingerprint = {**config, "versions": environment_versions()}
+    with locked(resume):
         store = BatchStore(resume, fingerprint, replace=start_afresh)
-    done = store.done() if store else set()
-    frames: list[pd.DataFrame] = []
-    for number, part in enumerate(tqdm(batches, desc=title, unit="batch", disable=not progress)):
-        if store and number in done:
-            frames.append(store.get(number))
-            continue
-        frame = compute(part)
-        if store:
-            store.put(number, frame)
-        frames.append(frame)
-    yield pd.concat(frames, ignore_index=True)
-    if store:
+        done = store.done()
+        frames = []
+        for number, part in enumerate(tqdm(batches, title, unit="batch", disable=not progress)):
+            if number in done:
+                frames.append(store.get(number))
+                continue
+            frames.append(compute(part))
+            store.put(number, frames[-1])
+        yield pd.concat(frames, ignore_index=True)
         store.clear()
+    remove_if_empty(Path(resume))

@@ -108,8 +108,7 @@ def run(config: CarmaStudy) -> Comparison:
     from interp_compose.recipes.carma_plan import plan_comparison
     from interp_compose.recipes.carma_synonyms import synonym_source
     from interp_compose.recipes.options import check_limit, layer_from_text
-    from interp_compose.recipes.run_folder import check_folder, write_result
-    from interp_compose.results import atomic_write
+    from interp_compose.recipes.run_folder import held_folder, write_result
     from interp_compose.tasks.load import load_task
 
     carma = _carma(config)
@@ -134,13 +133,17 @@ def run(config: CarmaStudy) -> Comparison:
         layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
         answers=config.answers,
     )
-    check_folder(config.out, plan.config, overwrite=config.overwrite)
-    comparison = finished(config.out, plan) or carry_out(
-        plan, folder=config.out, progress=not config.quiet, overwrite=config.overwrite
-    )
-    figures = comparison.figures()
-    write_result(config.out, comparison, figures, overwrite=config.overwrite)
-    atomic_write(config.out / "report.html", comparison.report().encode())
+    with held_folder(config.out, plan.config, overwrite=config.overwrite):
+        comparison = finished(config.out, plan) or carry_out(
+            plan, folder=config.out, progress=not config.quiet, overwrite=config.overwrite
+        )
+        write_result(
+            config.out,
+            comparison,
+            comparison.figures(),
+            pages={"report.html": comparison.report().encode()},
+            overwrite=config.overwrite,
+        )
     return comparison
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from interp_compose._files import plain_json
+from interp_compose._files import locked, plain_json
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import verify_weights
 from interp_compose.recipes.carma_comparison import Comparison
 from interp_compose.recipes.carma_comparison_tables import VERSIONS
 from interp_compose.recipes.carma_plan import ComparePlan, plan_comparison
-from interp_compose.recipes.carma_run import WEIGHTS, VersionRun, run_version
-from interp_compose.recipes.carma_runs_folder import claim_runs
+from interp_compose.recipes.carma_run import VersionRun, is_intact, run_version
+from interp_compose.recipes.carma_runs_folder import claim_runs, make_runs_folder
 from interp_compose.recipes.carma_synonyms import synonym_source
+from interp_compose.results import gathered_versions
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonym_sources import SynonymSource
 from interp_compose.training.carma import CarmaConfig
@@ -112,18 +114,22 @@ def carry_out(
 
     Raises:
         InputError: ``folder`` holds another comparison's runs; ``overwrite`` deletes them.
+        OutputError: the folder cannot be written to, or another process is writing there.
     """
-    if folder is not None:
-        claim_runs(Path(folder) / RUNS, plan.config, overwrite=overwrite)
-    wanted = [("original", plan.seeds)] if "original" in plan.versions else []
-    trained = [version for version in plan.versions if version != "original"]
-    wanted += [(version, [seed]) for seed in plan.seeds for version in trained]
+    wanted = _wanted(plan)
     done: list[VersionRun] = []
-    for number, (version, seeds) in enumerate(wanted, start=1):
-        name = version if version == "original" else f"{version}-seed{seeds[0]}"
-        place = None if folder is None else Path(folder) / RUNS / name
-        label = f"{number}/{len(wanted)}"  # a bar around the runs' own bars would garble them
-        done.append(run_version(plan, version, seeds, place, label=label, progress=progress))
+    if folder is not None:
+        make_runs_folder(Path(folder) / RUNS)
+    with nullcontext() if folder is None else locked(folder):
+        if folder is not None:
+            claim_runs(Path(folder) / RUNS, plan.config, overwrite=overwrite)
+        for number, (version, seeds, name) in enumerate(wanted, start=1):
+            place = None if folder is None else Path(folder) / RUNS / name
+            label = f"{number}/{len(wanted)}"  # a bar around the runs' own bars would garble them
+            done.append(run_version(plan, version, seeds, place, label=label, progress=progress))
+    versions = gathered_versions(
+        {name: run.versions for run, (_, _, name) in zip(done, wanted, strict=True)}
+    )
     tables = {
         table: pd.concat(
             [run.frames[table] for run in done if table in run.frames], ignore_index=True
@@ -131,18 +137,29 @@ def carry_out(
         for table in TABLES
     }
     drawn = {"replacements": plan.replacements, "doses": plan.doses}
-    return Comparison.from_runs({**tables, **drawn}, plan.config)
+    return replace(Comparison.from_runs({**tables, **drawn}, plan.config), versions=versions)
+
+
+def _wanted(plan: ComparePlan) -> list[tuple[str, Sequence[int], str]]:
+    """Version, seeds and folder's name of every run."""
+    wanted: list[tuple[str, Sequence[int], str]] = []
+    if "original" in plan.versions:
+        wanted.append(("original", plan.seeds, "original"))
+    trained = [version for version in plan.versions if version != "original"]
+    return wanted + [(v, [seed], f"{v}-seed{seed}") for seed in plan.seeds for v in trained]
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
     """The comparison that ``folder`` holds, if it is this plan's and intact.
 
-    So must be the weights of its runs, as far as they are still there.
+    So must be its runs, as far as they are still there.
     """
     try:
         found = Comparison.load(folder)
-        for weights in sorted((folder / RUNS).glob(f"*/{WEIGHTS}")):
-            verify_weights(weights)
     except (MissingDataError, CorruptFileError, InputError):
         return None
-    return found if found.config == plain_json(plan.config, "config") else None
+    if found.config != plain_json(plan.config, "config"):
+        return None
+    runs = [(version, seeds, folder / RUNS / name) for version, seeds, name in _wanted(plan)]
+    sound = all(is_intact(plan, *run) for run in runs if run[-1].is_dir())
+    return found if sound else None

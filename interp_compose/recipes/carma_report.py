@@ -103,7 +103,14 @@ def report_page(comparison: Comparison) -> str:
             sentences_table(comparison.frames["replacements"], source_name),
         ),
         section("How the numbers are computed", _items(METHOD)),
-        section("Versions", table(("", "version"), list(comparison.versions.items()), numbers=0)),
+        section(
+            "Versions",
+            table(
+                ("", "version"),
+                [one for one in comparison.versions.items() if one[0] != "runs"],
+                numbers=0,
+            ),
+        ),
     )
 
 

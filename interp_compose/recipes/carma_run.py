@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interp_compose._files import plain_json
-from interp_compose.errors import CorruptFileError, MissingDataError, NonFiniteError
+from interp_compose._files import file_sha256, listed, plain_json
+from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import save_weights, verify_weights
+from interp_compose.models.weights import save_weights
 from interp_compose.recipes.cap_curve import CapCurve
 from interp_compose.recipes.cap_measure import measure
 from interp_compose.recipes.carma_plan import ComparePlan, run_config
-from interp_compose.recipes.finetune import CHECKPOINTS, Finetuned, finetune_on
-from interp_compose.results import Result, environment_versions
+from interp_compose.recipes.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
+from interp_compose.results import Result, environment_versions, store
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.convergence import convergence
 from interp_compose.training.history import TrainingHistory
@@ -44,15 +44,14 @@ def run_version(
 ) -> VersionRun:
     """Train (unless it is the original) and measure; from ``folder`` where that is done already.
 
-    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; the manifest of
-    the tables is written last, and checkpoints are deleted after it. ``label``, like "2/5", stands
-    before the bar's title.
+    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; the manifest,
+    which names them all with their SHA-256, is written last, and checkpoints are deleted after it.
+    ``label``, like "2/5", stands before the bar's title.
 
     Raises:
         NonFiniteError: a training or a measurement broke; names version and seed.
     """
-    shared = {key: value for key, value in plan.config.items() if key != "versions"}
-    config = {**shared, "version": version, "seeds": list(seeds)}
+    config = _config(plan, version, seeds)
     run = None if folder is None else _finished(folder, config)
     if run is None:
         name = version if version == "original" else f"{version}, seed {seeds[0]}"
@@ -66,13 +65,32 @@ def run_version(
     return run
 
 
-def _finished(folder: Path, config: Mapping[str, Any]) -> VersionRun | None:
-    """The run that ``folder`` holds, if it is this one and intact, its weights included."""
+def is_intact(plan: ComparePlan, version: str, seeds: Sequence[int], folder: Path) -> bool:
+    """Whether ``folder`` holds this run, as far as it is still there."""
+    there = [name for name in (WEIGHTS, HISTORY) if (folder / name).exists()]
+    return _finished(folder, _config(plan, version, seeds), there) is not None
+
+
+def _config(plan: ComparePlan, version: str, seeds: Sequence[int]) -> dict[str, Any]:
+    shared = {key: value for key, value in plan.config.items() if key != "versions"}
+    return {**shared, "version": version, "seeds": list(seeds)}
+
+
+def _finished(
+    folder: Path, config: Mapping[str, Any], files: Sequence[str] = (WEIGHTS, HISTORY)
+) -> VersionRun | None:
+    """The run that ``folder`` holds, if it is this one and intact, with its weights and history.
+
+    Their SHA-256 is in the manifest of the tables, which say which run it is: no other run's are
+    taken for them.
+    """
     try:
         done = VersionRun.load(folder)
-        if config["version"] != "original":
-            verify_weights(folder / WEIGHTS)
-    except (MissingDataError, CorruptFileError):
+        known = listed(folder)
+        for name in files if config["version"] != "original" else ():
+            if known.get(name) != [file_sha256(folder / name)]:
+                return None
+    except (OSError, InputError):
         return None
     return done if done.config == plain_json(config, "config") else None
 
@@ -106,9 +124,12 @@ def _computed(
         tables |= _trained(training, version, seeds[0])
     run = VersionRun(config, tables, environment_versions())
     if folder is not None:
+        others: dict[str, bytes | str] = {}
         if training is not None:
             save_weights(model, folder / WEIGHTS)
-        run.save(folder, overwrite=True)
+            beside = (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)
+            others = {name: file_sha256(folder / name) for name in beside}
+        store(run, folder, others, overwrite=True)
     return run
 
 

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interp_compose._files import atomic_write, differences, json_bytes, plain_json, read_json
-from interp_compose.errors import CorruptFileError, InputError
+from interp_compose._files import (
+    atomic_write,
+    check_writable,
+    differences,
+    json_bytes,
+    make_folder,
+    named,
+    plain_json,
+    read_json,
+    remove,
+)
+from interp_compose.errors import CorruptFileError, InputError, OutputError
 from interp_compose.results import PACKAGES, environment_versions
 
 OWNER = "comparison.json"
 RUN_NAME = re.compile(r"original|(ft|carma)-seed\d+")
+
+
+def make_runs_folder(folder: Path) -> None:
+    """Make the folder for runs.
+
+    Raises:
+        InputError: it cannot be made, or nothing can be written there.
+    """
+    try:
+        check_writable(make_folder(folder))
+    except OutputError as refusal:
+        why = getattr(refusal.__cause__, "strerror", None) or str(refusal.__cause__)
+        raise InputError(
+            f"{named(folder)} cannot be made a folder ({why}); choose another"
+        ) from refusal
 
 
 def claim_runs(folder: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:
@@ -23,15 +47,9 @@ def claim_runs(folder: Path, config: Mapping[str, Any], *, overwrite: bool) -> N
     there. With ``overwrite``, another comparison's runs are deleted.
 
     Raises:
-        InputError: ``folder`` is a file, or holds another comparison's runs.
+        InputError: ``folder`` holds another comparison's runs; with ``overwrite``, one is a link.
         CorruptFileError: there are runs, and nothing intact says whose.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as refusal:
-        raise InputError(
-            f"{folder} cannot be made a folder ({refusal.strerror}); choose another"
-        ) from refusal
     versions = environment_versions()
     mine = {key: value for key, value in config.items() if key not in ("seeds", "versions")}
     mine = plain_json({**mine, "packages": {name: versions[name] for name in PACKAGES}}, "config")
@@ -42,8 +60,14 @@ def claim_runs(folder: Path, config: Mapping[str, Any], *, overwrite: bool) -> N
             return
         if not overwrite:
             raise other
+        links = [run for run in runs if run.is_symlink()]
+        if links:
+            raise InputError(
+                f"{links[0]} is a link, and what it leads to is not deleted; remove the link, or "
+                "choose another folder"
+            )
         for run in runs:
-            shutil.rmtree(run)
+            remove(run)
     atomic_write(folder / OWNER, json_bytes(mine))
 
 

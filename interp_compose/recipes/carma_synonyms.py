@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import json_value
 from interp_compose._public import public
 from interp_compose.errors import (
     DataFormatError,
@@ -107,7 +107,7 @@ def _from_file(path: Path) -> SynonymSource:
     if not path.is_file():
         raise MissingDataError(f"there is no thesaurus {path}; give a .json file of words")
     try:
-        mapping = json.loads(path.read_text(encoding="utf-8"))
+        mapping = json_value(path.read_bytes())
     except ValueError as error:
         raise DataFormatError(f"{path} is no JSON ({error})") from error
     if not isinstance(mapping, dict):

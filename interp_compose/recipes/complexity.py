@@ -80,6 +80,9 @@ SHAPE = (
     "clip",
 )
 
+GRID = ("init_rates", "weight_decays", "seeds")
+"""What a later call may ask more of."""
+
 
 def run(config: ComplexityConfig) -> PhaseDiagram:
     """Train what is missing, and write ``out/``: results (Parquet, CSV), figures as HTML and PNG.
@@ -123,5 +126,5 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
         workers=config.workers,
         progress=not config.quiet,
     )
-    write_result(config.out, diagram, diagram.figures(), overwrite=True)  # a grid may grow
+    write_result(config.out, diagram, diagram.figures(), overwrite=config.overwrite, grows=GRID)
     return diagram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from interp_compose.recipes.complexity_run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.recipes.complexity_run import HISTORY as HISTORY_FILE
 from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.recipes.complexity_sweep import Where, trained
+from interp_compose.results import gathered_versions
+from interp_compose.training.sweep_folder import versions_of
 
 WORK: Final = "interp_compose.recipes.complexity_run:train"
 GRID: Final = ("init_rate", "weight_decay", "seed")
@@ -95,9 +97,11 @@ def _diagram(
         history += rows
         circuits += [{**place, **row} for row in read_json(folder / CIRCUITS_FILE)]
         last.append({**rows[-1], "phase": ""})  # the diagram names it
-    return PhaseDiagram.from_rows(
+    diagram = PhaseDiagram.from_rows(
         _frame(last, RUNS), _frame(history, HISTORY), _frame(circuits, CIRCUITS), config
     )
+    versions = gathered_versions({folder.name: versions_of(folder) for folder in folders})
+    return replace(diagram, versions=versions)
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

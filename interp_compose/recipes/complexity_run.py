@@ -189,7 +189,7 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
     )
     for run, folder, own, model in zip(runs, folders, rows, models, strict=True):
         _remove(folder / MODEL)  # of an attempt that was killed
-        lens = SmallDecoderModel(model.cpu(), name=f"γ = {run.init_rate:g}")
+        lens = SmallDecoderModel(model.cpu().eval(), name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)
         circuits = []
         try:

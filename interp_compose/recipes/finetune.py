@@ -6,13 +6,14 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from interp_compose._files import check_writable, locked, make_folder, named
 from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import (
@@ -20,6 +21,7 @@ from interp_compose.errors import (
     DeviceError,
     InputError,
     InterventionError,
+    OutputError,
 )
 from interp_compose.losses import count_anchors
 from interp_compose.models.copying import copy_model
@@ -35,7 +37,13 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample, collate, in_order
-from interp_compose.training.history import Recorder, Tracker, TrainingHistory, WeightTracker
+from interp_compose.training.history import (
+    Recorder,
+    Tracker,
+    TrainingHistory,
+    WeightTracker,
+    check_history,
+)
 from interp_compose.training.loop import Job, run_training
 from interp_compose.training.processes import Processes
 
@@ -92,7 +100,10 @@ def finetune(
         InterventionError: CARMA would do nothing, or interventions are open on the model.
         NonFiniteError: a loss or gradient is NaN or infinite; names the step and the term.
         CorruptFileError: no checkpoint in ``folder`` is intact.
+        OutputError: the folder can no longer be written to, or another process is training there.
     """
+    if folder is not None:
+        check_history(_folder(folder) / HISTORY)
     unit = "word" if carma is None else carma.unit
     with _pythons_randomness_kept():
         train = encode_examples(model, task.split("train"), unit=unit, which="train")
@@ -162,18 +173,21 @@ def finetune_on(
     if processes.device != model.device:
         twin.lens.to(processes.device)
     recorder, checkpoints = Recorder(), None
-    if where is not None:
-        fingerprint = {**settings, "versions": environment_versions()}
-        checkpoints = CheckpointFolder(where / CHECKPOINTS, fingerprint)
-        if processes.is_main:
-            recorder.path = where / HISTORY
-            checkpoints.sweep()
     recorder.track = track if processes.is_main else None
     if isinstance(recorder.track, WeightTracker):
         recorder.track.watch(twin)
     kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
     job = Job(twin, train, validation, config, carma, title or f"{kind} {model.name}")
-    with finite_scores(twin) if config.precision == "bfloat16" else nullcontext():
+    with ExitStack() as during:
+        if where is not None:
+            fingerprint = {**settings, "versions": environment_versions()}
+            checkpoints = CheckpointFolder(where / CHECKPOINTS, fingerprint)
+            if processes.is_main:
+                during.enter_context(locked(where))
+                recorder.path = where / HISTORY
+                checkpoints.sweep()
+        if config.precision == "bfloat16":
+            during.enter_context(finite_scores(twin))
         run_training(
             job, recorder=recorder, checkpoints=checkpoints, processes=processes, progress=progress
         )
@@ -218,10 +232,12 @@ def encode_examples(
 def _folder(folder: str | Path) -> Path:
     """A folder that is there, made if needed."""
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as refusal:
+        check_writable(make_folder(folder))
+    except OutputError as refusal:
+        why = refusal.__cause__ or refusal
         raise InputError(
-            f"folder={folder!r} is no folder and cannot be made one ({refusal}); choose another"
+            f"folder={named(str(folder))!r} is no folder and cannot be made one to write to "
+            f"({why}); choose another"
         ) from refusal
     return Path(folder)
 

@@ -49,7 +49,7 @@ def run(config: MechanismConfig) -> Mechanism:
     from interp_compose.errors import InputError
     from interp_compose.recipes.complexity_grid import numbers
     from interp_compose.recipes.mechanism_measure import mechanism
-    from interp_compose.recipes.run_folder import check_folder, write_result
+    from interp_compose.recipes.run_folder import held_folder, write_result
 
     rates = numbers(config.gammas, "gammas")
     if config.out.resolve() == config.runs.resolve():
@@ -64,14 +64,14 @@ def run(config: MechanismConfig) -> Mechanism:
         "draw": config.draw,
         **({} if config.seed is None else {"seed": config.seed}),
     }
-    check_folder(config.out, asked, overwrite=config.overwrite)
-    found = mechanism(
-        config.runs,
-        rates,
-        weight_decay=config.weight_decay,
-        seed=config.seed,
-        draw=config.draw,
-        progress=not config.quiet,
-    )
-    write_result(config.out, found, found.figures(), overwrite=config.overwrite)
+    with held_folder(config.out, asked, overwrite=config.overwrite):
+        found = mechanism(
+            config.runs,
+            rates,
+            weight_decay=config.weight_decay,
+            seed=config.seed,
+            draw=config.draw,
+            progress=not config.quiet,
+        )
+        write_result(config.out, found, found.figures(), overwrite=config.overwrite)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -26,6 +26,8 @@ from interp_compose.recipes.mechanism_views import (
     number_embedding,
     pair_points,
 )
+from interp_compose.results import environment_versions, gathered_versions
+from interp_compose.training.sweep_folder import versions_of
 
 
 @public
@@ -91,9 +93,13 @@ def mechanism(
         "draw": int(draw),
         "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},
     }
-    return Mechanism.from_rows(
+    inside = Mechanism.from_rows(
         {name: pd.concat(found, ignore_index=True) for name, found in rows.items() if found},
         config,
+    )
+    trained = {each.folder.name: versions_of(each.folder) for each in everything}
+    return replace(
+        inside, versions=gathered_versions({"mechanism": environment_versions(), **trained})
     )
 
 

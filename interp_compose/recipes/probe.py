@@ -48,13 +48,13 @@ def run(config: ProbeConfig) -> ComplexityReport:
     """
     from interp_compose.models.load import load_model
     from interp_compose.recipes.probe_measure import measure, probe_config
-    from interp_compose.recipes.run_folder import check_folder, write_result
+    from interp_compose.recipes.run_folder import held_folder, write_result
 
     model = load_model(
         config.model, device=config.device, dtype=config.dtype, revision=config.revision
     )
     planned = probe_config(model, heads=config.heads)
-    check_folder(config.out, planned, overwrite=config.overwrite)
-    report = measure(model, planned, progress=not config.quiet)
-    write_result(config.out, report, report.figures(), overwrite=config.overwrite)
+    with held_folder(config.out, planned, overwrite=config.overwrite):
+        report = measure(model, planned, progress=not config.quiet)
+        write_result(config.out, report, report.figures(), overwrite=config.overwrite)
     return report

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import torch
 
-from interp_compose._files import atomic_write
+from interp_compose._files import append, atomic_write, json_value, read_text
 from interp_compose._public import public
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
@@ -138,8 +138,7 @@ class ComplexityTracker:
         rows = [self._row(step, matrix) for matrix in weight_matrices(self._model, self.matrices)]
         self.rows += rows
         if self.path is not None:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(_lines(rows))
+            append(self.path, _lines(rows))
         if self.also is not None:
             self.also({"step": step} | _flat(rows))
 
@@ -175,10 +174,25 @@ class ComplexityTracker:
         rows: list[dict[str, Any]] = []
         if self.path is not None:
             if self.path.exists():
-                lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]  # one may be torn
-                rows = [row for row in map(json.loads, lines) if row["step"] < step]
+                rows = [row for row in self._earlier(self.path) if row["step"] < step]
             atomic_write(self.path, _lines(rows).encode())
         self.rows, self._started = rows, True
+
+    def _earlier(self, path: Path) -> list[dict[str, Any]]:
+        """What the file holds; a last line that is not whole is left out."""
+        rows = []
+        for number, line in enumerate(read_text(path).split("\n")[:-1], start=1):
+            try:
+                rows.append(json_value(line))
+                whole = set(rows[-1]) >= set(PLACE)
+            except (ValueError, TypeError):
+                whole = False
+            if not whole:
+                raise InputError(
+                    f"{path}, line {number} is not a tracker's row: {line[:80]!r}; the file would "
+                    "be written over: move it away, or give another path"
+                )
+        return rows
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> str:

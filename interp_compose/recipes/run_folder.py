@@ -1,81 +1,119 @@
-"""The folder a run writes to, looked at before the run starts."""
+"""The folder a command writes to: looked at before work starts, locked, and written at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from interp_compose._files import differences, plain_json
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.plots.export import save_html, save_png
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.results import Result
-
-FIGURES = (
-    "cap_curve",
-    "ablation_curve",
-    "ablation_words",
-    "ablation_heads",
-    "similarity_curve",
-    "similarity_by_layer",
-    "order_sensitivity",
-    "cap_average",
-    "cap_protocols",
-    "consistency",
-    "representations",
-    "training",
-    "stable_rank",
-    "condensation",
-    "phase_curve",
-    "phase_map",
-    "phase_bubbles",
-    "masked_key_pca_zero",
-    "masked_key_pca_exclude",
-    "masked_key_tsne_zero",
-    "masked_key_tsne_exclude",
-    "masked_second_anchor",
-    "neurons",
-    "all_neurons",
-    "embedding",
-    "condensation_and_reasoning",
-    "fitting_epochs",
-    "fitting_epochs_by_loss",
-    "fitting_pairs",
-    "violations_roc",
+from interp_compose._files import (
+    check_writable,
+    differences,
+    disk,
+    locked,
+    make_folder,
+    named,
+    plain_json,
 )
-"""Of every study."""
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
+from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.results import RESULT, WAIT, Result, check_names, store
+
+TABLES: Final[Mapping[str, str]] = {
+    "cap": "curve outcomes clean",
+    "ablation": "curve outcomes clean cells",
+    "similarity": "curve by_layer outcomes layer_cosines clean",
+    "carma": "summary differences overhead values dose_summary accuracy cap synonyms training "
+    "representations history replacements doses",
+    "probe": "matrices",
+    "complexity": "runs history circuits",
+    "mechanism": "models circuits pairs samples cosines neurons embedding orders history",
+    "speed": "runs pairs samples",
+}
+FIGURES: Final[Mapping[str, str]] = {
+    "cap": "cap_curve",
+    "ablation": "ablation_curve ablation_words ablation_heads",
+    "similarity": "similarity_curve similarity_by_layer order_sensitivity",
+    "carma": "cap_average cap_protocols consistency representations training",
+    "probe": "stable_rank condensation",
+    "complexity": "phase_curve phase_map phase_bubbles",
+    "mechanism": "masked_key_pca_zero masked_key_pca_exclude masked_key_tsne_zero "
+    "masked_key_tsne_exclude masked_second_anchor neurons all_neurons embedding "
+    "condensation_and_reasoning",
+    "speed": "fitting_epochs fitting_epochs_by_loss fitting_pairs violations_roc",
+}
+PAGES: Final = {"carma": ("report.html",)}
 
 
-def check_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Before any work: hours of it must not vanish because two runs were given one folder.
+def file_names(study: str) -> tuple[str, ...]:
+    """Every file that a study's command may write into its folder itself."""
+    tables = [f"{name}.{kind}" for name in TABLES[study].split() for kind in ("parquet", "csv")]
+    figures = [f"{name}.{kind}" for name in FIGURES[study].split() for kind in ("html", "png")]
+    return (RESULT, *tables, *figures, *PAGES.get(study, ()))
+
+
+@contextmanager
+def held_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> Iterator[None]:
+    """``out`` is this process's alone inside the block; :func:`check_folder` comes first.
 
     Raises:
-        InputError: ``out`` is a file or, unless ``overwrite``, holds another run's result.
+        InputError: as :func:`check_folder`.
+        OutputError: another process is writing there.
     """
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; choose a folder for --out.")
+    _make(out)
+    with locked(out):
+        check_folder(out, config, overwrite=overwrite)
+        yield
+
+
+def check_folder(
+    out: Path, config: Mapping[str, Any], *, overwrite: bool, grows: Sequence[str] = ()
+) -> None:
+    """Before any work: hours of it must not vanish because two runs were given one folder.
+
+    Args:
+        config: of the run, with "study"; what an earlier result there says otherwise is refused.
+        grows: what an earlier result may say otherwise.
+
+    Raises:
+        InputError: ``out`` is a file, cannot be written to or, unless ``overwrite``, holds another
+            run's result, or files that this library did not write and that would be replaced.
+    """
+    _make(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as refusal:
-        raise InputError(
-            f"{out} cannot be made ({refusal.strerror}); choose another --out."
-        ) from refusal
-    if overwrite:
-        return
+        check_writable(out)
+    except OutputError as refusal:
+        raise InputError(f"{refusal}.") from refusal
+    if not overwrite:
+        try:
+            earlier = Result.load(out).config
+        except MissingDataError:
+            earlier = {}
+        except CorruptFileError as damaged:
+            raise InputError(f"{damaged}. Or replace it with --overwrite.") from damaged
+        here = {key: one for key, one in plain_json(config, "config").items() if key not in grows}
+        differing = differences({name: earlier[name] for name in here if name in earlier}, here)
+        if earlier and differing:
+            raise InputError(
+                f"{out} holds the result of another run: {differing}. Choose another --out, or "
+                "replace it with --overwrite."
+            )
+    check_names(out, file_names(config["study"]), overwrite=overwrite)
+
+
+def _make(out: Path) -> None:
     try:
-        earlier = Result.load(out).config
-    except MissingDataError:
-        return
-    except CorruptFileError as damaged:
-        raise InputError(f"{damaged}. Or replace it with --overwrite.") from damaged
-    here = plain_json(config, "config")
-    differing = differences({name: earlier[name] for name in here if name in earlier}, here)
-    if differing:
-        raise InputError(
-            f"{out} holds the result of another run: {differing}. Choose another --out, or replace "
-            "it with --overwrite."
-        )
+        with disk(out):
+            is_file = out.is_file()
+        if not is_file:
+            make_folder(out)
+    except OutputError as refusal:
+        why = getattr(refusal.__cause__, "strerror", None) or str(refusal.__cause__)
+        raise InputError(f"{named(out)} cannot be made ({why}); choose another --out.") from refusal
+    if is_file:
+        raise InputError(f"{named(out)} is a file; choose a folder for --out.")
 
 
 def check_larger(out: Path, grid: dict[str, Any]) -> None:
@@ -104,20 +142,21 @@ def write_result(
     figures: Mapping[str, ChartFigure],
     *,
     overwrite: bool,
+    pages: Mapping[str, bytes] | None = None,
+    grows: Sequence[str] = (),
 ) -> None:
-    """The result's tables, and each figure as a page and as a picture.
+    """The result's tables, each figure as a page and as a picture, and other pages.
 
-    Figures of an earlier run, of any study, go first: none is left beside tables that it does not
-    show.
+    What the manifest names of an earlier result goes: no table and no figure of it is left beside
+    these.
 
     Raises:
-        InputError: another run's result has appeared in ``out`` in the meantime.
+        InputError: as :func:`check_folder`, for what has appeared in ``out`` in the meantime.
+        OutputError: the folder cannot be written to.
     """
-    check_folder(out, result.config, overwrite=overwrite)
-    for name in (*FIGURES, "report"):
-        (out / f"{name}.html").unlink(missing_ok=True)
-        (out / f"{name}.png").unlink(missing_ok=True)
-    result.save(out, overwrite=True)
+    others = dict(pages or {})
     for name, figure in figures.items():
-        save_html(figure, out / f"{name}.html")
-        save_png(figure, out / f"{name}.png")
+        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+    with locked(out, wait=WAIT):
+        check_folder(out, result.config, overwrite=overwrite, grows=grows)
+        store(result, out, others, overwrite=overwrite, replaces=True)

@@ -80,7 +80,7 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
     from interp_compose.recipes.options import layer_from_text
-    from interp_compose.recipes.run_folder import check_folder, write_result
+    from interp_compose.recipes.run_folder import held_folder, write_result
     from interp_compose.recipes.similarity_measure import measure
     from interp_compose.recipes.similarity_plan import plan_similarity
     from interp_compose.tasks.load_pairs import load_pairs
@@ -112,13 +112,13 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         seed=config.seed,
         task=f"{task.name} ({config.split})",
     )
-    check_folder(config.out, plan.config, overwrite=config.overwrite)
-    return measure(
-        plan,
-        progress=not config.quiet,
-        resume=config.out / "batches",
-        start_afresh=config.overwrite,
-        keep=lambda curve: write_result(
-            config.out, curve, curve.figures(), overwrite=config.overwrite
-        ),
-    )
+    with held_folder(config.out, plan.config, overwrite=config.overwrite):
+        return measure(
+            plan,
+            progress=not config.quiet,
+            resume=config.out / "batches",
+            start_afresh=config.overwrite,
+            keep=lambda curve: write_result(
+                config.out, curve, curve.figures(), overwrite=config.overwrite
+            ),
+        )

@@ -65,6 +65,9 @@ class SpeedConfig:
 
 SHAPE = ("weight_decay", "norm", "d_model", "samples", "steps")
 
+GRID = ("init_rates", "depths", "violations", "seeds")
+"""What a later call may ask more of."""
+
 
 def run(config: SpeedConfig) -> FittingSpeed:
     """Train what is missing, and write ``out/``: results (Parquet, CSV), figures as HTML and PNG.
@@ -116,5 +119,5 @@ def run(config: SpeedConfig) -> FittingSpeed:
         workers=config.workers,
         progress=not config.quiet,
     )
-    write_result(config.out, speed, speed.figures(), overwrite=True)  # a grid may grow
+    write_result(config.out, speed, speed.figures(), overwrite=config.overwrite, grows=GRID)
     return speed

@@ -20,7 +20,9 @@ from interp_compose.recipes.complexity_sweep import Where, trained
 from interp_compose.recipes.speed_epochs import GRID, tables_of
 from interp_compose.recipes.speed_result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.recipes.speed_run import HISTORY
+from interp_compose.results import gathered_versions
 from interp_compose.tasks.anchors import VIOLATIONS
+from interp_compose.training.sweep_folder import versions_of
 
 WORK: Final = "interp_compose.recipes.speed_run:train"
 MOST_LAYERS: Final = 1000
@@ -171,9 +173,11 @@ def _measured(
         if len(samples):
             of_samples.append(samples)
     samples = pd.concat(of_samples) if of_samples else pd.DataFrame(columns=list(SAMPLES))
-    return FittingSpeed.from_rows(
+    speed = FittingSpeed.from_rows(
         pd.DataFrame(of_runs).astype(RUNS),
         pd.DataFrame(of_pairs).astype(PAIRS),
         samples.astype(SAMPLES),
         config,
     )
+    versions = gathered_versions({folder.name: versions_of(folder) for folder in folders})
+    return replace(speed, versions=versions)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import json_value
 from interp_compose.errors import DataFormatError, MissingDataError
 
 
@@ -18,7 +18,7 @@ def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """
     for number, line in _lines(path):
         try:
-            yield number, json.loads(line)
+            yield number, json_value(line)
         except ValueError as error:
             raise DataFormatError(
                 f"{path}, line {number} is not JSON ({error}): {line[:80]!r}; "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import json_value
 from interp_compose._public import public
 from interp_compose._types import Example, Span
 from interp_compose.errors import DataFormatError, MissingDataError
@@ -48,7 +48,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            yield number, json_value(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except ValueError as error:
             raise DataFormatError(
                 f"{path}, line {number} is not JSON ({error}): {line[:80]!r}; "

@@ -11,21 +11,28 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
-import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from interp_compose._files import differences, file_sha256, plain_json
+from interp_compose._files import (
+    differences,
+    file_sha256,
+    json_value,
+    plain_json,
+    remove,
+    remove_stale,
+    write_safetensors,
+)
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.results import environment_versions
 from interp_compose.training.sweep_folder import hashed
 
 KEPT = 2
@@ -55,27 +62,19 @@ class CheckpointFolder:
 
         Those of the same step or a later one go as well: they are damaged, for a run resumes from
         the newest that is not.
+
+        Raises:
+            OutputError: it cannot be written; the earlier ones are intact.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         about = {"fingerprint": self.fingerprint, "step": step, "note": note}
         written = bytearray(json.dumps(about, allow_nan=False).encode())
         noted = {ABOUT: torch.frombuffer(written, dtype=torch.uint8)}
-        temporary = self.folder / f".step_{step:08d}.{secrets.token_hex(4)}.tmp"
-        try:
-            save_file({**tensors, **noted}, temporary)
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-            path = self.folder / f"step_{step:08d}.{file_sha256(temporary)}.safetensors"
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(self.folder)
+        path, _ = write_safetensors({**tensors, **noted}, self.folder, partial(_name, step))
         others = [(at, other) for at, other in self._files() if other != path]
         earlier = [other for at, other in others if at < step]
         later = [other for at, other in others if at >= step]
         for old in [*earlier[: 1 - KEPT], *later]:
-            old.unlink(missing_ok=True)
+            remove(old)
         return path
 
     def latest(self) -> Checkpoint | None:
@@ -89,14 +88,17 @@ class CheckpointFolder:
         """
         found = self._files()
         for step, path in reversed(found):
-            if file_sha256(path) != path.name.split(".")[1]:
+            about: dict[str, Any] = {}
+            if file_sha256(path) == path.name.split(".")[1]:
+                about, tensors = _read(path)
+            if about.get("step") != step:
+                what = "renamed" if about else "truncated or altered"
                 warnings.warn(
-                    f"{path} was truncated or altered after it was written; going back to the "
-                    "checkpoint before it",
+                    f"{path} was {what} after it was written; going back to the checkpoint before "
+                    "it",
                     stacklevel=2,
                 )
                 continue
-            about, tensors = _read(path)
             theirs = about["fingerprint"]
             if theirs != self.fingerprint:
                 raise InputError(
@@ -107,23 +109,22 @@ class CheckpointFolder:
             return Checkpoint(step, tensors, about["note"])
         if found:
             raise CorruptFileError(
-                f"all {len(found)} checkpoints in {self.folder} are truncated or altered; delete "
-                "the folder to train from the start"
+                f"all {len(found)} checkpoints in {self.folder} are truncated, altered or renamed; "
+                "delete the folder to train from the start"
             )
         return None
 
     def clear(self) -> None:
         """Delete the checkpoints, what a killed process left half-written, and the empty folder."""
         for _, path in self._files():
-            path.unlink()
+            remove(path)
         self.sweep()
         if self.folder.exists() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+            remove(self.folder)
 
     def sweep(self) -> None:
         """Delete what a killed process left half-written."""
-        for path in self.folder.glob(".step_*.tmp"):
-            path.unlink(missing_ok=True)
+        remove_stale(self.folder)
 
     def _files(self) -> list[tuple[int, Path]]:
         """Steps and files, oldest first."""
@@ -135,7 +136,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        about: dict[str, Any] = json.loads(tensors.pop(ABOUT).numpy().tobytes())
+        about: dict[str, Any] = json_value(tensors.pop(ABOUT).numpy().tobytes())
+        if not isinstance(about, dict) or set(about) != {"fingerprint", "step", "note"}:
+            raise ValueError("its note is another")
         return about, tensors
     except (SafetensorError, KeyError, TypeError, ValueError) as broken:
         raise CorruptFileError(
@@ -143,29 +146,21 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         ) from broken
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut; a folder cannot be synced everywhere."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _name(step: int, sha256: str) -> str:
+    return f"step_{step:08d}.{sha256}.safetensors"
 
 
 def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
     """Of runs that learn side by side, in the first one's folder.
 
-    Other company has other checkpoints: a run that was stopped among some, and is started again
-    among others, begins anew.
+    Beside other runs, or with other versions of what trains it, a run has other checkpoints: one
+    that was stopped beside some, and is started again beside others, begins anew.
     """
-    names = [folder.name for folder in folders]
-    return CheckpointFolder(folders[0] / TOGETHER / hashed(names), {"folders": names})
+    about = {"folders": [folder.name for folder in folders], "versions": environment_versions()}
+    return CheckpointFolder(folders[0] / TOGETHER / hashed(about), about)
 
 
 def clear_together(folders: Sequence[Path]) -> None:
     """Delete the checkpoints of runs that are done, and those of any company they were in."""
     for folder in folders:
-        if (folder / TOGETHER).is_dir():
-            shutil.rmtree(folder / TOGETHER)
+        remove(folder / TOGETHER)

@@ -11,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
-from interp_compose._files import atomic_write
+from interp_compose._files import append, atomic_write, check_listed, json_value, read_text
 from interp_compose._public import public
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.results import Result
 
 STEPS = ("step", "epoch", "lr", "loss", "task_loss", "mi", "stability", "accuracy", "grad_norm")
@@ -89,8 +90,7 @@ class Recorder:
         row = {"table": kind, **values}
         self.rows.append(row)
         if self.path is not None:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            append(self.path, json.dumps(row) + "\n")
         if self.track is not None:
             self.track(_flat(kind, values))
 
@@ -98,9 +98,6 @@ class Recorder:
         """Begin with these rows: the file is written anew, without what came after them."""
         self.rows = list(rows)
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            for torn in self.path.parent.glob(f".{self.path.name}.*.tmp"):
-                torn.unlink()  # a process was killed right here
             text = "".join(json.dumps(row) + "\n" for row in self.rows)
             atomic_write(self.path, text.encode())
 
@@ -131,11 +128,50 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, pd.DataFrame]:
     """The tables of a ``history.jsonl``, of a run that is still going as well.
 
     A last line that is not yet whole is left out.
+
+    Raises:
+        MissingDataError: there is no such file.
+        CorruptFileError: a line is not one of a history, or the manifest beside the file names
+            another.
     """
+    path = Path(path)
+    if not path.is_file():
+        raise MissingDataError(f"there is no file {path}; expected a run's history.jsonl")
+    check_listed(path)
+    return _read(path).tables()
+
+
+def _read(path: Path) -> Recorder:
     recorder = Recorder()
-    for line in Path(path).read_text(encoding="utf-8").split("\n")[:-1]:
-        recorder.rows.append(json.loads(line))
-    return recorder.tables()
+    for number, line in enumerate(read_text(path).split("\n")[:-1], start=1):
+        try:
+            row = json_value(line)
+            whole = set(row) == {"table", *COLUMNS[row["table"]]}
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise CorruptFileError(
+                f"{path}, line {number} is not a row of a history: {line[:80]!r}; restore it from "
+                "a copy, or train again"
+            )
+        recorder.rows.append(row)
+    return recorder
+
+
+def check_history(path: Path) -> None:
+    """Refuse a file that a history would be written over, and that is none.
+
+    Raises:
+        InputError: names it.
+    """
+    if path.exists():
+        try:
+            _read(path)
+        except CorruptFileError as other:
+            raise InputError(
+                f"a history is to be written to {path}, and what is there is none ({other}); move "
+                "it away, or choose another folder"
+            ) from other
 
 
 def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:

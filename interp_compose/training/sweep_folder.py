@@ -7,7 +7,7 @@
       plans/<hash>.json    what one call hands to its workers
       workers/<name>.log   what a worker printed outside of its runs
       runs/<hash>/
-        config.json        the configuration, and the work it belongs to
+        config.json        the configuration, the work it belongs to, and versions of packages
         lock               locked by the process that is at this run, and by no other
         log.txt            what a worker printed during this run
         …                  the run's own files
@@ -25,7 +25,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,8 +32,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from interp_compose._files import atomic_write, file_sha256, json_bytes, read_json
+from interp_compose._files import (
+    atomic_write,
+    disk,
+    file_sha256,
+    json_bytes,
+    make_folder,
+    plain_json,
+    read_json,
+    remove,
+    remove_stale,
+)
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.results import environment_versions
 
 FORMAT = "interp_compose.sweep/1"
 SWEEP = "sweep.json"
@@ -126,15 +136,16 @@ class Run:
 
         Raises:
             InputError: the file system cannot lock files.
+            OutputError: the folder cannot be written to.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
+        if self.folder.is_file():
             raise InputError(
                 f"{self.folder} is a file; expected a run's folder: remove it, or choose another "
                 "folder for the sweep"
-            ) from error
-        handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            )
+        make_folder(self.folder)
+        with disk(self.folder):
+            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -157,17 +168,25 @@ class Run:
         claim = self.claim()
         if claim is None:
             return None
-        os.utime(self.folder)  # a network file system then shows what others wrote in it
-        if self.is_finished:
+        try:
+            with disk(self.folder):
+                os.utime(self.folder)  # a network file system then shows what others wrote in it
+            if self.is_finished:
+                claim.release()
+                return None
+            for inside in [self.folder, *filter(Path.is_dir, self.folder.rglob("*"))]:
+                remove_stale(inside)
+            about = {**self.about, "versions": environment_versions()}
+            atomic_write(self.folder / CONFIG, json_bytes(about))
+        except BaseException:
             claim.release()
-            return None
-        for torn in sorted(self.folder.rglob(".*.tmp")):
-            if torn.is_dir():
-                shutil.rmtree(torn)
-            torn.unlink(missing_ok=True)
-        about = {"format": FORMAT, "work": self.work, "config": self.config}
-        atomic_write(self.folder / CONFIG, json_bytes(about))
+            raise
         return claim
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its folder says of it, besides the versions."""
+        return {"format": FORMAT, "work": self.work, "config": self.config}
 
     def damage(self) -> str:
         """What is wrong with a run that is done; an empty string where every file is as it was."""
@@ -181,6 +200,9 @@ class Run:
                 return f"{self.folder / name} is missing"
             if file_sha256(files[name]) != sha256:
                 return f"{self.folder / name} was truncated or altered"
+        about = read_json(files[CONFIG]) if CONFIG in vouched else {}
+        if {key: about.get(key) for key in self.about} != plain_json(self.about, "config"):
+            return f"{self.folder} holds another run, put there"
         return ""
 
     def files(self) -> dict[str, Path]:
@@ -191,6 +213,15 @@ class Run:
             for name, path in sorted(found.items())
             if path.is_file() and name not in NOT_VOUCHED
         }
+
+
+def versions_of(folder: Path) -> dict[str, str]:
+    """Of the packages that a run was done with; empty where its folder does not say."""
+    try:
+        found: dict[str, str] = read_json(folder / CONFIG).get("versions", {})
+    except (FileNotFoundError, CorruptFileError):
+        return {}
+    return found
 
 
 @dataclass
@@ -218,8 +249,8 @@ class Claim:
             vouched = {}
         for name, path in self.run.files().items():
             if name in vouched:
-                path.unlink()
-        (self.run.folder / DONE).unlink()
+                remove(path)
+        remove(self.run.folder / DONE)
 
     def release(self) -> None:
         """Unlock; again is no matter."""
@@ -291,10 +322,10 @@ def register(out: Path, plan: Plan) -> None:
     Raises:
         InputError: the folder holds a sweep of another work or format.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with _alone(out / ".lock"):
-        for torn in (*out.glob(".*.tmp"), *out.glob("plans/.*.tmp")):
-            torn.unlink()  # a process was killed right here
+        remove_stale(out)
+        remove_stale(out / "plans")
         about = read_sweep(out)
         if about is not None and about["work"] != plan.work:
             raise InputError(

@@ -17,6 +17,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Protocol, runtime_checkable
 
+from interp_compose._files import disk, make_folder
 from interp_compose.errors import InterpComposeError
 from interp_compose.training.sweep_folder import LOG, Run
 
@@ -42,8 +43,9 @@ class Files:
         """A state that holds nothing, of a worker that is about to start."""
         name = token_hex(4)
         files = cls(out / "workers" / f"{name}.log", out / "workers" / f"{name}.state")
-        files.state.parent.mkdir(parents=True, exist_ok=True)
-        files.state.write_text("")
+        make_folder(files.state.parent)
+        with disk(files.state):
+            files.state.write_text("")
         return files
 
     def held(self) -> set[str]:
@@ -86,7 +88,7 @@ class Process:
     def __init__(self, out: Path, plan: Path) -> None:
         self.files = Files.of_new_worker(out)
         self._buried = False
-        with open(self.files.log, "ab") as log:
+        with disk(self.files.log), open(self.files.log, "ab") as log:
             self._process = subprocess.Popen(
                 worker_command(plan, self.files.state, os.getpid()),
                 stdin=subprocess.DEVNULL,

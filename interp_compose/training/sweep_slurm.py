@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from interp_compose._files import make_folder
 from interp_compose.errors import MissingPackageError, OptionError
 from interp_compose.training.sweep_pool import GRACE, Files, search_path, worker_command
 
@@ -47,8 +48,7 @@ class Cluster:
         if name not in executors:
             raise OptionError(f"slurm['cluster']={name!r}: expected one of {', '.join(executors)}")
         self._out, self._plan, self._late = out, plan, name == "slurm"
-        folder = out / "jobs"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = make_folder(out / "jobs")
         try:
             self._executor: Any = executors[name](folder)
             self._executor.update_parameters(**given)

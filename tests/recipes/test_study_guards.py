@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +13,11 @@ import pandas as pd
 import pytest
 
 from interp_compose import cli
-from interp_compose.errors import CorruptFileError, InputError, OptionError
+from interp_compose.errors import CorruptFileError, InputError, OptionError, OutputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.recipes import cap, cap_measure, run_folder, similarity, similarity_measure
 from interp_compose.recipes.cap_measure import cap_curve
-from interp_compose.recipes.run_folder import write_result
+from interp_compose.recipes.run_folder import FIGURES, write_result
 from interp_compose.recipes.similarity_measure import similarity_curve
 from interp_compose.results import FINGERPRINT, BatchStore, Result
 from tests import architectures
@@ -38,12 +39,8 @@ def short_intervals() -> Iterator[None]:
 def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here a few bytes of it are enough."""
 
-    def write(figure: Any, path: Path) -> Path:
-        path.write_text(str(figure.to_json()), encoding="utf-8")
-        return path
-
-    for name in ("save_html", "save_png"):
-        monkeypatch.setattr(run_folder, name, write)
+    for name in ("page_bytes", "picture_bytes"):
+        monkeypatch.setattr(run_folder, name, lambda figure: str(figure.to_json()).encode())
 
 
 @dataclass(frozen=True)
@@ -153,12 +150,12 @@ def test_batches_outlive_a_result_that_cannot_be_saved(study: Study, tmp_path: P
     whole = study.into(tmp_path / "whole")
     out = tmp_path / "out"
 
-    def full(self: Result, *args: Any, **options: Any) -> Path:
+    def full(*args: Any, **options: Any) -> Path:
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
         first = counted(study, patch, lambda: None)
-        patch.setattr(Result, "save", full)
+        patch.setattr(run_folder, "store", full)
         with pytest.raises(OSError, match="No space left"):
             study.into(out)
     assert first[0] > 1
@@ -183,7 +180,7 @@ def test_a_figure_that_fails_costs_no_batch(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "save_png", fails)
+        patch.setattr(run_folder, "picture_bytes", fails)
         with pytest.raises(OSError, match="No space left"):
             study.into(tmp_path)
     calls = counted(study, monkeypatch, lambda: None)
@@ -195,10 +192,13 @@ def test_a_figure_that_fails_costs_no_batch(
 # ---- figures and tables of one run --------------------------------------------------------
 
 
-def test_figures_of_another_study_do_not_stay(studies: dict[str, Study], tmp_path: Path) -> None:
+def test_nothing_of_another_study_stays_but_the_users_files(
+    studies: dict[str, Study], tmp_path: Path
+) -> None:
+    """A figure's name alone makes no file this library's."""
     earlier = studies["cap"].into(tmp_path)
     assert (tmp_path / "cap_curve.png").exists()
-    for name in ("notes.html", "order_sensitivity.html", "order_sensitivity.png"):
+    for name in ("notes.html", "training.png", "stable_rank.html", "matrices.csv"):
         (tmp_path / name).write_text("earlier", encoding="utf-8")
     rows = [row for row in slow.ROWS if row.get("subset") is None][3:]  # no mirrors
     rows += [{"text1": "x", "text2": "small sea", "score": 0.3}]
@@ -206,12 +206,69 @@ def test_figures_of_another_study_do_not_stay(studies: dict[str, Study], tmp_pat
     drawn = set(curve.figures())
     assert drawn == {"similarity_curve", "similarity_by_layer"}
     write_result(tmp_path, curve, curve.figures(), overwrite=True)
-    assert {path.stem for path in tmp_path.glob("*.png")} == drawn
-    assert {path.stem for path in tmp_path.glob("*.html")} == drawn | {"notes"}
+    assert {path.stem for path in tmp_path.glob("*.png")} == drawn | {"training"}
+    assert {path.stem for path in tmp_path.glob("*.html")} == drawn | {"notes", "stable_rank"}
+    tables = {"curve", "by_layer", "outcomes", "layer_cosines", "clean"}
+    assert {path.stem for path in tmp_path.glob("*.csv")} == tables | {"matrices"}
     assert Result.load(tmp_path).config["study"] == "similarity"
     studies["cap"].into(tmp_path, overwrite=True)
-    assert {path.stem for path in tmp_path.glob("*.png")} == set(earlier.figures())
-    assert (tmp_path / "notes.html").read_text(encoding="utf-8") == "earlier"
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(earlier.figures()) | {"training"}
+    for name in ("notes.html", "training.png", "stable_rank.html", "matrices.csv"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == "earlier"
+
+
+@pytest.mark.parametrize("name", ["clean.csv", "result.json", "FIGURE.html", "FIGURE.png"])
+def test_a_users_file_is_refused_before_work_starts(
+    study: Study, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = name.replace("FIGURE", next(iter(FIGURES[study.command[0]].split())))
+    mine = {name: b"mine", "report.html": b"mine", "training.png": b"mine"}
+    for each, data in mine.items():
+        (tmp_path / each).write_bytes(data)
+    with pytest.MonkeyPatch.context() as patch:
+        calls = counted(study, patch, lambda: None)
+        printed = refused([*study.command, "--out", str(tmp_path)], capsys)
+    assert calls == [0]
+    assert f"has {name}, which no run of interp_compose wrote there" in printed
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == mine
+    study.into(tmp_path, overwrite=True)
+    assert Result.load(tmp_path).config["study"] == study.command[0]
+    assert (tmp_path / name).read_bytes() != b"mine"
+    del mine[name]
+    assert {each: (tmp_path / each).read_bytes() for each in mine} == mine
+
+
+def test_a_figure_with_the_users_notes_is_not_drawn_over(study: Study, tmp_path: Path) -> None:
+    figure = f"{next(iter(study.into(tmp_path).figures()))}.html"
+    study.into(tmp_path)
+    (tmp_path / figure).write_text("with notes", encoding="utf-8")
+    with pytest.raises(InputError, match=rf"has {figure}, which .* changed since"):
+        study.into(tmp_path)
+    assert (tmp_path / figure).read_text(encoding="utf-8") == "with notes"
+
+
+def test_one_process_at_a_time(study: Study, tmp_path: Path) -> None:
+    """Here a thread; test_cli_locked.py has processes."""
+    refusals = []
+
+    def other() -> None:
+        try:
+            study.into(tmp_path)
+        except OutputError as refusal:
+            refusals.append(str(refusal))
+
+    def meanwhile() -> None:
+        if not refusals:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+
+    with pytest.MonkeyPatch.context() as patch:
+        counted(study, patch, meanwhile)
+        study.into(tmp_path)
+    assert len(refusals) == 1
+    assert refusals[0].startswith(f"another process is writing to {tmp_path}; wait until")
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -117,15 +118,22 @@ def die() -> None:
 
 def die_at(moment: str, step: int) -> None:
     """From here on, this process dies at a moment of the saving of a step."""
-    save, sync, rename, unlink = checkpoint.save_file, os.fsync, os.replace, Path.unlink
+    write, save = checkpoint.write_safetensors, safetensors.torch.save_file
+    sync, rename, remove = os.fsync, os.replace, checkpoint.remove
     marker = f"step_{step:08d}"
     saving = [False]
 
-    def save_half(tensors: Any, path: Path) -> None:
-        saving[0] = marker in str(path)
+    def write_not(tensors: Any, folder: Path, name: Callable[[str], str]) -> Any:
+        saving[0] = marker in name("")
         if saving[0] and moment == "before anything is written":
             die()
-        save(tensors, path)
+        return write(tensors, folder, name)
+
+    def save_half(tensors: Any, path: Path, metadata: Any = None) -> None:
+        if saving[0] and moment == "safetensors' own file is there":
+            Path(path).with_name(".tmpEIgr1p").write_bytes(b"half")
+            die()
+        save(tensors, path, metadata)
         if saving[0] and moment == "half written":
             os.truncate(path, path.stat().st_size // 2)
             die()
@@ -142,17 +150,18 @@ def die_at(moment: str, step: int) -> None:
         if marker in str(target) and moment == "just renamed":
             die()
 
-    def unlink_not(path: Path, missing_ok: bool = False) -> None:
+    def remove_not(path: Path) -> None:
         if saving[0] and moment == "before older ones go":
             die()
-        unlink(path, missing_ok=missing_ok)
+        remove(path)
 
-    checkpoint.save_file = save_half
-    os.fsync, os.replace, Path.unlink = sync_not, rename_not, unlink_not  # type: ignore[assignment]
+    checkpoint.write_safetensors, safetensors.torch.save_file = write_not, save_half
+    os.fsync, os.replace, checkpoint.remove = sync_not, rename_not, remove_not
 
 
 MOMENTS = (
     "before anything is written",
+    "safetensors' own file is there",
     "half written",
     "before it is synced",
     "before it is renamed",

@@ -160,6 +160,28 @@ def test_all_damaged(tmp_path: Path) -> None:
     assert "delete the folder to train from the start" in str(refusal.value)
 
 
+def test_a_checkpoint_renamed_to_another_step_is_passed_over(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {"run": 1})
+    folder.save(5, {"x": torch.zeros(2)}, {})
+    path = folder.save(10, {"x": torch.ones(2)}, {})
+    renamed = path.with_name(path.name.replace("00000010", "00000500"))
+    path.rename(renamed)
+    with pytest.warns(UserWarning, match=r"step_00000500.* was renamed after it was written"):
+        found = folder.latest()
+    assert found is not None
+    assert found.step == 5
+    folder.save(6, {"x": torch.ones(2)}, {})
+    assert not renamed.exists()
+    path = next(tmp_path.glob("step_00000006*"))
+    path.rename(path.with_name(path.name.replace("00000006", "00000500")))
+    next(tmp_path.glob("step_00000005*")).unlink()
+    with (
+        pytest.warns(UserWarning, match="was renamed"),
+        pytest.raises(CorruptFileError, match="all 1 checkpoints .* or renamed; delete the folder"),
+    ):
+        folder.latest()
+
+
 def test_a_foreign_file_with_a_right_checksum(tmp_path: Path) -> None:
     for data in (b"nothing of ours", (8).to_bytes(8, "little") + b'{"a":{}}'):
         name = f"step_00000001.{hashlib.sha256(data).hexdigest()}.safetensors"
@@ -171,9 +193,12 @@ def test_a_foreign_file_with_a_right_checksum(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
-    left = [tmp_path / "checkpoints/.step_00000003.abc.tmp", tmp_path / ".history.jsonl.ab.tmp"]
+    left = [folder / f".interp_compose.{'0' * 16}.tmp" for folder in tmp_path.glob("**/")]
     for path in left:
         path.write_bytes(b"half")
+    path.with_name(f"{path.name}.d").mkdir()
+    (path.with_name(f"{path.name}.d") / ".tmpEIgr1p").write_bytes(b"safetensors' own")
+    left.append(path.with_name(f"{path.name}.d"))
     mine = tmp_path / "notes.tmp"
     mine.write_text("the user's")
     train(shared(), OFTEN, folder=tmp_path)
@@ -257,7 +282,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("interp_compose.training.checkpoint.file_sha256", full)
+        patch.setattr("interp_compose._files.file_sha256", full)
         with pytest.raises(OSError, match="no space"):
             folder.save(2, {"x": torch.ones(2)}, {})
     assert list(tmp_path.iterdir()) == [first]
@@ -267,7 +292,7 @@ def test_clear(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "c", {})
     folder.clear()
     folder.save(1, {"x": torch.ones(2)}, {})
-    (tmp_path / "c/.step_1.tmp").touch()
+    (tmp_path / f"c/.interp_compose.{'0' * 16}.tmp").touch()
     folder.clear()
     assert not (tmp_path / "c").exists()
     assert folder.latest() is None

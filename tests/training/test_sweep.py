@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
+from interp_compose.results import environment_versions
+from interp_compose.training import sweep_folder
 from interp_compose.training.sweep import Sweep, run_sweep
-from interp_compose.training.sweep_folder import FORMAT, Plan, hashed, register
+from interp_compose.training.sweep_folder import FORMAT, Plan, hashed, register, versions_of
 from interp_compose.training.sweep_status import sweep_status
 from tests.training.sweep_jobs import JOBS, events
 from tests.untyped import outcomes_of
@@ -50,7 +52,8 @@ def test_each_configuration_is_done_and_not_again(tmp_path: Path, ledger: Path) 
     assert results == [{"square": 9}, {"square": 25}, {"square": 4}]
     assert first.failed == {}
     about = json.loads((first.folders[0] / "config.json").read_text())
-    assert about == {"format": FORMAT, "work": f"{JOBS}:square", "config": CONFIGS[0]}
+    asked = {"format": FORMAT, "work": f"{JOBS}:square", "config": CONFIGS[0]}
+    assert about == {**asked, "versions": environment_versions()}
     assert sweep(out) == first
     assert begun(ledger) == {3: 1, 5: 1, 2: 1}
 
@@ -151,19 +154,50 @@ def test_what_a_killed_attempt_left_is_gone_on_from(tmp_path: Path, ledger: Path
     out = tmp_path / "out"
     folder = Plan(f"{JOBS}:square", CONFIGS, None).runs(out)[1].folder
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "checkpoints/.step.safetensors.tmp").write_text("half")
+    torn = f".interp_compose.{'0' * 16}.tmp"
+    (folder / "checkpoints" / torn).write_text("half")
     (folder / "checkpoints/step").write_text("whole")
     (folder / "result.json").write_text('{"squ')
-    (folder / ".DONE.0a1b2c3d.tmp").write_text('{"for')
-    (folder / ".model.0a1b2c3d.tmp").mkdir()
-    (folder / ".model.0a1b2c3d.tmp/weights").write_text("half")
-    (out / ".sweep.json.0a1b2c3d.tmp").write_text('{"for')
+    (folder / torn).write_text('{"for')
+    (folder / f"{torn}.d").mkdir()
+    (folder / f"{torn}.d/weights").write_text("half")
+    (out / torn).write_text('{"for')
     done = sweep(out)
     assert json.loads((folder / "result.json").read_text()) == {"square": 25}
     assert done.folders[1] == folder
     vouched = json.loads((folder / "DONE").read_text())["files"]
     assert set(vouched) == {"config.json", "result.json", "checkpoints/step"}
-    assert not list(out.rglob("*.tmp"))
+    assert not list(out.rglob("*.tmp*"))
+
+
+def test_exchanged_run_folders_are_noticed(tmp_path: Path, ledger: Path) -> None:
+    """Every file has its checksum, and yet each folder holds the other run."""
+    out = tmp_path / "out"
+    done = sweep(out)
+    before = [(folder / "result.json").read_bytes() for folder in done.folders]
+    one, other = done.folders[0], done.folders[2]
+    one.rename(out / "aside")
+    other.rename(one)
+    (out / "aside").rename(other)
+    assert states(out) == ["damaged", "done", "damaged"]
+    with pytest.warns(UserWarning, match="holds another run, put there after its run was done"):
+        sweep(out)
+    assert [(folder / "result.json").read_bytes() for folder in done.folders] == before
+    assert begun(ledger) == {3: 2, 5: 1, 2: 2}
+
+
+def test_a_run_says_with_which_versions_it_was_done(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep(tmp_path)
+    versions = [versions_of(folder) for folder in done.folders]
+    assert versions == [environment_versions()] * 3
+    other = {**environment_versions(), "torch": "1.0"}
+    monkeypatch.setattr(sweep_folder, "environment_versions", lambda: other)
+    (done.folders[1] / "DONE").unlink()
+    sweep(tmp_path)
+    versions[1] = other
+    assert [versions_of(folder) for folder in done.folders] == versions
 
 
 @pytest.mark.parametrize("damage", ["edited", "lost", "config edited", "DONE cut", "DONE edited"])

@@ -1,0 +1,346 @@
+"""One writer, one lock, one reader of JSON: what the disk refuses, what a killed process leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from interp_compose import _files, cli
+from interp_compose._files import (
+    atomic_write,
+    check_writable,
+    json_value,
+    locked,
+    make_folder,
+    read_json,
+    remove_stale,
+    temporary_folder,
+    write_safetensors,
+)
+from interp_compose.errors import (
+    CorruptFileError,
+    DataFormatError,
+    InputError,
+    InterpComposeError,
+    MissingDataError,
+    OutputError,
+)
+from interp_compose.models.small_decoder import save_decoder, small_decoder
+from interp_compose.models.weights import load_weights, save_weights, verify_checksums
+from interp_compose.results import (
+    BatchStore,
+    Result,
+    environment_versions,
+    gathered_versions,
+    mixed_versions,
+    store,
+)
+from interp_compose.tasks.rows import jsonl_rows
+from interp_compose.tasks.user_data import read_examples
+from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.training.history import Recorder, check_history, read_history
+from interp_compose.training.sweep import run_sweep
+from tests.training.sweep_jobs import JOBS
+
+STALE = f".interp_compose.{'0' * 16}.tmp"
+ROW = '{"table": "evaluations", "step": 1, "accuracy": 0.5, "loss": 1.0, "n": 2}\n'
+
+
+# ---- what the disk refuses -----------------------------------------------------------------------
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "file": lambda folder: atomic_write(folder / "file", b"data"),
+    "result": lambda folder: Result({}, {}, {}).save(folder),
+    "batch": lambda folder: BatchStore(folder, {}),
+    "weights": lambda folder: save_weights(
+        small_decoder(init_rate=0.5, seed=0), folder / "w.safetensors"
+    ),
+    "decoder": lambda folder: save_decoder(small_decoder(init_rate=0.5, seed=0), folder / "model"),
+    "checkpoint": lambda folder: CheckpointFolder(folder, {}).save(1, {"x": torch.ones(2)}, {}),
+    "history": lambda folder: Recorder(folder / "history.jsonl").restart([]),
+    "sweep": lambda folder: run_sweep(f"{JOBS}:square", [{"n": 1}], folder, progress=False),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_disk_that_refuses_is_a_typed_error(
+    writer: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ledger").mkdir()
+    monkeypatch.setenv("SWEEP_LEDGER", str(tmp_path / "ledger"))
+    (tmp_path / "mine.txt").write_text("mine")
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises((OutputError, InputError), match=os.strerror(number)) as refusal:
+            WRITERS[writer](tmp_path)
+    assert isinstance(refusal.value, InterpComposeError)
+    assert not [path for path in tmp_path.rglob("*") if ".tmp" in path.name]
+    WRITERS[writer](tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    ("name", "why"), [("x" * 300, "too long"), ("a\0b", "null"), ("mine.txt/sub", "Not a dir")]
+)
+def test_a_folder_that_cannot_be(writer: str, name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises((OutputError, InputError), match=why) as refusal:
+        WRITERS[writer](tmp_path / name)
+    assert len(str(refusal.value)) <= 500
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_full_disk_while_tensors_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """safetensors has an error of its own for it."""
+    import safetensors.torch
+
+    def full(*args: Any, **options: Any) -> None:
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(safetensors.torch, "save_file", full)
+        with pytest.raises(OutputError, match="No space left on device"):
+            write_safetensors({"x": torch.ones(1)}, tmp_path, lambda sha: "x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("", "--out is empty"),
+        ("x" * 300, "File name too long"),
+        ("a\0b", "null"),
+        ("mine.txt", "is a file"),
+        ("mine.txt/sub", "Not a directory"),
+    ],
+)
+@pytest.mark.parametrize("joined", [True, False])
+def test_out_on_the_command_line(
+    out: str,
+    message: str,
+    joined: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.txt").write_text("mine")
+    given = [f"--out={out}"] if joined else ["--out", out]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["probe", "--no-heads", "-q", *given])
+    assert stopped.value.code == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert len(printed) < 600
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_without_permission_is_refused_before_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from interp_compose.recipes import probe_measure
+
+    def refuse(path: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if "x" in mode:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open(path, mode, *args, **options)
+
+    monkeypatch.setattr(_files, "open", refuse, raising=False)
+    monkeypatch.setattr(probe_measure, "measure", None)  # would fail
+    with pytest.raises(SystemExit):
+        cli.main(["probe", "--no-heads", "-q", "--out", str(tmp_path)])
+    assert "cannot be written (Permission denied)" in capsys.readouterr().err
+
+
+# ---- what a killed process leaves ----------------------------------------------------------------
+
+
+def test_stale_temporary_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
+    (tmp_path / STALE).write_bytes(b"half")
+    (tmp_path / f"{STALE}.d").mkdir()
+    (tmp_path / f"{STALE}.d" / ".tmpEIgr1p").write_bytes(b"safetensors' own")
+    (tmp_path / ".notes.tmp").write_bytes(b"mine")
+    with temporary_folder(tmp_path) as inside:
+        (inside / "weights").write_bytes(b"half")
+        remove_stale(tmp_path)
+        assert (inside / "weights").exists()
+        assert not (tmp_path / STALE).exists()
+        assert not (tmp_path / f"{STALE}.d").exists()
+        atomic_write(tmp_path / "file", b"data")
+        assert (inside / "weights").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".notes.tmp", "file"]
+
+
+def test_weights_can_be_read_by_others(tmp_path: Path) -> None:
+    path = save_weights(small_decoder(init_rate=0.5, seed=0), tmp_path / "w.safetensors")
+    assert path.stat().st_mode == path.with_name("w.safetensors.sha256").stat().st_mode
+
+
+# ---- one process at a time -----------------------------------------------------------------------
+
+HOLDS = """
+import sys
+from pathlib import Path
+from interp_compose._files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_process_is_refused_at_once_and_a_killed_one_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    refused: dict[str, Callable[[], object]] = {
+        "command": lambda: locked(tmp_path).__enter__(),
+        "batches": lambda: locked(tmp_path, wait=0.01).__enter__(),
+    }
+    for attempt in refused.values():
+        with pytest.raises(OutputError, match="another process is writing to .*; wait until"):
+            attempt()
+    holder.kill()
+    holder.communicate()
+    with locked(tmp_path), locked(tmp_path):  # again inside is no matter
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_save_waits_for_another_one(tmp_path: Path) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked(tmp_path):
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(30)
+    threading.Timer(0.2, leave.set).start()
+    Result({"a": 1}, {}, {}).save(tmp_path)
+    thread.join()
+    assert Result.load(tmp_path).config == {"a": 1}
+
+
+# ---- files that belong to a run ------------------------------------------------------------------
+
+
+def test_weights_and_histories_of_another_run_are_refused(tmp_path: Path) -> None:
+    names = ("weights.safetensors", "weights.safetensors.sha256", "history.jsonl")
+    for seed in (0, 1):
+        folder = tmp_path / str(seed)
+        save_weights(small_decoder(init_rate=0.5, seed=seed), folder / names[0])
+        (folder / names[2]).write_text(ROW.replace("1.0", f"{seed}.5"))
+        others: dict[str, bytes | str] = {n: _files.file_sha256(folder / n) for n in names}
+        store(Result({"seed": seed}, {}, {}), folder, others)
+        load_weights(small_decoder(init_rate=0.5, seed=9), folder / names[0])
+        assert read_history(folder / names[2])["evaluations"]["loss"].tolist() == [seed + 0.5]
+    for name in names:
+        one, other = (tmp_path / seed / name for seed in "01")
+        one.rename(tmp_path / "aside")
+        other.rename(one)
+        (tmp_path / "aside").rename(other)
+    for seed in "01":
+        with pytest.raises(CorruptFileError, match="or belongs to another run"):
+            load_weights(small_decoder(init_rate=0.5, seed=9), tmp_path / seed / names[0])
+        with pytest.raises(CorruptFileError, match="or belongs to another run"):
+            read_history(tmp_path / seed / names[2])
+
+
+# ---- what is read --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        ('{"prompt": "a", "prompt": "b", "answer": "c"}', "'prompt' is there more than once"),
+    ],
+)
+def test_json_that_no_reader_takes(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=why):
+        json_value(text)
+    with pytest.raises(CorruptFileError):
+        read_json(path)
+    for reader in (read_examples, lambda path: list(jsonl_rows(path))):
+        with pytest.raises(DataFormatError, match=f"line 1 is not JSON .*{why}"):
+            reader(path)
+
+
+def test_checksums_that_are_not_utf_8(tmp_path: Path) -> None:
+    model = small_decoder(init_rate=0.5, seed=0)
+    path = save_weights(model, tmp_path / "w.safetensors")
+    for data, why in ((b"\xff\xfe", "is not UTF-8"), (b"", "is truncated or altered")):
+        path.with_name("w.safetensors.sha256").write_bytes(data)
+        with pytest.raises(CorruptFileError, match=why):
+            load_weights(model, path)
+    (tmp_path / "SHA256SUMS").write_bytes(b"\xff\xfe")
+    with pytest.raises(CorruptFileError, match="SHA256SUMS is not UTF-8"):
+        verify_checksums(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["notes\n", '{"a": 1}\n', "3\n", '{"table": "x"}\n', "[[\n"])
+def test_a_file_that_is_no_history(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with pytest.raises(MissingDataError, match=r"no file .*history\.jsonl"):
+        read_history(path)
+    check_history(path)
+    path.write_text(ROW + text)
+    with pytest.raises(CorruptFileError, match="line 2 is not a row of a history"):
+        read_history(path)
+    with pytest.raises(InputError, match="what is there is none"):
+        check_history(path)
+    path.write_text(ROW + text.strip())  # not whole yet
+    assert len(read_history(path)["evaluations"]) == 1
+
+
+# ---- provenance ----------------------------------------------------------------------------------
+
+
+def test_versions_of_runs_that_agree_and_that_do_not() -> None:
+    one = {"torch": "2.12", "python": "3.11", "platform": "a"}
+    assert gathered_versions({"x": one, "y": one}) == one
+    assert mixed_versions(one) == mixed_versions({}) == ""
+    assert gathered_versions({"x": {}}) == {}
+    other = {**one, "torch": "2.13"}
+    found = gathered_versions({"x": one, "y": other, "z": {}})
+    assert found["torch"] == "mixed: 2.12, 2.13, unknown"
+    assert found["runs"] == {"x": one, "y": other, "z": {}}
+    assert mixed_versions(found).startswith(
+        "runs were made with several versions: torch 2.12, 2.13, unknown; python 3.11, unknown"
+    )
+    moved = gathered_versions({"x": one, "y": {**one, "platform": "b"}})
+    assert moved["platform"] == "mixed: a, b"
+    assert mixed_versions(moved) == ""  # another machine alone is no warning
+    assert set(environment_versions()) >= {"torch", "python", "platform"}
+
+
+def test_folders_are_made_and_probed(tmp_path: Path) -> None:
+    check_writable(make_folder(tmp_path / "a" / "b"))
+    assert not list((tmp_path / "a" / "b").iterdir())
