@@ -114,7 +114,7 @@ def test_finite_weights_with_outputs_that_are_not_have_diverged(tmp_path: Path) 
 
 def test_of_a_collapsed_model_masks_show_nothing() -> None:
     model = SmallDecoder(TINY.decoder_config(TINY.task))  # all weights zero
-    assert _circuits(SmallDecoderModel(model, name="zeros"), TINY.task) == []
+    assert _circuits(SmallDecoderModel(model.eval(), name="zeros"), TINY.task) == []
 
 
 def test_a_single_neuron_forms_no_pair(tmp_path: Path) -> None:
