@@ -81,17 +81,17 @@ def keep(speed: ic.FittingSpeed, norm: str) -> None:
 def redraw(norm: str) -> None:
     """Draw the figures of the pages from the result file."""
     found = json.loads((RESULTS / f"{NAMES[norm]}.json").read_text(encoding="utf-8"))
-    cells, pairs, roc = (pd.DataFrame(found[name]) for name in ("cells", "pair_cells", "roc"))
+    cells, pairs = (pd.DataFrame(found[name]) for name in ("cells", "pair_cells"))
     config = found["config"]
     one = pairs[(pairs["n_layers"] == SHOWN_DEPTH) & (pairs["violations"] == 1)]
     figures = {
         "fitting_epochs": fitting_epochs_figure(cells, measure="accuracy", config=config),
         "fitting_epochs_by_loss": fitting_epochs_figure(cells, measure="loss", config=config),
         "fitting_pairs": fitting_pairs_figure(one, config=config),
-        "violations_roc": violations_roc_figure(
-            roc, cells[cells["n_layers"] == SHOWN_DEPTH], config=config
-        ),
     }
+    if "roc" in found:  # a file to which an init rate was added later has none
+        roc, own = pd.DataFrame(found["roc"]), cells[cells["n_layers"] == SHOWN_DEPTH]
+        figures["violations_roc"] = violations_roc_figure(roc, own, config=config)
     start = NAMES[norm].replace("fitting_", "")
     for name, figure in figures.items():
         if len(DEPTHS[norm]) == 1 and name != "fitting_pairs":

@@ -40,8 +40,9 @@ SHOWN: Final = {
         (0.2, 0.5, 0.8): ("neurons", "all_neurons", "embedding"),
     },
 }
-"""Pictures by norm and the init rates that they are of; the last ones are the paper's Figs 5A and
-5B."""
+"""Pictures by norm and the init rates that they are of; the last ones are the paper's Figs 5A, 10
+and 5B. Neurons over the diagram are of every run that the folder has; the page shows three γ of the
+post-LN model."""
 SHADES: Final = ("masked_second_anchor", "neurons", "all_neurons")
 """Of more colours than a palette has."""
 
