@@ -21,11 +21,9 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -49,9 +47,24 @@ from interp_compose._files import (
     verified,
 )
 from interp_compose._public import public
+from interp_compose._versions import (
+    PACKAGES,
+    environment_versions,
+    gathered_versions,
+    mixed_versions,
+)
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 
-__all__ = ["BatchStore", "Result", "atomic_write", "environment_versions", "file_sha256"]
+__all__ = [
+    "PACKAGES",
+    "BatchStore",
+    "Result",
+    "atomic_write",
+    "environment_versions",
+    "file_sha256",
+    "gathered_versions",
+    "mixed_versions",
+]
 
 FORMAT = "interp_compose.result/1"
 RESULT = "result.json"
@@ -62,7 +75,6 @@ FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 WAIT = 20.0
 """Seconds that a save waits for another one in the same folder."""
 SHARD_NAME = re.compile(r"[0-9]{6,}\.[0-9a-f]{64}\.parquet")
-PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
 
 ResultT = TypeVar("ResultT", bound="Result")
 
@@ -248,48 +260,6 @@ def _csv_bytes(frame: pd.DataFrame) -> bytes:
 
 def _is_formula(cell: object) -> bool:
     return isinstance(cell, str) and FORMULA.match(cell) is not None
-
-
-def environment_versions() -> dict[str, str]:
-    """Versions of the packages that decide the numbers, of Python, and the platform's name.
-
-    Nothing is imported for it; a package that is not installed is ``"not installed"``.
-    """
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions | {"python": platform.python_version(), "platform": platform.platform()}
-
-
-def gathered_versions(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The versions that several runs were made with, each named in ``runs``.
-
-    Where all agree, theirs. Else what differs is "mixed: " and every version there is, "unknown"
-    among them where a run does not say, and ``"runs"`` holds each run's own by its name.
-    """
-    names = list(dict.fromkeys(name for own in runs.values() for name in own))
-    found: dict[str, Any] = {}
-    for name in names:
-        there = sorted({str(own.get(name, "unknown")) for own in runs.values()})
-        found[name] = there[0] if len(there) == 1 else f"mixed: {', '.join(there)}"
-    if any(dict(own) != found for own in runs.values()):
-        found["runs"] = {name: dict(own) for name, own in runs.items()}
-    return found
-
-
-def mixed_versions(versions: Mapping[str, Any]) -> str:
-    """A warning where the packages of :func:`gathered_versions` differ; else an empty text."""
-    mixed = [
-        f"{name} {versions[name].removeprefix('mixed: ')}"
-        for name in (*PACKAGES, "python")
-        if str(versions.get(name, "")).startswith("mixed: ")
-    ]
-    if not mixed:
-        return ""
-    return f"runs were made with several versions: {'; '.join(mixed)} (which: result.json)"
 
 
 class BatchStore:

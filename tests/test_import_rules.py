@@ -10,13 +10,14 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"_types", "errors", "_files", "_positions", "_public", "_whole"}
+BASE = {"_types", "errors", "_files", "_positions", "_versions", "_public", "_whole"}
 MAY_IMPORT = {
     "_types": {"_public"},
     "_public": {"errors"},
     "errors": set(),
     "_files": {"errors"},
     "_positions": set(),
+    "_versions": set(),
     "_whole": set(),
     "results": BASE,
     "metrics": BASE,

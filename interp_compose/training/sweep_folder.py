@@ -43,8 +43,8 @@ from interp_compose._files import (
     remove,
     remove_stale,
 )
+from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.results import environment_versions
 
 FORMAT = "interp_compose.sweep/1"
 SWEEP = "sweep.json"

@@ -199,6 +199,51 @@ def test_damaged_weights_are_refused_where_they_are_loaded(folder: Path) -> None
         load_weights(tiny_model(), path)
 
 
+@pytest.mark.parametrize(
+    "names", [("weights.safetensors", "weights.safetensors.sha256"), ("history.jsonl",), ("",)]
+)
+def test_files_of_two_runs_that_were_exchanged(
+    whole: tuple[Comparison, Path], folder: Path, names: tuple[str, ...]
+) -> None:
+    """Weights with their checksum, histories, whole folders: each is intact, and another run's."""
+    runs = [folder / "runs" / f"{version}-seed0" for version in ("ft", "carma")]
+    for name in names:
+        one, other = (run / name if name else run for run in runs)
+        one.rename(folder / "aside")
+        other.rename(one)
+        (folder / "aside").rename(other)
+    with counted() as trained:
+        mended = tiny(folder=folder)
+    assert trained == ["ft, seed 0", "carma, seed 0"]
+    assert_same(mended, whole[0])
+    for run in runs:
+        rows = read_history(run / "history.jsonl")["steps"].drop(columns="seconds")
+        undisturbed = read_history(whole[1] / "runs" / run.name / "history.jsonl")["steps"]
+        pd.testing.assert_frame_equal(rows, undisturbed.drop(columns="seconds"))
+    with nothing_runs():
+        tiny(folder=folder)
+
+
+def test_a_link_is_not_deleted_with_the_runs(folder: Path) -> None:
+    run = folder / "runs" / "ft-seed0"
+    run.rename(folder / "elsewhere")
+    run.symlink_to(folder / "elsewhere", target_is_directory=True)
+    before = files_of(folder / "elsewhere")
+    plan = plan_comparison(
+        tiny_model(),
+        tiny_task(),
+        seeds=1,
+        config=SETTINGS,
+        rates=(0.4,),
+        layers=[1],
+        carma=CarmaConfig(weight=0.4),
+        synonyms=lambda: ThesaurusSource(SYNONYMS),
+    )
+    with nothing_runs(), pytest.raises(InputError, match="ft-seed0 is a link"):
+        carry_out(plan, folder=folder, progress=False, overwrite=True)
+    assert files_of(folder / "elsewhere") == before
+
+
 # ---- another comparison's runs ------------------------------------------------------------
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +25,8 @@ from interp_compose.recipes.complexity_run import (
     _circuits,
     train,
 )
+from interp_compose.results import environment_versions, mixed_versions
+from interp_compose.training import sweep_folder
 from interp_compose.training.learners import Learners
 from tests.untyped import outcomes_of
 
@@ -35,6 +38,29 @@ TINY = PhaseRun(
 def rows(folder: Path) -> list[dict[str, float]]:
     found: list[dict[str, float]] = read_json(folder / HISTORY)["rows"]
     return found
+
+
+def test_runs_under_two_releases_claim_neither_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"run": TINY, "where": "here", "progress": False}
+    one = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=1, **options)
+    here = environment_versions()
+    assert one.versions == here
+    other = {**here, "torch": "1.0"}
+    monkeypatch.setattr(sweep_folder, "environment_versions", lambda: other)
+    two = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=2, **options)
+    monkeypatch.undo()
+    assert two.versions["torch"] == f"mixed: 1.0, {here['torch']}"
+    assert sorted(two.versions["runs"].values(), key=str) == sorted([here, other], key=str)
+    assert mixed_versions(two.versions).startswith(
+        "runs were made with several versions: torch 1.0"
+    )
+    two.save(tmp_path / "saved")
+    assert ic.PhaseDiagram.load(tmp_path / "saved").versions == two.versions
+    inside = ic.mechanism(tmp_path, [0.5], seed=1, progress=False)
+    assert inside.versions["torch"] == two.versions["torch"]
+    assert set(inside.versions["runs"]) == {"mechanism", *inside.config["runs"]}
 
 
 def test_what_is_measured_is_that_of_the_model_kept(tmp_path: Path) -> None:

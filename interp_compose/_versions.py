@@ -1,0 +1,52 @@
+"""Versions of what decides the numbers: of this process, and of runs that were gathered."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
+
+
+def environment_versions() -> dict[str, str]:
+    """Versions of the packages that decide the numbers, of Python, and the platform's name.
+
+    Nothing is imported for it; a package that is not installed is ``"not installed"``.
+    """
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions | {"python": platform.python_version(), "platform": platform.platform()}
+
+
+def gathered_versions(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The versions that several runs were made with, each named in ``runs``.
+
+    Where all agree, theirs. Else what differs is "mixed: " and every version there is, "unknown"
+    among them where a run does not say, and ``"runs"`` holds each run's own by its name.
+    """
+    names = list(dict.fromkeys(name for own in runs.values() for name in own))
+    found: dict[str, Any] = {}
+    for name in names:
+        there = sorted({str(own.get(name, "unknown")) for own in runs.values()})
+        found[name] = there[0] if len(there) == 1 else f"mixed: {', '.join(there)}"
+    if any(dict(own) != found for own in runs.values()):
+        found["runs"] = {name: dict(own) for name, own in runs.items()}
+    return found
+
+
+def mixed_versions(versions: Mapping[str, Any]) -> str:
+    """A warning where the packages of :func:`gathered_versions` differ; else an empty text."""
+    mixed = [
+        f"{name} {versions[name].removeprefix('mixed: ')}"
+        for name in (*PACKAGES, "python")
+        if str(versions.get(name, "")).startswith("mixed: ")
+    ]
+    if not mixed:
+        return ""
+    return f"runs were made with several versions: {'; '.join(mixed)} (which: result.json)"
