@@ -119,6 +119,77 @@ def representations(task: str) -> Table:
     return ["layer", *names.values()], rows
 
 
+def dose() -> Table:
+    """Heads and rows: how many words the synonym replacement asked for and reached, by task."""
+    rows = []
+    for task in TASKS:
+        for row in read(f"carma_mini_base_{task.replace('-', '_')}")["dose"]:
+            counts = (f"{row[name]:.2f}" for name in ("words", "eligible", "wanted", "replaced"))
+            shares = (f"{100 * row[name]:.0f} %" for name in ("dose", "reached"))
+            rows.append([f"`{task}`", f"{100 * row['rate']:g} %", *counts, *shares])
+    heads = ["task", "asked for", "words a prompt", "eligible", "wanted", "replaced"]
+    return [*heads, "mean dose", "prompts that reach it"], rows
+
+
+def gains() -> Table:
+    """Heads and rows: how CARMA's gain under CAP depends on layer and task."""
+    names = {
+        "mean": "mean of all layers",
+        "early_minus_late": "first layer − last",
+        "slope": "slope, per layer",
+    }
+    rows = []
+    for metric, name in names.items():
+        for task in TASKS:
+            row = read(f"carma_mini_base_{task.replace('-', '_')}")["gain_by_layer"][metric]
+            interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]".replace("-", "−")
+            rows.append([name, f"`{task}`", _gain(row), interval, _p(row["p"])])
+    return ["CARMA − FT, points", "task", "± SE", "95 %", "p"], rows
+
+
+def labels() -> Table:
+    """Heads and rows: accuracy on mini-sst over the vocabulary and among the labels."""
+    result = read("carma_labels_mini_sst")
+    names = {
+        "original": "original",
+        "mini-idm": "`mini-idm`, tuned on another task",
+        "ft": "FT",
+        "carma": "CARMA",
+    }
+    means = {(row["version"], row["answers"], row["metric"], row["layer"]): row
+             for row in result["means"]}  # fmt: skip
+    rows = []
+    for version, name in names.items():
+        cells = []
+        for metric, layer in (("accuracy", None), ("cap", 0)):
+            for answers in ("vocabulary", "labels"):
+                row = means[version, answers, metric, layer]
+                ends = f" ({row['low']:.1f}–{row['high']:.1f})" if row["n_seeds"] > 1 else ""
+                cells.append(f"{row['mean']:.1f}{ends}")
+        rows.append([name, *cells])
+    heads = ["%", "accuracy, vocabulary", "labels", "CAP at layer 0, vocabulary", "labels"]
+    return heads, rows
+
+
+def search_choice(task: str) -> str:
+    """What the settings were chosen on, and what else a reader of the search must know."""
+    result = read(f"carma_search_{task.replace('-', '_')}")
+    seeds = ", ".join(map(str, result["search_seeds"]))
+    said = f"Settings were chosen by their gains on the {result['chosen_on']} split (seeds {seeds})"
+    if result["chosen_on"] == "test":
+        said += (
+            ", on whose prompts the held-out runs are scored too: their *seeds* are held out, the "
+            "prompts are not, so that the gains below may be too large by what fits these prompts. "
+            "`benchmarks.carma_search` chooses on the validation split now; it was not run again"
+        )
+    if result["rates_of"] == "eligible words":
+        said += (
+            ". ConsistSyn is of 25 % of the *eligible* words, which on this task replaces as many "
+            "words as 25 % of all in 1133 of 1140 prompts"
+        )
+    return said + "."
+
+
 def _carma_over_ft(task: str, family: str) -> list[dict[str, Any]]:
     rows = read(f"carma_mini_base_{task.replace('-', '_')}")["differences"]
     wanted = ("carma", "ft", family)

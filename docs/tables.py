@@ -173,13 +173,28 @@ def carma_search() -> str:
     """The search for a better setting, whole."""
     task = carma_results.TASKS[0]
     searched, held_out = carma_results.search(task), carma_results.held_out(task)
-    seeds = "On the held-out seeds:"
+    seeds = f"{carma_results.search_choice(task)}\n\nOn the held-out seeds:"
     return NOTICE + table(*searched) + f"\n{seeds}\n\n" + table(*held_out)
 
 
 def beside_authors(part: str, rows: Callable[[], Table]) -> str:
     """The released code beside the library, and how that was measured."""
     return NOTICE + table(*rows()) + f"\n{authors_results.conditions(part)}\n"
+
+
+def carma_dose() -> str:
+    """Words that the synonym replacement asked for, and reached."""
+    return NOTICE + table(*carma_results.dose())
+
+
+def carma_gains() -> str:
+    """CARMA's gain under CAP by layer and task."""
+    return NOTICE + table(*carma_results.gains())
+
+
+def carma_labels() -> str:
+    """Sentiment over the vocabulary and among the labels."""
+    return NOTICE + table(*carma_results.labels())
 
 
 def leaks() -> str:
@@ -317,6 +332,9 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_stability.md": carma_stability,
     "carma_protocols.md": carma_protocols,
     "carma_representations.md": carma_representations,
+    "carma_dose.md": carma_dose,
+    "carma_gains.md": carma_gains,
+    "carma_labels.md": carma_labels,
     "carma_controls.md": carma_controls,
     "carma_search.md": carma_search,
 }

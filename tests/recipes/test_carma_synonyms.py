@@ -86,6 +86,11 @@ def test_the_shipped_synonyms_allow_a_difference_between_the_rates() -> None:
             replace_synonyms(rows, source, rate=rate, seed=0).sentences() for rate in (0.25, 0.4)
         )
         assert (low["n_replaced"] < high["n_replaced"]).mean() > least
+        if task == "mini-idm":  # where a quarter of the eligible words is a quarter of all
+            eligible = low["n_eligible"]
+            of_eligible = (eligible // 4).clip(lower=1).where(eligible > 0, 0)
+            assert (low["n_replaced"] == of_eligible).sum() == 1133
+            assert len(low) == 1140
 
 
 def test_the_nouns_synonyms_stand_in_no_shipped_text() -> None:
