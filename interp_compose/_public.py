@@ -9,6 +9,7 @@ a tuple, an array or a Series for a list. A boolean is no number, and a string n
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import types
 from collections import ChainMap
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from interp_compose.errors import OptionError, shortened
@@ -25,6 +27,8 @@ NoneType = type(None)
 Check = Callable[[Any], Any]
 """Returns the value, or what the caller means by it; raises :class:`_Unfit`."""
 
+LONGEST_RANGE = 1_000_000
+"""A longer one is a slip of the pen, and a list of it fills the memory."""
 LISTS = (Sequence, list, tuple, set, frozenset)
 
 
@@ -180,8 +184,12 @@ def _check_of_union(hint: Any) -> Check | None:
     if None in checks:
         return None
     expected = _words(hint)
+    members = {get_origin(member) or member for member in get_args(hint)}
+    is_path = bool(members & {Path, os.PathLike})
 
     def check(value: Any) -> Any:
+        if is_path and isinstance(value, str | os.PathLike):
+            _check_path(value)
         meant, unfits = [], []
         for one in checks:
             assert one is not None
@@ -202,6 +210,17 @@ def _check_of_union(hint: Any) -> Check | None:
         raise next((unfit for unfit in unfits if unfit.nearly), _Unfit(value, expected))
 
     return check
+
+
+def _check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse what no file system can hold; whether it is there is another question."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeError:  # half of a surrogate pair
+        name = b"\0"
+    longest = max(map(len, name.split(os.fsencode(os.sep))))
+    if b"\0" in name or longest > 255 or len(name) > 4000:
+        raise _Unfit(path, "a path: no NUL, and no name of more than 255 bytes", nearly=True)
 
 
 def _whole(value: Any) -> Any:
@@ -246,8 +265,10 @@ def _check_of_list(hint: Any, origin: Any) -> Check:
             raise _Unfit(given, expected)
         if getattr(value, "ndim", 1) != 1 or (fixed and len(value) != len(checks)):
             raise _Unfit(given, expected)
+        if type(value) is range and len(value) > LONGEST_RANGE:
+            raise _Unfit(given, f"at most {LONGEST_RANGE} items")
         taken, same = [], value is given
-        for place, item in enumerate(value):
+        for place, item in enumerate(value[:1] if type(value) is range else value):
             one = checks[place if fixed else 0] if checks else None
             try:
                 new = item if one is None else one(item)

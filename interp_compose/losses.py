@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +20,8 @@ from interp_compose._public import public
 from interp_compose._word_pairs import cosines, full_precision, stack_layers, word_pairs
 from interp_compose.errors import OptionError
 
+MOST_NEGATIVES: Final = 4096
+"""Drawn for each anchor; they are all held in memory."""
 _NEVER = -1e30
 """A score whose exponential is 0. Minus infinity would make a NaN of a token without partners."""
 
@@ -115,10 +117,10 @@ def check_sampling(temperature: float, negatives: Literal["all"] | int) -> None:
         raise OptionError(
             f"temperature={temperature!r}: expected a finite number above 0, such as 0.1"
         )
-    if negatives != "all" and negatives < 1:
+    if negatives != "all" and not 1 <= negatives <= MOST_NEGATIVES:
         raise OptionError(
-            f"negatives={negatives!r}: expected 'all', or how many to draw for each anchor (1 or "
-            "more; the authors' code draws 5)"
+            f"negatives={negatives!r}: expected 'all', or how many to draw for each anchor (1 to "
+            f"{MOST_NEGATIVES}; the authors' code draws 5)"
         )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp_compose._public import public
+from interp_compose._public import public, short
 from interp_compose._types import HookedModel, Read
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
 from interp_compose.interventions.masking import mask_attention
@@ -21,6 +21,8 @@ from interp_compose.interventions.where import (
     check_seed,
     resolve_positions,
 )
+
+MOST_DRAWS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,10 @@ def attention_leak(
             f"{model.name!r} is in training mode, and dropout would pass for a leak; call "
             "model.eval() first."
         )
-    if draws < 1 or keys is None:
+    if not 1 <= draws <= MOST_DRAWS or keys is None:
         raise OptionError(
-            f"keys={keys!r}, draws={draws!r}: expected the keys whose tokens are to be replaced, "
-            "and 1 draw or more."
+            f"keys={short(keys)}, draws={draws!r}: expected the keys whose tokens are to be "
+            f"replaced, and 1 to {MOST_DRAWS} draws."
         )
     check_seed(seed)
     read: Read = "hidden" if model.bidirectional else "logits"

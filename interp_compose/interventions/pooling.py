@@ -9,6 +9,7 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 
+MOST_GROUPS = 1_000_000
 HOW = ("mean", "max", "sum", "last", "first")
 
 
@@ -40,11 +41,17 @@ def pool_groups(
         infinity stays in its own group.
 
     Raises:
-        OptionError: an unknown ``how``.
+        OptionError: an unknown ``how``; an index beyond ``n_groups``.
     """
     if how not in HOW:
         raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
-    width = int(groups.max()) + 1 if n_groups is None else n_groups
+    largest = int(groups.max()) if groups.numel() else -1
+    width = largest + 1 if n_groups is None else n_groups
+    if not largest < width <= MOST_GROUPS:
+        raise OptionError(
+            f"groups up to {largest} in n_groups={n_groups}: expected a width above the largest "
+            f"index and at most {MOST_GROUPS}"
+        )
     if how in ("last", "first"):
         return _one_token(activations, groups, width, how)
     if how == "max":

@@ -175,7 +175,7 @@ class BridgeModel(LensModel):
     ) -> Float[Tensor, "batch _ width"]:
         return self._run(tokens, attention_mask, positions_from_mask(attention_mask), read)
 
-    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         with self._last_hidden() as seen:
             self.lens(tokens)
         return seen[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
@@ -11,6 +11,8 @@ from interp_compose.errors import OptionError
 Norm = Literal["pre", "post", "query"]
 Act = Literal["gelu", "relu"]
 Biases = Literal["all", "unembed"]
+
+MOST_PARAMETERS: Final = 2**31
 
 
 @public
@@ -47,6 +49,11 @@ class DecoderConfig:
                 continue
             if value < 1:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+        inside = self.n_layers * (4 * self.n_heads * (self.d_head or 1) + 2 * self.d_mlp)
+        if self.d_model * (2 * self.d_vocab + self.n_ctx + inside) > MOST_PARAMETERS:
+            raise OptionError(
+                f"{self} would have more than {MOST_PARAMETERS} parameters: make it smaller"
+            )
         if self.d_head is None and self.d_model % self.n_heads:
             raise OptionError(
                 f"n_heads={self.n_heads} do not divide d_model={self.d_model}: give d_head"

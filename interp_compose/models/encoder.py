@@ -64,11 +64,11 @@ class EncoderModel(BridgeModel):
         self._check_head()
         return super()._unembed(resid)
 
-    def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+    def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         self._check_head()
-        return super().plain(tokens)
+        return super()._plain(tokens)
 
-    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         hidden: Tensor = self._core(tokens).last_hidden_state
         return hidden
 

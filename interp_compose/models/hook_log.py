@@ -6,12 +6,12 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from interp_compose._types import HookFn, Read
+from interp_compose._types import HookFn
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.models.recompute import acted
 
@@ -133,27 +133,16 @@ def _added(
             del model.hook_versions[id(handle)]
 
 
-def check_read(read: str) -> None:
-    """Refuse what no call returns."""
-    if read not in get_args(Read):
-        raise OptionError(f"read={read!r}: expected one of {', '.join(get_args(Read))}")
-
-
-def check_call(tokens: Any, attention_mask: Any) -> None:
-    """Refuse, by name, what is no batch of token ids, and a mask that is not its mask."""
-    if not _is_batch(tokens):
-        raise InputError(
-            f"tokens are {_told(tokens)}; expected token ids [batch pos], a tensor of integers; of "
-            "one text, ids[None]."
-        )
-    if attention_mask is None:
-        return
-    if not _is_batch(attention_mask) or attention_mask.shape != tokens.shape:
-        raise InputError(
-            f"attention_mask is {_told(attention_mask)}; expected {list(tokens.shape)} as the "
-            "tokens, integers: 1 for real tokens and 0 for padding."
-        )
-    check_mask(attention_mask)
+def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:
+    """Refuse, by name, a batch without tokens, and a mask that is not its mask."""
+    for ids in (tokens, attention_mask):
+        if ids is not None and (not ids.numel() or ids.dtype not in (torch.int64, torch.int32)):
+            raise InputError(
+                f"a tensor {list(ids.shape)} of {ids.dtype}; expected tokens, positions and masks "
+                "[batch pos] of int64, at least one position"
+            )
+    if attention_mask is not None:
+        check_mask(attention_mask)
 
 
 def check_mask(attention_mask: Tensor) -> None:
@@ -174,17 +163,6 @@ def check_mask(attention_mask: Tensor) -> None:
         raise InputError(
             f"row {int(empty[0])} of attention_mask has no real token; leave the row out."
         )
-
-
-def _is_batch(value: Any) -> bool:
-    whole = (torch.int64, torch.int32)
-    return isinstance(value, Tensor) and value.ndim == 2 and value.dtype in whole
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"{list(value.shape)} of {value.dtype}"
-    return f"a {type(value).__name__}"
 
 
 @contextmanager

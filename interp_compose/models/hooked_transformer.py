@@ -119,7 +119,7 @@ class HookedTransformerModel(LensModel):
             return hidden
         return self._unembed(resid[:, -1:] if read == "last" else resid)
 
-    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         return self._read(self.lens(tokens, stop_at_layer=self.n_layers), "hidden")
 
     @contextmanager

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose._types import AttentionEdit, HookFn, Read
-from interp_compose.errors import CapabilityError, InputError, LayerError
+from interp_compose.errors import (
+    CapabilityError,
+    InputError,
+    InterpComposeError,
+    LayerError,
+    PromptError,
+)
 from interp_compose.models.attention import edited_attention, unedited
 from interp_compose.models.capabilities import (
     Capabilities,
@@ -23,8 +29,6 @@ from interp_compose.models.capabilities import (
 )
 from interp_compose.models.hook_log import (
     check_call,
-    check_mask,
-    check_read,
     hooked,
     in_evaluation_mode,
     without_hooks,
@@ -112,6 +116,15 @@ class LensModel(Weighted, Wrappable):
         read: Read,
     ) -> Float[Tensor, "stream _ width"]: ...
 
+    def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        logits: Tensor = self.lens(tokens)
+        return logits
+
+    @abstractmethod
+    def _plain_hidden(
+        self, tokens: Int[Tensor, "batch pos"]
+    ) -> Float[Tensor, "batch pos d_model"]: ...
+
     @abstractmethod
     def _resid_pre(
         self,
@@ -145,12 +158,15 @@ class LensModel(Weighted, Wrappable):
     def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits of the wrapped object called with token ids and nothing else: no mask, no
         positions, no wrapper of :meth:`around`. What every other call is compared with."""
-        logits: Tensor = self.lens(tokens)
-        return logits
+        check_call(tokens, None)
+        with self._read_by_name(tokens):
+            return self._plain(tokens)
 
-    @abstractmethod
     def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         """Like :meth:`plain`, the last hidden state instead of logits."""
+        check_call(tokens, None)
+        with self._read_by_name(tokens):
+            return self._plain_hidden(tokens)
 
     def encode(
         self,
@@ -178,21 +194,11 @@ class LensModel(Weighted, Wrappable):
             CapabilityError: padding in float64, on an architecture that makes NaN of it.
             ModelInUseError: another thread or asyncio task is using the model.
         """
-        check_read(read)
         check_call(tokens, attention_mask)
         mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
         self._check_padding(mask)
-        try:
-            with self.exclusive.held(self.name):
-                return self._called(tokens, mask, read)
-        except IndexError as error:
-            beyond = tokens[(tokens < 0) | (tokens >= self.d_vocab)]
-            if not len(beyond):
-                raise
-            raise InputError(
-                f"token id {int(beyond[0])}: expected 0 to {self.d_vocab - 1}; these are not ids "
-                "of this model's vocabulary"
-            ) from error
+        with self._read_by_name(tokens), self.exclusive.held(self.name):
+            return self._called(tokens, mask, read)
 
     def capture(
         self,
@@ -323,7 +329,7 @@ class LensModel(Weighted, Wrappable):
         self._check_layer(layer)
         check_call(tokens, attention_mask)
         self._check_padding(attention_mask)
-        with self.exclusive.held(self.name):
+        with self._read_by_name(tokens), self.exclusive.held(self.name):
             return self._resid_pre(tokens, layer, attention_mask)
 
     def run_blocks(
@@ -348,7 +354,8 @@ class LensModel(Weighted, Wrappable):
                 f"cannot run blocks {start}…{stop - 1}: expected 0 <= start < stop < "
                 f"{self.n_layers} (the model's layers); use resume() to run to the end."
             )
-        check_mask(attention_mask)
+        self._check_stream(resid)
+        check_call(position_ids, attention_mask)
         with self.exclusive.held(self.name):
             return self._run_blocks(resid, start, stop, attention_mask, position_ids)
 
@@ -366,9 +373,9 @@ class LensModel(Weighted, Wrappable):
         Raises:
             LayerError: not ``0 <= start < n_layers``.
         """
-        check_read(read)
         self._check_layer(start)
-        check_mask(attention_mask)
+        self._check_stream(resid)
+        check_call(position_ids, attention_mask)
         with self.exclusive.held(self.name):
             return self._resume(resid, start, attention_mask, position_ids, read=read)
 
@@ -376,6 +383,7 @@ class LensModel(Weighted, Wrappable):
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
+        self._check_stream(resid)
         with self.exclusive.held(self.name):
             return self._unembed(resid)
 
@@ -425,6 +433,37 @@ class LensModel(Weighted, Wrappable):
                     "the output of the part that reads it (hook_attn_out, hook_mlp_out), or use "
                     "mask_attention for attention patterns."
                 )
+
+    @contextmanager
+    def _read_by_name(self, tokens: Tensor) -> Iterator[None]:
+        """A sequence that the model cannot read is refused by name, once it has failed: rotary
+        models read beyond their context, and on CUDA a look at the ids would cost a wait."""
+        try:
+            yield
+        except InterpComposeError:
+            raise
+        except (IndexError, RuntimeError) as error:
+            beyond = tokens[(tokens < 0) | (tokens >= self.d_vocab)]
+            if len(beyond):
+                raise InputError(
+                    f"token id {int(beyond[0])}: expected 0 to {self.d_vocab - 1}; these are not "
+                    "ids of this model's vocabulary"
+                ) from error
+            if tokens.shape[1] > self.n_ctx:
+                raise PromptError(
+                    f"{tokens.shape[1]} tokens, and {self.name!r} reads {self.n_ctx}; shorten them"
+                ) from error
+            raise
+
+    def _check_stream(self, resid: Tensor) -> None:
+        """Refuse a residual that no block of this model gives."""
+        width, dtype = self.d_model, self.dtype
+        cast = torch.is_autocast_enabled(resid.device.type)
+        if resid.shape[2] != width or not resid.numel() or (resid.dtype != dtype and not cast):
+            raise InputError(
+                f"resid is {list(resid.shape)} of {resid.dtype}; expected [batch pos {width}] of "
+                f"{dtype}, at least one position"
+            )
 
     def _check_padding(self, mask: Tensor) -> None:
         """Refuse padding in float64 where it makes NaN of real tokens.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -55,7 +55,7 @@ class SmallDecoderModel(LensModel):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         return self.lens.logits(resid)
 
-    def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
+    def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         return self.lens.final(self.lens.all_blocks(tokens))
 
     def _forward(
@@ -127,7 +127,7 @@ def small_decoder(
     distribution: Distribution = "normal",
     fan_in: FanIn = "own",
     scale_writers: bool = False,
-    tokenizer: Any = None,
+    tokenizer: Callable[..., Any] | None = None,
 ) -> LensModel:
     """A decoder with random weights at an init rate γ (complexity control, III-D and III-E).
 

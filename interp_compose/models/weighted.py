@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from interp_compose._public import public
+from interp_compose.errors import InputError
 from interp_compose.models.weight_names import stacked_weight
 
 T = TypeVar("T", bound="Weighted")
@@ -37,8 +38,17 @@ class Weighted:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes over every weight; a missing or an unknown name is an error."""
-        self.lens.load_state_dict(state)
+        """Takes over every weight.
+
+        Raises:
+            InputError: a missing or an unknown name, or another shape.
+        """
+        try:
+            self.lens.load_state_dict(state)
+        except (RuntimeError, AttributeError) as misfit:
+            raise InputError(
+                f"the weights are not those of this {self.architecture}: {misfit}"
+            ) from misfit
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Trainable parameters, each once."""

@@ -47,7 +47,7 @@ def load_weights(model: LensModel, path: str | Path) -> None:
 
     Raises:
         CorruptFileError: the checksum is missing or does not hold, or the file is no safetensors.
-        RuntimeError: names or shapes that are not this model's.
+        InputError: names or shapes that are not this model's.
     """
     path = Path(path)
     verify_weights(path)

@@ -23,6 +23,7 @@ from interp_compose.probes.matrices import check_matrices
 
 MOST_ORDERED: Final = 4096
 """Most tokens whose order is tested: all their distances are held in memory."""
+MOST_PERMUTATIONS: Final = 100_000
 SHUFFLES: Final = 256
 """Shuffled orders that are looked at together."""
 
@@ -110,8 +111,10 @@ def embedding_geometry(
             f"components={components!r}: expected 1 … {most} for {n} tokens in "
             f"{W_E.shape[1]} dimensions"
         )
-    if permutations < 1:
-        raise OptionError(f"permutations={permutations!r}: expected 1 or more, e.g. 999")
+    if not 1 <= permutations <= MOST_PERMUTATIONS:
+        raise OptionError(
+            f"permutations={permutations!r}: expected 1 to {MOST_PERMUTATIONS}, e.g. 999"
+        )
     if seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
     _check_steps(steps, n)
@@ -132,6 +135,8 @@ def embedding_geometry(
 
 
 def _checked_tokens(tokens: Sequence[int] | None, d_vocab: int) -> tuple[int, ...]:
+    if tokens is not None and len(tokens) > d_vocab:
+        raise InputError(f"{len(tokens)} tokens of a W_E with {d_vocab} rows; give each row once")
     rows = tuple(range(d_vocab)) if tokens is None else tuple(tokens)
     for i, row in enumerate(rows):
         if not 0 <= row < d_vocab:

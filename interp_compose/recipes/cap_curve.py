@@ -6,7 +6,7 @@ example, layer and protocol) and ``frame`` (one row per layer and protocol, comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from interp_compose.errors import InputError
 from interp_compose.metrics import bootstrap_interval, wilson_interval
 from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.cap_outcomes import CONTROLS, POOLINGS, checked_clean, checked_outcomes
+from interp_compose.recipes.options import labelled
 from interp_compose.results import Result, environment_versions
 
 if TYPE_CHECKING:
@@ -188,12 +189,15 @@ class CapCurve(Result):
 
 @public
 def compare_curves(
-    curves: Mapping[str, CapCurve], *, pooling: str = AVERAGE, normalised_depth: bool = True
+    curves: Mapping[str, CapCurve] | Sequence[CapCurve],
+    *,
+    pooling: str = AVERAGE,
+    normalised_depth: bool = True,
 ) -> ChartFigure:
     """Several models in one figure, as in CARMA's figures 2 and 8.
 
     Args:
-        curves: a label for each curve.
+        curves: with a label for each, or a list, labelled by the models' names.
         pooling: the protocol to compare, or "average" for the mean over POOLINGS.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
@@ -205,7 +209,7 @@ def compare_curves(
     if not curves:
         raise InputError("there is nothing to compare; pass at least one curve, {label: CapCurve}")
     frames, clean = {}, {}
-    for label, curve in curves.items():
+    for label, curve in labelled(curves).items():
         frame = curve.average() if pooling == AVERAGE else curve.frame
         frames[label] = frame[frame["pooling"] == pooling]
         if frames[label].empty:

@@ -85,9 +85,10 @@ def runs_of(
     decays = checked(weight_decays, "weight_decays")
     if min(decays) < 0:
         raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
-    for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0)):
-        if value < least:
-            raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more")
+    if not 1 <= seeds <= MOST:
+        raise OptionError(f"seeds={seeds!r}: expected a whole number, 1 to {MOST}")
+    if first_seed < 0:
+        raise OptionError(f"first_seed={first_seed!r}: expected a whole number, 0 or more")
     return [
         replace(run, init_rate=rate, weight_decay=decay, seed=seed)
         for seed in range(first_seed, first_seed + seeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -19,7 +20,7 @@ from interp_compose.models.init import FanIn, InitRates, init_scales, init_weigh
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.recipes.complexity_circuits import MODES, circuit_numbers
 from interp_compose.recipes.complexity_looks import Looks, sets_of, stacked
-from interp_compose.tasks.anchors import UNSEEN, AnchorTask, Modulus, violations
+from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.training.checkpoint import checkpoints_together, clear_together
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.fit import Samples, fit
@@ -95,8 +96,10 @@ class PhaseRun:
         """
         for name in ("samples", "n_test", "steps", "evaluate_every"):
             value = getattr(self, name)
-            if value < 1:
-                raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+            most = MOST_SAMPLES if name in ("samples", "n_test") else math.inf
+            if not 1 <= value <= most:
+                upto = "or more" if most == math.inf else f"to {most}"
+                raise OptionError(f"{name}={value!r}: expected a whole number, 1 {upto}")
         if not 0 <= self.seed <= MOST_SEED:
             raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
         self.train_config()
@@ -127,7 +130,9 @@ class PhaseRun:
         return 6.0 * self.steps * self.batch_size * (everywhere * shape.n_ctx + last)
 
     def stream(self, name: str) -> int:
-        """A seed of its own for each thing that is random."""
+        """A seed of its own for each thing that is random, one of :data:`STREAMS`."""
+        if name not in STREAMS:
+            raise OptionError(f"stream {name!r}: expected one of {', '.join(STREAMS)}")
         return self.seed * len(STREAMS) + STREAMS.index(name)
 
     def decoder_config(self, task: AnchorTask) -> DecoderConfig:

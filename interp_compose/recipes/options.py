@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
 from interp_compose.errors import LayerError, OptionError
+from interp_compose.results import Result
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Result)
 
 
 def layer_from_text(text: str) -> int | float:
@@ -52,6 +54,17 @@ def check_limit(limit: int | None) -> None:
     """Refuse to measure on less than one example."""
     if limit is not None and limit < 1:
         raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
+
+
+def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
+    """Results by label: those of a list by their models' names, numbered where one comes again."""
+    if isinstance(curves, Mapping):
+        return dict(curves)
+    names = [str(curve.config.get("model", "model")) for curve in curves]
+    return {
+        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve
+        for i, (name, curve) in enumerate(zip(names, curves, strict=True))
+    }
 
 
 def drawn(examples: Sequence[T], limit: int | None, seed: int) -> tuple[T, ...]:

@@ -7,7 +7,7 @@ what is computed from them: ``frame`` and ``by_layer``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.agreement import METRICS
 from interp_compose.errors import InputError, OptionError
+from interp_compose.recipes.options import labelled
 from interp_compose.recipes.similarity_agreement import curve_table, layer_table, rounding
 from interp_compose.recipes.similarity_tables import (
     CONTROLS,
@@ -222,7 +223,7 @@ class SimilarityCurve(Result):
 
 @public
 def compare_similarities(
-    curves: Mapping[str, SimilarityCurve],
+    curves: Mapping[str, SimilarityCurve] | Sequence[SimilarityCurve],
     *,
     pooling: str = "mean",
     metric: str | None = None,
@@ -231,7 +232,7 @@ def compare_similarities(
     """Several models, encoders and decoders, in one figure.
 
     Args:
-        curves: a label for each curve.
+        curves: with a label for each, or a list, labelled by the models' names.
         pooling: the protocol to compare.
         metric: the first that was measured, by default.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
@@ -246,6 +247,7 @@ def compare_similarities(
         raise InputError(
             "there is nothing to compare; pass at least one curve, {label: SimilarityCurve}"
         )
+    curves = labelled(curves)
     first_label, first = next(iter(curves.items()))
     frames = {}
     for label, curve in curves.items():

@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from interp_compose._public import public
+from interp_compose._public import public, short
 from interp_compose._whole import is_whole
-from interp_compose.errors import InputError, OptionError, PositionError
+from interp_compose.errors import DeviceError, InputError, OptionError, PositionError
 from interp_compose.tasks import anchor_checks as checks
 from interp_compose.tasks.anchor_checks import Chain, Operation, applied, at_least
 
@@ -35,6 +35,10 @@ Modulus = Literal["paper", "code"]
 ANCHORS: Final[Mapping[str, Operation]] = {"a": 5, "b": 1, "c": -2, "d": -8}
 """Complexity control, eq. 2."""
 UNSEEN: Final[tuple[Chain, ...]] = (("c", "d"), ("d", "c"))
+LONGEST: Final = 4096
+"""The longest sequence."""
+MOST_SAMPLES: Final = 10_000_000
+"""Of one call; they are all held in memory."""
 VIOLATIONS: Final[tuple[tuple[Chain, int], ...]] = (
     (("a", "b"), 4),
     (("a", "c"), 1),
@@ -80,14 +84,29 @@ class AnchorData:
         return len(self.targets)
 
     def to(self, device: torch.device | str) -> AnchorData:
-        """The same on another device."""
+        """The same on another device.
+
+        Raises:
+            DeviceError: torch cannot put it there.
+        """
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise DeviceError(f"device {device!r}: {error}") from error
         return AnchorData(*(getattr(self, one.name).to(device) for one in fields(self)))
 
     def __getitem__(
         self, which: Int[Tensor, "some"] | Bool[Tensor, "sample"] | slice
     ) -> AnchorData:
-        """Some of the samples."""
-        return AnchorData(*(getattr(self, one.name)[which] for one in fields(self)))
+        """Some of the samples.
+
+        Raises:
+            InputError: numbers beyond them, or flags of another number of samples.
+        """
+        try:
+            return AnchorData(*(getattr(self, one.name)[which] for one in fields(self)))
+        except IndexError as error:
+            raise InputError(f"samples {short(which)} of {len(self)}: {error}") from error
 
 
 @public
@@ -129,6 +148,8 @@ class AnchorTask:
             raise OptionError(f"anchors={self.anchors!r}: expected names and their operations")
         at_least(1, "n_anchors", self.n_anchors)
         at_least(self.n_anchors + 1, "length", self.length, "room for a key and its anchors")
+        if self.length > LONGEST:
+            raise OptionError(f"length={self.length}: expected at most {LONGEST}")
         checks.check_bounds("numbers", self.numbers, len(self.anchors))
         if self.noise is not None:
             checks.check_bounds("noise", self.noise, len(self.anchors))
@@ -204,7 +225,8 @@ class AnchorTask:
             OptionError: an unknown split; a number below 1; OOD data without unseen chains; a seed
                 that is none.
         """
-        at_least(1, "n", n)
+        if not 1 <= n <= MOST_SAMPLES:
+            raise OptionError(f"n={n}: expected a whole number, 1 to {MOST_SAMPLES}")
         if not 0 <= seed < 2**32:  # what torch's generator on a CPU tells apart
             raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2³² - 1")
         first, last = (self.n_seen, len(self.chains)) if split == "ood" else (0, self.n_seen)
@@ -255,9 +277,12 @@ class AnchorTask:
         """The same sequences with the anchors of each chain in reverse; key and noise stay.
 
         Raises:
-            InputError: sequences of another length than the task's.
+            InputError: sequences of another task: another length, other keys or chains.
         """
         checks.check_width(data.tokens, self.length)
+        checks.whole_tensor("keys", data.keys, *self.numbers)
+        checks.whole_tensor("chains", data.chains, 0, len(self.chains) - 1)
+        checks.whole_tensor("positions", data.positions, 0, self.n_positions - 1)
         device = data.tokens.device
         places = data.positions[:, None] + 1 + torch.arange(self.n_anchors, device=device)
         tokens = data.tokens.scatter(1, places, data.tokens.gather(1, places.flip(1)))

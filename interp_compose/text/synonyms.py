@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from interp_compose._public import public
+from interp_compose._public import public, short
 from interp_compose._types import Example
-from interp_compose.errors import CapabilityError, InputError, InterventionError
+from interp_compose.errors import CapabilityError, InputError, InterventionError, OptionError
 from interp_compose.text.synonym_slots import (
     Surroundings,
     Word,
@@ -229,6 +229,8 @@ def _tags(texts: Sequence[str], tagger: Any | None) -> list[dict[int, str]]:
     """Of each text: the character at which a word begins → its part of speech."""
     if tagger is None:
         return [{} for _ in texts]
+    if not hasattr(tagger, "pipe"):
+        raise OptionError(f"tagger={short(tagger)}: expected a spaCy pipeline, or None")
     tags = [{word.idx: word.pos_ for word in doc} for doc in tagger.pipe(texts)]
     if not any(pos for of_text in tags for pos in of_text.values()):
         raise CapabilityError(

@@ -22,7 +22,7 @@ character share a group, blanks belong to what follows them (:func:`.alignment.g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -46,15 +46,16 @@ _BATCH = 4096  # prompts that share a character axis; bounds the memory
 
 @public
 def tokenize_prompts(
-    tokenizer: Any,
-    examples: Sequence[Example],
+    tokenizer: Callable[..., Any],
+    examples: Sequence[Example | str],
     *,
     unit: str = "word",
     labels: frozenset[str] | None = None,
     height: int | None = None,
     parser: str | None = None,
 ) -> list[TokenizedPrompt]:
-    """Tokenize prompts and group their tokens into units; results in the order of ``examples``.
+    """Tokenize prompts and group their tokens into units; results in the order of ``examples``,
+    which may be bare texts.
 
     ``labels``, ``height`` and ``parser`` belong to ``unit="phrase"``: which constituents
     (:func:`.constituents.tree_spans`), and who parses (:func:`.parsers.parse_spans`); without a
@@ -71,17 +72,17 @@ def tokenize_prompts(
             f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
             'leave them out, or pass unit="phrase"'
         )
-    examples = list(examples)
-    alignment.refuse_empty([example.prompt for example in examples])
+    rows = [Example(one, "") if isinstance(one, str) else one for one in examples]
+    alignment.refuse_empty([row.prompt for row in rows])
     spans: Sequence[Sequence[Span]] = ()
     if unit == "span":
-        spans = [_own_spans(example, i) for i, example in enumerate(examples)]
+        spans = [_own_spans(row, i) for i, row in enumerate(rows)]
     elif unit == "phrase":
-        spans = _phrases(examples, labels, height, parser)
+        spans = _phrases(rows, labels, height, parser)
     out: list[TokenizedPrompt] = []
-    for first in range(0, len(examples), _BATCH):
+    for first in range(0, len(rows), _BATCH):
         batch = slice(first, first + _BATCH)
-        axis = alignment.lay_out([example.prompt for example in examples[batch]], first)
+        axis = alignment.lay_out([row.prompt for row in rows[batch]], first)
         encoded = encode(tokenizer, axis.prompts)
         walls = None
         if unit == "pretoken":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,6 +15,8 @@ from interp_compose.losses import check_sampling, mutual_information_loss, stabi
 from interp_compose.training.paper_settings import PaperTask, paper_settings
 
 Unit = Literal["word", "pretoken", "phrase", "span"]
+
+MOST_LAYERS: Final = 10_000
 
 
 @public
@@ -61,10 +63,10 @@ class CarmaConfig:
         Raises:
             LayerError: layers outside 1 … n_layers-1, or a model of a single layer.
         """
-        if n_layers < 2:
+        if not 2 <= n_layers <= MOST_LAYERS:
             raise LayerError(
                 f"the model has n_layers={n_layers}, and CARMA acts on layers 1 … n_layers-1; "
-                "expected a model of two layers or more"
+                f"expected a model of 2 to {MOST_LAYERS} layers"
             )
         layers = self.layers or default_layers(n_layers)
         stability = self.stability_layers or layers

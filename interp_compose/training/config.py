@@ -107,12 +107,22 @@ class TrainConfig:
         return cls(batch_size=stated.batch_size, epochs=stated.epochs)
 
     def total_steps(self, n_examples: int) -> int:
-        """Optimiser steps of the whole run; the last batch of an epoch may be smaller."""
+        """Optimiser steps of the whole run; the last batch of an epoch may be smaller.
+
+        Raises:
+            OptionError: fewer than no examples.
+        """
         steps = self.epochs * self.steps_per_epoch(n_examples)
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
     def steps_per_epoch(self, n_examples: int) -> int:
-        """Batches in one pass over so many examples."""
+        """Batches in one pass over so many examples.
+
+        Raises:
+            OptionError: fewer than no examples.
+        """
+        if n_examples < 0:
+            raise OptionError(f"n_examples={n_examples}: expected 0 or more")
         return math.ceil(n_examples / self.batch_size)
 
     def warmup_of(self, total: int) -> int:
@@ -120,7 +130,13 @@ class TrainConfig:
         return min(self.warmup_steps, total // 10)
 
     def lr_at(self, step: int, total: int) -> float:
-        """Learning rate of optimiser step ``step`` (from 0) of ``total``."""
+        """Learning rate of optimiser step ``step`` (from 0) of ``total``.
+
+        Raises:
+            OptionError: a step outside the run.
+        """
+        if not 0 <= step < total:
+            raise OptionError(f"step={step}: expected 0 … {total - 1}, for total={total} steps")
         warmup = self.warmup_of(total)
         if step < warmup:
             return self.lr * (step + 1) / warmup

@@ -179,9 +179,7 @@ def test_a_block_that_is_replaced_comes_back_after_an_exception() -> None:
     resid = torch.zeros(1, 3, 7)  # not d_model wide: the forward pass raises
     before = [type(block).forward for block in model.lens.blocks]
     with pytest.raises(RuntimeError):
-        model.resume(
-            resid, 2, attention_mask=torch.ones(1, 3).long(), position_ids=torch.zeros(1, 3).long()
-        )
+        model._resume(resid, 2, torch.ones(1, 3).long(), torch.zeros(1, 3).long(), read="last")
     assert all("forward" not in vars(block) for block in model.lens.blocks)
     assert [type(block).forward for block in model.lens.blocks] == before
 
