@@ -216,11 +216,12 @@ def _check_path(path: str | os.PathLike[str]) -> None:
     """Refuse what no file system can hold; whether it is there is another question."""
     try:
         name = os.fsencode(path)
-    except UnicodeError:  # half of a surrogate pair
-        name = b"\0"
-    longest = max(map(len, name.split(os.fsencode(os.sep))))
-    if b"\0" in name or longest > 255 or len(name) > 4000:
-        raise _Unfit(path, "a path: no NUL, and no name of more than 255 bytes", nearly=True)
+    except UnicodeError:
+        raise _Unfit(path, "a path of whole characters, no halves", nearly=True) from None
+    if b"\0" in name:
+        raise _Unfit(path, "a path without a null byte", nearly=True)
+    if len(name) > 4000 or max(map(len, name.split(os.fsencode(os.sep)))) > 255:
+        raise _Unfit(path, "a path that is not too long (255 bytes a name)", nearly=True)
 
 
 def _whole(value: Any) -> Any:
@@ -266,7 +267,7 @@ def _check_of_list(hint: Any, origin: Any) -> Check:
         if getattr(value, "ndim", 1) != 1 or (fixed and len(value) != len(checks)):
             raise _Unfit(given, expected)
         if type(value) is range and len(value) > LONGEST_RANGE:
-            raise _Unfit(given, f"at most {LONGEST_RANGE} items")
+            raise _Unfit(given, f"at most {LONGEST_RANGE} items", nearly=True)
         taken, same = [], value is given
         for place, item in enumerate(value[:1] if type(value) is range else value):
             one = checks[place if fixed else 0] if checks else None
@@ -321,6 +322,8 @@ def _iterable(hint: Any) -> Check:
 
     def check(value: Any) -> Any:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise _Unfit(value, expected)
+        if getattr(value, "ndim", 1) == 0:  # an array of one number
             raise _Unfit(value, expected)
         return value
 

@@ -20,7 +20,7 @@ from interp_compose._public import public
 from interp_compose._word_pairs import cosines, full_precision, stack_layers, word_pairs
 from interp_compose.errors import OptionError
 
-MOST_NEGATIVES: Final = 4096
+MOST_NEGATIVES: Final = 100_000
 """Drawn for each anchor; they are all held in memory."""
 _NEVER = -1e30
 """A score whose exponential is 0. Minus infinity would make a NaN of a token without partners."""

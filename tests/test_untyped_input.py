@@ -109,6 +109,12 @@ calls |= {
     "data to nowhere": lambda: task.sample("train", 5, seed=0).to("nowhere"),
     "a tokenizer of 3": lambda: ic.tokenize_prompts(3, ["a b"]),
     "a text for texts": lambda: ic.tokenize_prompts(model.tokenizer, "a b"),
+    "a mechanism without tables": lambda: ic.Mechanism({}, {}, {}),
+    "a diagram of texts": lambda: ic.PhaseDiagram({}, {"runs": pd.DataFrame({"train": ["x"]})}, {}),
+    "an array of one number": lambda: ic.read_pairs(np.array(3)),
+    "positions beyond": lambda: model.resume(
+        torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
+    "samples beyond": lambda: task.sample("train", 5, seed=0)[torch.tensor([9])],
     "a tagger of 3": lambda: ic.replace_synonyms(
         [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
     "no name of a file": lambda: ic.read_examples("x" * 300 + ".jsonl"),
@@ -196,8 +202,13 @@ EXPECTED = {
     "a text for texts": "OptionError: tokenize_prompts: examples='a b' is a str; expected a sequen",
     "a tagger of 3": "OptionError: tagger=3: expected a spaCy pipeline, or None",
     "no name of a file": "OptionError: read_examples: source='",
-    "NUL in a path": "OptionError: CapCurve.load: folder='a\\x00b' is a str; expected a path: no N",
-    "half a surrogate pair": "OptionError: save_weights: path='\\ud800' is a str; expected a path:",
+    "NUL in a path": "OptionError: CapCurve.load: folder='a\\x00b' is a str; expected a path with",
+    "half a surrogate pair": "OptionError: save_weights: path='\\ud800' is a str; expected a path",
+    "a mechanism without tables": "InputError: no table of runs: expected one with the numbers tra",
+    "a diagram of texts": "InputError: no table of runs: expected one with the numbers train, id, ",
+    "an array of one number": "OptionError: read_pairs: source is a ndarray [] of int64; expected ",
+    "positions beyond": "PositionError: position_ids hold 1000000: expected 0 to 63",
+    "samples beyond": "InputError: samples a Tensor [1] of torch.int64 of 5: index 9 is out of bou",
 }
 
 

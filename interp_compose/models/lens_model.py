@@ -18,6 +18,7 @@ from interp_compose.errors import (
     InputError,
     InterpComposeError,
     LayerError,
+    PositionError,
     PromptError,
 )
 from interp_compose.models.attention import edited_attention, unedited
@@ -356,7 +357,7 @@ class LensModel(Weighted, Wrappable):
             )
         self._check_stream(resid)
         check_call(position_ids, attention_mask)
-        with self.exclusive.held(self.name):
+        with self._placed_by_name(position_ids), self.exclusive.held(self.name):
             return self._run_blocks(resid, start, stop, attention_mask, position_ids)
 
     def resume(
@@ -376,7 +377,7 @@ class LensModel(Weighted, Wrappable):
         self._check_layer(start)
         self._check_stream(resid)
         check_call(position_ids, attention_mask)
-        with self.exclusive.held(self.name):
+        with self._placed_by_name(position_ids), self.exclusive.held(self.name):
             return self._resume(resid, start, attention_mask, position_ids, read=read)
 
     def unembed(
@@ -454,6 +455,19 @@ class LensModel(Weighted, Wrappable):
                     f"{tokens.shape[1]} tokens, and {self.name!r} reads {self.n_ctx}; shorten them"
                 ) from error
             raise
+
+    @contextmanager
+    def _placed_by_name(self, position_ids: Tensor) -> Iterator[None]:
+        """Positions that the model does not have are refused by name, once they have failed."""
+        try:
+            yield
+        except (IndexError, RuntimeError) as error:
+            beyond = position_ids[(position_ids < 0) | (position_ids >= self.n_ctx)]
+            if isinstance(error, InterpComposeError) or not len(beyond):
+                raise
+            raise PositionError(
+                f"position_ids hold {int(beyond[0])}: expected 0 to {self.n_ctx - 1}"
+            ) from error
 
     def _check_stream(self, resid: Tensor) -> None:
         """Refuse a residual that no block of this model gives."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load_model(
     source: str | Path | nn.Module | LensModel,
     *,
-    tokenizer: Callable[..., Any] | None = None,
+    tokenizer: Any = None,
     device: str | torch.device = "auto",
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -127,7 +127,7 @@ def small_decoder(
     distribution: Distribution = "normal",
     fan_in: FanIn = "own",
     scale_writers: bool = False,
-    tokenizer: Callable[..., Any] | None = None,
+    tokenizer: Any = None,
 ) -> LensModel:
     """A decoder with random weights at an init rate γ (complexity control, III-D and III-E).
 

@@ -69,7 +69,7 @@ class PhaseDiagram(Result):
         return cls(config=config, frames=frames, versions=environment_versions())
 
     def __post_init__(self) -> None:
-        runs = with_phases(self.frames["runs"])
+        runs = with_phases(self.frames.get("runs"))
         object.__setattr__(self, "frames", {**self.frames, "runs": runs})
         super().__post_init__()
 

@@ -69,6 +69,14 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     return axis
 
 
+def check_seeds(seeds: int, first_seed: int) -> None:
+    """Refuse fewer than one seed, more than anybody means, and one below 0."""
+    if not 1 <= seeds <= MOST:
+        raise OptionError(f"seeds={seeds!r}: expected a whole number, 1 to {MOST}")
+    if first_seed < 0:
+        raise OptionError(f"first_seed={first_seed!r}: expected a whole number, 0 or more")
+
+
 def runs_of(
     run: PhaseRun,
     init_rates: Sequence[float],
@@ -85,10 +93,7 @@ def runs_of(
     decays = checked(weight_decays, "weight_decays")
     if min(decays) < 0:
         raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
-    if not 1 <= seeds <= MOST:
-        raise OptionError(f"seeds={seeds!r}: expected a whole number, 1 to {MOST}")
-    if first_seed < 0:
-        raise OptionError(f"first_seed={first_seed!r}: expected a whole number, 0 or more")
+    check_seeds(seeds, first_seed)
     return [
         replace(run, init_rate=rate, weight_decay=decay, seed=seed)
         for seed in range(first_seed, first_seed + seeds)

@@ -52,14 +52,17 @@ def phase_of(train: float, id: float, ood: float, commutativity: float) -> str:
     return "2c" if commutativity >= COMMUTES else "2"
 
 
-def with_phases(runs: pd.DataFrame) -> pd.DataFrame:
+def with_phases(runs: pd.DataFrame | None) -> pd.DataFrame:
     """Runs, or opened models, with the ``phase`` that :func:`phase_of` gives each by itself; ``""``
     where it diverged. A phase that they have already is not read: an older file's may be by another
     rule.
 
     Raises:
-        InputError: a share outside 0 … 1.
+        InputError: a share outside 0 … 1, or none.
     """
+    is_number = pd.api.types.is_numeric_dtype
+    if runs is None or not all(name in runs and is_number(runs[name]) for name in SHARES):
+        raise InputError(f"no table of runs: expected one with the numbers {', '.join(SHARES)}")
     sound = runs["finite"] if "finite" in runs else [True] * len(runs)
     shares = zip(*(runs[name].astype(float) for name in SHARES), sound, strict=True)
     found = [phase_of(*own) if fine else "" for *own, fine in shares]

@@ -93,7 +93,7 @@ class Mechanism(Result):
         return cls(config=config, frames=whole, versions=environment_versions())
 
     def __post_init__(self) -> None:
-        models = with_phases(self.frames["models"])
+        models = with_phases(self.frames.get("models"))
         object.__setattr__(self, "frames", {**self.frames, "models": models})
         super().__post_init__()
 

@@ -14,7 +14,7 @@ from interp_compose._files import read_json
 from interp_compose._public import public
 from interp_compose._whole import is_whole
 from interp_compose.errors import OptionError
-from interp_compose.recipes.complexity_grid import checked, numbers
+from interp_compose.recipes.complexity_grid import check_seeds, checked, numbers
 from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.recipes.complexity_sweep import Where, trained
 from interp_compose.recipes.speed_epochs import GRID, tables_of
@@ -122,12 +122,10 @@ def runs_of(
     rates = checked(init_rates, "init_rates")
     layers = _whole_axis(depths, "depths", 1, MOST_LAYERS)
     groups = _whole_axis(violations, "violations", 0, len(VIOLATIONS))
-    for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0)):
-        if not is_whole(value) or value < least:
-            raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more")
+    check_seeds(seeds, first_seed)
     return [
         replace(run, init_rate=rate, n_layers=depth, violations=number, seed=seed)
-        for seed in range(int(first_seed), int(first_seed) + int(seeds))
+        for seed in range(first_seed, first_seed + seeds)
         for rate in rates
         for depth in layers
         for number in groups

@@ -148,14 +148,14 @@ class AnchorTask:
             raise OptionError(f"anchors={self.anchors!r}: expected names and their operations")
         at_least(1, "n_anchors", self.n_anchors)
         at_least(self.n_anchors + 1, "length", self.length, "room for a key and its anchors")
-        if self.length > LONGEST:
-            raise OptionError(f"length={self.length}: expected at most {LONGEST}")
         checks.check_bounds("numbers", self.numbers, len(self.anchors))
         if self.noise is not None:
             checks.check_bounds("noise", self.noise, len(self.anchors))
         if self.d_vocab is not None:
             at_least(self._largest_token + 1, "d_vocab", self.d_vocab, "room for keys and noise")
         checks.check_size(len(self.anchors), self.n_anchors, self.numbers)
+        if self.length > LONGEST:
+            raise OptionError(f"length={self.length}: expected at most {LONGEST}")
         checks.check_chains("unseen", self.unseen, self.anchors, self.n_anchors)
         for chain in self.violations:
             checks.check_chain("violations", chain, self.anchors, self.n_anchors)

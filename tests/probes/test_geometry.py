@@ -200,7 +200,7 @@ def test_what_it_refuses() -> None:
     for message, options in {
         "components=6: expected 1 … 5 for 6 tokens": {"components": 6},
         "components=0: expected": {"components": 0},
-        "permutations=0: expected 1 or more": {"permutations": 0},
+        "permutations=0: expected 1 to 100000": {"permutations": 0},
         "seed=-1: expected": {"seed": -1},
     }.items():
         with pytest.raises(OptionError, match=message):

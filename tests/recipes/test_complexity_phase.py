@@ -180,7 +180,7 @@ def test_every_run_of_a_grid() -> None:
         ([0.3], [-1.0], 1, 0, "weight_decays holds -1"),
         ([math.nan], [0.0], 1, 0, "init_rates holds nan"),
         ([0.3], [0.0], 0, 0, "seeds=0"),
-        ([0.3], [0.0], True, 0, "seeds=True"),
+        ([0.3], [0.0], 10**9, 0, "seeds=1000000000: expected a whole number, 1 to 10000"),
         ([0.3], [0.0], 1, -1, "first_seed=-1"),
     ],
 )
