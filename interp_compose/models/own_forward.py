@@ -161,13 +161,12 @@ def random_twin(module: Any) -> Any | None:
 
 
 def _share(found: Tensor, own: Tensor) -> float:
-    """Largest difference by the standard deviation of ``own``; 0 where ``own`` is not finite, which
+    """Largest difference by the standard deviation of ``own``; 0 where numbers are not finite, which
     the probes of capabilities refuse by name."""
-    if not bool(own.isfinite().all()):
+    if not bool(own.isfinite().all() and found.isfinite().all()):
         return 0.0
     found, own = found.double(), own.double()
-    error = (found - own).abs().max() / own.std().clamp(min=1e-12)
-    return float(error.nan_to_num(nan=torch.inf))
+    return float((found - own).abs().max() / own.std().clamp(min=1e-12))
 
 
 def _device(module: nn.Module) -> torch.device:

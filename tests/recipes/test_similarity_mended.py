@@ -287,14 +287,14 @@ def test_a_run_that_was_interrupted_under_a_hook_does_not_go_on_without_it(
     hook = [("blocks.1.hook_resid_pre", half_as_long)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(similarity_measure, "_measure", dies_at_the_second)
-        with bert.hooks(hook), pytest.raises(KeyboardInterrupt):
+        with bert.hooks(hook, version="half"), pytest.raises(KeyboardInterrupt):
             quiet(bert, **options)
         with pytest.raises(InputError, match="different run: .*active_hooks"):
             quiet(bert, **options)
-        with bert.hooks(hook):
+        with bert.hooks(hook, version="half"):
             resumed = quiet(bert, **options)
     assert calls[0] == 2 + 4
-    assert "blocks.1.hook_resid_pre" in resumed.config["active_hooks"]
+    assert resumed.config["active_hooks"] == ["blocks.1.hook_resid_pre (half)"]
 
 
 # ---- embeddings -------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_a_batch_may_be_chosen_here(bert: LensModel) -> None:
 
 @pytest.mark.parametrize("bad", [0, -1, True, False])
 def test_bad_batches_of_texts_are_refused(bert: LensModel, bad: Any) -> None:
-    with pytest.raises(OptionError, match=rf"batch_size={bad!r}: expected an integer"):
+    with pytest.raises(OptionError, match=rf"batch_size={bad!r}.*expected an integer"):
         embed_texts(bert, ["a"], batch_size=bad)
 
 
