@@ -161,7 +161,7 @@ def random_twin(module: Any) -> Any | None:
 
 
 def _share(found: Tensor, own: Tensor) -> float:
-    """Largest difference by the standard deviation of ``own``; 0 where numbers are not finite, which
+    """Largest difference in standard deviations of ``own``; 0 where numbers are not finite, which
     the probes of capabilities refuse by name."""
     if not bool(own.isfinite().all() and found.isfinite().all()):
         return 0.0
