@@ -15,7 +15,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -339,18 +339,24 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path) -> Any:
-    """Parse a file of :func:`json_bytes`; any byte that it would not write is damage."""
+def read_json(path: Path, keys: Collection[str] = ()) -> Any:
+    """Parse a file of :func:`json_bytes`; any byte that it would not write is damage.
+
+    Args:
+        keys: that the value, an object then, has at the least: another file may have been put in
+            its place.
+    """
     data = path.read_bytes()
     try:
         value = json_value(data)
         intact = json_bytes(value) == data
+        intact = intact and (not keys or (isinstance(value, dict) and set(keys) <= set(value)))
     except (ValueError, RecursionError):  # not JSON, not UTF-8, or NaN
         intact = False
     if not intact:
         raise CorruptFileError(
-            f"{path} is truncated or was altered after it was written; delete its folder and run "
-            "again, or restore it from a copy"
+            f"{path} is truncated, or was altered or exchanged after it was written; delete its "
+            "folder and run again, or restore it from a copy"
         )
     return value
 

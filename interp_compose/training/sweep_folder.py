@@ -49,6 +49,7 @@ from interp_compose.errors import CorruptFileError, InputError
 FORMAT = "interp_compose.sweep/1"
 SWEEP = "sweep.json"
 CONFIG, LOCK, LOG, DONE, FAILED = "config.json", "lock", "log.txt", "DONE", "FAILED"
+DONE_KEYS = ("files", "seconds")
 NOT_VOUCHED = {LOCK, LOG, DONE, FAILED}
 
 
@@ -127,7 +128,7 @@ class Run:
     def seconds(self) -> float | None:
         """How long the run took, of one that is done."""
         try:
-            return float(read_json(self.folder / DONE)["seconds"])
+            return float(read_json(self.folder / DONE, DONE_KEYS)["seconds"])
         except (FileNotFoundError, CorruptFileError):
             return None
 
@@ -191,7 +192,7 @@ class Run:
     def damage(self) -> str:
         """What is wrong with a run that is done; an empty string where every file is as it was."""
         try:
-            vouched: dict[str, str] = read_json(self.folder / DONE)["files"]
+            vouched: dict[str, str] = read_json(self.folder / DONE, DONE_KEYS)["files"]
         except CorruptFileError:
             return f"{self.folder / DONE} was truncated or altered"
         files = self.files()
@@ -200,7 +201,10 @@ class Run:
                 return f"{self.folder / name} is missing"
             if file_sha256(files[name]) != sha256:
                 return f"{self.folder / name} was truncated or altered"
-        about = read_json(files[CONFIG]) if CONFIG in vouched else {}
+        try:
+            about = read_json(files[CONFIG], ("config",)) if CONFIG in vouched else {}
+        except CorruptFileError:
+            about = {}
         if {key: about.get(key) for key in self.about} != plain_json(self.about, "config"):
             return f"{self.folder} holds another run, put there"
         return ""
@@ -218,7 +222,7 @@ class Run:
 def versions_of(folder: Path) -> dict[str, str]:
     """Of the packages that a run was done with; empty where its folder does not say."""
     try:
-        found: dict[str, str] = read_json(folder / CONFIG).get("versions", {})
+        found: dict[str, str] = read_json(folder / CONFIG, ("config",)).get("versions", {})
     except (FileNotFoundError, CorruptFileError):
         return {}
     return found
@@ -244,7 +248,7 @@ class Claim:
     def reset(self) -> None:
         """Undo a run that is damaged: the files it vouched for go, DONE last; others stay."""
         try:
-            vouched = read_json(self.run.folder / DONE)["files"]
+            vouched = read_json(self.run.folder / DONE, DONE_KEYS)["files"]
         except CorruptFileError:
             vouched = {}
         for name, path in self.run.files().items():
@@ -288,7 +292,7 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     """A plan as :func:`register` left it."""
-    return Plan(**read_json(path))
+    return Plan(**read_json(path, ("work", "configs", "together")))
 
 
 def read_sweep(out: Path) -> dict[str, Any] | None:
@@ -302,7 +306,7 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        about: dict[str, Any] = read_json(path)
+        about: dict[str, Any] = read_json(path, ("format", "work", "configs"))
     except CorruptFileError as broken:
         raise CorruptFileError(
             f"{path} is truncated or was altered after it was written; delete this one file and "

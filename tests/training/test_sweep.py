@@ -186,6 +186,24 @@ def test_exchanged_run_folders_are_noticed(tmp_path: Path, ledger: Path) -> None
     assert begun(ledger) == {3: 2, 5: 1, 2: 2}
 
 
+@pytest.mark.parametrize("name", ["sweep.json", "DONE"])
+@pytest.mark.parametrize("text", ["[]\n", '"work"\n', '{\n  "a": 1\n}\n'])
+def test_json_of_another_kind_in_its_place(
+    tmp_path: Path, ledger: Path, name: str, text: str
+) -> None:
+    out = tmp_path / "out"
+    folder = sweep(out).folders[0]
+    path = out / name if name == "sweep.json" else folder / name
+    path.write_text(text)
+    if name == "sweep.json":
+        with pytest.raises(CorruptFileError, match=r"sweep.json is truncated or was altered"):
+            sweep(out)
+    else:
+        with pytest.warns(UserWarning, match="DONE was truncated or altered after its run"):
+            sweep(out)
+    assert (folder / "result.json").exists()
+
+
 def test_a_run_says_with_which_versions_it_was_done(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
