@@ -1202,11 +1202,13 @@ def main() -> None:
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--only", default="", help="calls whose name holds this")
     options = parser.parse_args()
+    os.chdir(W.root)  # relative paths are among the values
     try:
         tally = campaign(options.calls, options.seed, options.groups, options.only)
         print(tally.told())
         sys.exit(bool(tally.bad))
     finally:
+        os.chdir(tempfile.gettempdir())
         shutil.rmtree(W.root, ignore_errors=True)
 
 

@@ -295,7 +295,7 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
     ("options", "message"),
     [
         (["--seeds", "1", "1"], "OptionError: seeds=[1, 1] name 1 more than once"),
-        (["--seeds", "0"], "OptionError: seeds=0: expected 1 or more"),
+        (["--seeds", "0"], "OptionError: seeds=0: expected 1 to 10000"),
         (["--seeds"], "OptionError: seeds=(): expected how many"),
         (["--seeds", "3", "-1"], "OptionError: seed=-1: expected an integer, 0 or more"),
         (["--weight", "1.5"], "OptionError: weight=1.5: expected a number between 0 and 1"),

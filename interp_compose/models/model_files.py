@@ -83,6 +83,12 @@ def check_sizes(config: Any, name: str) -> None:
     """
     if config is None:
         return
+    classes = getattr(config, "architectures", None)
+    if classes is not None and not isinstance(classes, list):
+        raise CorruptFileError(
+            f"config.json of {name!r} states architectures = {str(classes)[:80]}: expected a list "
+            "of class names; get the checkpoint again"
+        )
     sizes = {key: getattr(config, key, None) for key in SIZES}
     for key, value in sizes.items():
         least = 1 if key in NEEDED else 0
