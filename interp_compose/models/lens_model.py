@@ -430,9 +430,9 @@ class LensModel(Weighted, Wrappable):
             if not self._edits[name].held:
                 raise CapabilityError(
                     f"{self.architecture} discards edits at {name!r}: a random edit there, on a "
-                    f"few tokens, left the output as it was ({self._edits[name].detail}). Edit "
-                    "the output of the part that reads it (hook_attn_out, hook_mlp_out), or use "
-                    "mask_attention for attention patterns."
+                    f"few tokens, left the output as it was ({self._edits[name].detail}): nothing "
+                    "reads what the hook returns, or the weights behind it are zero. Edit "
+                    "hook_attn_out or hook_mlp_out, or use mask_attention for attention patterns."
                 )
 
     @contextmanager

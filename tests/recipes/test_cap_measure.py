@@ -402,9 +402,9 @@ def test_layers_as_depths() -> None:
     assert resolve_layers([0.0, 0.25, 0.5, 1.0], 12) == [0, 3, 6, 11]
     assert resolve_layers([2, 2, 0], 3) == [0, 2]
     assert resolve_layers([0.7], 1) == [0]
-    assert resolve_layers(np.linspace(0, 1, 3, dtype=np.float32), 4) == [0, 2, 3]
+    assert resolve_layers(np.linspace(0, 1, 3, dtype=np.float32).tolist(), 4) == [0, 2, 3]
     assert resolve_layers([0.5], 6) == [3]  # halves go up, whatever the parity
-    assert resolve_layers(np.array([2, 0]), 3) == [0, 2]
+    assert resolve_layers(np.array([2, 0]).tolist(), 3) == [0, 2]
 
 
 def test_examples_are_frozen() -> None:

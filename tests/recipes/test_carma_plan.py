@@ -117,7 +117,7 @@ def test_rates_outside_zero_to_one(rates: Any) -> None:
 
 def test_a_rate_named_twice(tmp_path: Path) -> None:
     refused(OptionError, "rates=.*each once", tmp_path, rates=(0.25, 0.25))
-    carma_plan._check_rates([1, 0.25])
+    carma_plan._check_rates([1.0, 0.25])
 
 
 @pytest.mark.parametrize(
