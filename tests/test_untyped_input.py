@@ -115,9 +115,11 @@ calls |= {
     "positions beyond": lambda: model.resume(
         torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
     "samples beyond": lambda: task.sample("train", 5, seed=0)[torch.tensor([9])],
+    "a folder for rows": lambda: ic.ComplexityTracker(path="."),
     "a tagger of 3": lambda: ic.replace_synonyms(
         [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
     "no name of a file": lambda: ic.read_examples("x" * 300 + ".jsonl"),
+    "no name of a thesaurus": lambda: ic.synonym_source("x" * 300 + ".json", "mini-idm"),
     "NUL in a path": lambda: ic.CapCurve.load("a\\0b"),
     "half a surrogate pair": lambda: ic.save_weights(decoder, "\\ud800"),
 }
@@ -200,8 +202,10 @@ EXPECTED = {
     "data to nowhere": "DeviceError: device 'nowhere': Expected one of cpu, cuda, ipu, xpu, mkldnn",
     "a tokenizer of 3": "OptionError: tokenize_prompts: tokenizer=3 is an int; expected a function",
     "a text for texts": "OptionError: tokenize_prompts: examples='a b' is a str; expected a sequen",
+    "a folder for rows": "OptionError: path='.' is a folder; expected a file, such as rows.jsonl",
     "a tagger of 3": "OptionError: tagger=3: expected a spaCy pipeline, or None",
     "no name of a file": "OptionError: read_examples: source='",
+    "no name of a thesaurus": "OptionError: synonym_source: name='",
     "NUL in a path": "OptionError: CapCurve.load: folder='a\\x00b' is a str; expected a path with",
     "half a surrogate pair": "OptionError: save_weights: path='\\ud800' is a str; expected a path",
     "a mechanism without tables": "InputError: no table of runs: expected one with the numbers tra",

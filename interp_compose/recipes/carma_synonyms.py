@@ -27,7 +27,11 @@ SOURCES = ("auto", "shipped", "wordnet", "vectors")
 
 @public
 def synonym_source(
-    name: str, task: str, *, data_dir: str | Path | None = None, frequency: str | Path | None = None
+    name: str | Path,
+    task: str,
+    *,
+    data_dir: str | Path | None = None,
+    frequency: str | Path | None = None,
 ) -> SynonymSource:
     """A source by name, or the thesaurus in a ``.json`` file (word → list of synonyms).
 
@@ -47,6 +51,7 @@ def synonym_source(
         MissingDataError, MissingPackageError: WordNet, vectors or frequencies are not there.
         DataFormatError: the file is no such thesaurus.
     """
+    name = str(name)
     if name.endswith(".json"):
         _check_unread(frequency, name)
         return _from_file(Path(name))

@@ -94,6 +94,10 @@ class ComplexityTracker:
         self.measures = tuple(measures)
         self.also = also
         self.path = None if path is None else Path(path)
+        if self.path is not None and self.path.is_dir():
+            raise OptionError(
+                f"path={str(path)!r} is a folder; expected a file, such as rows.jsonl"
+            )
         self.rows: list[dict[str, Any]] = []
         self._model: LensModel | None = None
         self._started = False
