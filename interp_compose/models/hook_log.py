@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,7 +120,11 @@ def _added(
         for name, fn in hooks:
             point = lens.hook_dict[name]
             try:
-                lens.check_hooks_to_add(point, name, fn, dir="fwd")
+                check = lens.check_hooks_to_add
+                if "hook_point" in signature(check).parameters:
+                    check(point, name, fn)
+                else:  # the bridge of transformer-lens 3.9
+                    check(name)
             except (ValueError, AssertionError) as refusal:
                 raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
             point.add_hook(fn, dir="fwd")
