@@ -135,7 +135,7 @@ def _added(
         for point, handle in added:
             handle.hook.remove()
             point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
-            del model.hook_versions[id(handle)]
+            model.hook_versions.pop(id(handle), None)  # Ctrl-C may have come in between
 
 
 def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:
