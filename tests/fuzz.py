@@ -54,7 +54,7 @@ from tests.recipes.similarity_reference import ROWS
 from tests.recipes.test_speed_result import result as speed_result
 
 TIME = 60  # seconds after which a call counts as endless
-MEMORY = 12 << 30  # bytes of address space
+MEMORY = 8 << 30  # bytes of address space
 
 
 @dataclass
@@ -1139,6 +1139,8 @@ def attempt(call: Call, name: str, value: Any, tally: Tally) -> None:
             f for f in traceback.extract_tb(error.__traceback__) if "interp_compose" in f.filename
         ]  # type: ignore[union-attr]
         where = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+        if key not in tally.bad:
+            print(key, flush=True)
         tally.bad.setdefault(key, f"{key} at {where}: {name}={shown}: {str(error)[:150]}")
 
 

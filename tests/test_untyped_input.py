@@ -116,6 +116,10 @@ calls |= {
         torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
     "samples beyond": lambda: task.sample("train", 5, seed=0)[torch.tensor([9])],
     "a folder for rows": lambda: ic.ComplexityTracker(path="."),
+    "weights of no name": lambda: ic.load_weights(model, ""),
+    "no name for weights": lambda: ic.save_weights(model, ""),
+    "a frame for a tagger": lambda: ic.replace_synonyms(
+        [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=pd.DataFrame()),
     "a tagger of 3": lambda: ic.replace_synonyms(
         [row], ic.ThesaurusSource({"cat": ["kitty"]}), rate=0.5, seed=0, tagger=3),
     "no name of a file": lambda: ic.read_examples("x" * 300 + ".jsonl"),
@@ -202,7 +206,10 @@ EXPECTED = {
     "data to nowhere": "DeviceError: device 'nowhere': Expected one of cpu, cuda, ipu, xpu, mkldnn",
     "a tokenizer of 3": "OptionError: tokenize_prompts: tokenizer=3 is an int; expected a function",
     "a text for texts": "OptionError: tokenize_prompts: examples='a b' is a str; expected a sequen",
+    "weights of no name": "OptionError: path='' names no file; expected one such as w.safetensors",
+    "no name for weights": "OptionError: path='' names no file; expected one such as w.safetensors",
     "a folder for rows": "OptionError: path='.' is a folder; expected a file, such as rows.jsonl",
+    "a frame for a tagger": "OptionError: tagger=a DataFrame [0, 0]: expected a spaCy pipeline",
     "a tagger of 3": "OptionError: tagger=3: expected a spaCy pipeline, or None",
     "no name of a file": "OptionError: read_examples: source='",
     "no name of a thesaurus": "OptionError: synonym_source: name='",

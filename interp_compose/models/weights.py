@@ -15,7 +15,7 @@ from interp_compose._files import (
     write_safetensors,
 )
 from interp_compose._public import public
-from interp_compose.errors import CorruptFileError
+from interp_compose.errors import CorruptFileError, OptionError
 from interp_compose.models.lens_model import LensModel
 
 CHECKSUMS = "SHA256SUMS"
@@ -28,9 +28,10 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
     Both are written under temporary names and renamed, the weights first.
 
     Raises:
+        OptionError: ``path`` names no file.
         OutputError: they cannot be written.
     """
-    path = Path(path)
+    path = _named(path)
     state = {
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
@@ -46,16 +47,23 @@ def load_weights(model: LensModel, path: str | Path) -> None:
     """Put weights saved by :func:`save_weights` into ``model``, after checking their SHA-256.
 
     Raises:
+        OptionError: ``path`` names no file.
         CorruptFileError: the checksum is missing or does not hold, or the file is no safetensors.
         InputError: names or shapes that are not this model's.
     """
-    path = Path(path)
+    path = _named(path)
     verify_weights(path)
     try:
         state = load_file(path, device=str(model.device))
     except SafetensorError as broken:
         raise CorruptFileError(f"{path} is no safetensors file ({broken})") from broken
     model.load_state_dict(state)
+
+
+def _named(path: str | Path) -> Path:
+    if not Path(path).name:
+        raise OptionError(f"path={str(path)!r} names no file; expected one such as w.safetensors")
+    return Path(path)
 
 
 def verify_weights(path: Path) -> None:

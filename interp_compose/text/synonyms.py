@@ -229,7 +229,7 @@ def _tags(texts: Sequence[str], tagger: Any | None) -> list[dict[int, str]]:
     """Of each text: the character at which a word begins → its part of speech."""
     if tagger is None:
         return [{} for _ in texts]
-    if not hasattr(tagger, "pipe"):
+    if not (hasattr(tagger, "pipe") and hasattr(tagger, "meta")):  # a frame can be piped, too
         raise OptionError(f"tagger={short(tagger)}: expected a spaCy pipeline, or None")
     tags = [{word.idx: word.pos_ for word in doc} for doc in tagger.pipe(texts)]
     if not any(pos for of_text in tags for pos in of_text.values()):
