@@ -25,6 +25,7 @@ from interp_compose.training.checkpoint import checkpoints_together, clear_toget
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.fit import Samples, fit
 from interp_compose.training.learners import Learners
+from interp_compose.training.state import trains
 
 HISTORY: Final = "history.json"
 CIRCUITS: Final = "circuits.json"
@@ -175,6 +176,7 @@ _SHARED: Final = [
 ]
 
 
+@trains
 def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
     """Runs of one shape as one program, on the GPU where there is one; history, weights and what
     masks show of each into its folder. Resumes from a checkpoint there."""

@@ -46,6 +46,7 @@ from interp_compose.training.history import (
 )
 from interp_compose.training.loop import Job, run_training
 from interp_compose.training.processes import Processes
+from interp_compose.training.state import trains
 
 CHECKPOINTS = "checkpoints"
 HISTORY = "history.jsonl"
@@ -131,6 +132,7 @@ def _pythons_randomness_kept() -> Iterator[None]:
         random.setstate(seen)
 
 
+@trains
 def finetune_on(
     model: LensModel,
     train: Sequence[TrainingExample],

@@ -25,6 +25,7 @@ from interp_compose.recipes.complexity_run import PhaseRun
 from interp_compose.training.checkpoint import checkpoints_together, clear_together
 from interp_compose.training.fit import Samples, fit
 from interp_compose.training.learners import Learners
+from interp_compose.training.state import trains
 
 HISTORY: Final = "history.json"
 FITS_LOSS: Final = 5e-2
@@ -91,6 +92,7 @@ class Fits:
         ]
 
 
+@trains
 def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = [run.task.sample("train", run.samples, seed=run.stream("train")) for run in runs]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,14 @@ from interp_compose._types import HookedModel
 from interp_compose.training.checkpoint import Checkpoint
 from interp_compose.training.config import TrainConfig
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def trains(function: Function) -> Function:
+    """``function`` with gradients on, whatever its caller turned off (``torch.no_grad``,
+    ``torch.inference_mode``)."""
+    return torch.inference_mode(False)(torch.enable_grad()(function))
 
 
 class TrainingState:

@@ -44,7 +44,8 @@ def test_runs_under_two_releases_claim_neither_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"run": TINY, "where": "here", "progress": False}
-    one = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=1, **options)
+    with torch.no_grad():  # which is the caller's, and not the runs'
+        one = ic.phase_diagram([0.5], [0.01], tmp_path, seeds=1, **options)
     here = environment_versions()
     assert one.versions == here
     other = {**here, "torch": "1.0"}

@@ -146,6 +146,18 @@ def test_open_interventions_are_refused(model: LensModel, examples: list[Example
         finetune(model, task, config=QUICK, progress=False)
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_the_caller_turned_off_change_nothing(
+    off: type[torch.no_grad], model: LensModel, examples: list[Example]
+) -> None:
+    task = task_of(examples)
+    usual = finetune(model, task, config=QUICK, progress=False).model
+    with off():
+        twin = finetune(model, task, config=QUICK, progress=False).model
+    pairs = list(zip(usual.parameters(), twin.parameters(), strict=True))
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
 SCRIPT = """
 import json
 import numpy as np
