@@ -37,7 +37,7 @@ from interp_compose.models.load_encoder import (
     load_encoder,
     peek,
 )
-from interp_compose.models.model_files import check_sizes, refuse_pickled
+from interp_compose.models.model_files import check_sizes, own_tokenizer, refuse_pickled
 from interp_compose.models.own_forward import OwnForward, random_twin
 from interp_compose.models.small_decoder import (
     SmallDecoderModel,
@@ -210,6 +210,7 @@ def _load_pretrained(
         own = OwnForward.of(hf_model)
         if tokenizer is None:
             given = {key: options[key] for key in options if key not in ("device", "device_map")}
+            own_tokenizer(source, name, **{key: given[key] for key in given if key != "dtype"})
             bridge = bridge_with_tokenizer(source, hf_model, **given)
         else:
             bridge = bridge_around(hf_model)

@@ -15,6 +15,7 @@ from torch import nn
 from interp_compose.errors import CapabilityError, CorruptFileError
 from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
+from interp_compose.models.model_files import own_tokenizer
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.sentence_folder import StatedEmbedding, read_stated
 
@@ -74,12 +75,7 @@ def load_encoder(
     place = {"subfolder": stated.subfolder if stated else "", **options}
     if tokenizer is None:
         where = {key: place[key] for key in place if key not in ("dtype", "device_map")}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
-        if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # made up where there is none
-            raise CorruptFileError(
-                f"{name!r} has no tokenizer that knows a word; get the checkpoint again, or pass "
-                "tokenizer=…"
-            )
+        tokenizer = own_tokenizer(source, name, **where)
     _check_config(config, name)
     has_head = HEADS[config.model_type] in (config.architectures or [])
     kind = getattr(transformers, HEADS[config.model_type]) if has_head else transformers.AutoModel

@@ -75,6 +75,29 @@ def _check_shards(listing: Path) -> None:
             )
 
 
+def own_tokenizer(source: str, name: str, **options: Any) -> Any:
+    """The tokenizer that was saved beside a model.
+
+    Raises:
+        CorruptFileError: there is none that can be read, or it knows no word.
+    """
+    from transformers import AutoTokenizer
+
+    why = ""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except Exception as broken:  # noqa: BLE001  each kind of tokenizer raises its own
+        tokenizer = None
+        why = f" ({(str(broken).strip() or type(broken).__name__).splitlines()[0][:200]})"
+    # transformers makes one up where there is none
+    if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise CorruptFileError(
+            f"{name!r} has no tokenizer that knows a word{why}; get the checkpoint again, or pass "
+            "tokenizer=…"
+        )
+    return tokenizer
+
+
 def check_sizes(config: Any, name: str) -> None:
     """Refuse sizes with which no model can be built, before any time or memory is spent.
 

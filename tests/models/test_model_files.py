@@ -108,3 +108,19 @@ def test_shards_lie_in_their_folder_and_are_safetensors(
     (folder / "model.safetensors.index.json").write_text(json.dumps(listing))
     with pytest.raises(CorruptFileError, match="expected safetensors files in its own folder"):
         load_model(str(folder))
+
+
+@pytest.mark.parametrize("left", ["nothing", "tokenizer_config.json"])
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT"])
+def test_a_folder_without_a_tokenizer_is_refused_for_that(
+    saved: Path, tmp_path: Path, name: str, left: str
+) -> None:
+    """transformers makes up an empty one for some classes, and fails for others."""
+    folder = tmp_path / "model"
+    shutil.copytree(saved / name, folder)
+    for path in [*folder.glob("tokenizer*"), *folder.glob("*.txt"), *folder.glob("vocab*")]:
+        if path.name != left:
+            path.unlink()
+    with pytest.raises(CorruptFileError, match=r"has no tokenizer that knows a word.*tokenizer=…"):
+        load_model(folder)
+    assert load_model(folder, tokenizer=splitting_tokenizer()).tokenizer is not None
