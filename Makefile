@@ -37,14 +37,20 @@ test-tl3: .venv-tl3/.ready
 test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
 
+# The last two need data: NLTK_DATA with WordNet; BiRD and PAWS-QQP in INTERP_COMPOSE_TEST_DATA.
 bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep
 	$(BIN)/python -m benchmarks.alignment
-	$(BIN)/python -m benchmarks.idm_counts
-	$(BIN)/python -m benchmarks.similarity
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.carma
 	$(BIN)/python -m benchmarks.carma_study
+	$(BIN)/interp-compose carma --model mini-base --task mini-idm --seeds 5 --out out/carma-idm
+	$(BIN)/python -m benchmarks.carma_outcomes out/carma-idm
+	$(BIN)/interp-compose carma --model mini-base --task mini-sst --seeds 5 --out out/carma-sst
+	$(BIN)/python -m benchmarks.carma_outcomes out/carma-sst
+	$(BIN)/python -m benchmarks.carma_controls out/carma-idm
+	$(BIN)/python -m benchmarks.carma_labels out/carma-sst
+	$(BIN)/python -m benchmarks.carma_search --out out/search
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.stable_rank
 	$(BIN)/python -m benchmarks.complexity_report
@@ -54,6 +60,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.phase_diagram --first-seed 300 --again --out out/phases-again
 	$(BIN)/python -m benchmarks.phase_diagram --norm post --out out/phases-post
 	$(BIN)/python -m benchmarks.phase_seeds --out out/phase-seeds
+	$(BIN)/python -m benchmarks.phase_seeds --norm post --out out/phases-post
 	$(BIN)/python -m benchmarks.inside --runs out/phases
 	$(BIN)/python -m benchmarks.inside --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-again --norm pre --first-seed 300
@@ -61,6 +68,9 @@ bench: venv
 	$(BIN)/python -m benchmarks.post_ln --out out/post_ln
 	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
+	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
+	$(BIN)/python -m benchmarks.idm_counts
+	$(BIN)/python -m benchmarks.similarity
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

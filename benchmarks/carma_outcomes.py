@@ -1,4 +1,4 @@
-"""Keeps what a comparison said: ``python -m benchmarks.carma_outcomes out/carma``.
+"""Keeps what a comparison said: ``python -m benchmarks.carma_outcomes out/carma-idm``.
 
 The folder is one that ``interp-compose carma`` wrote; from its checked tables go the settings, the
 means over seeds, the paired differences with their verdicts, the doses of the synonym replacement,

@@ -30,7 +30,7 @@ def outcomes(task: str) -> Table:
         rows.append(
             [
                 _name(row),
-                *(f"{means[(*place, version)]:.1f}" for version in ("original", "ft", "carma")),
+                *(f"{means[(*place, version)]:.2f}" for version in ("original", "ft", "carma")),
                 f"{row['difference']:+.2f} ± {row['standard_error']:.2f}".replace("-", "−"),
                 _p(row["p"]),
                 _p(row["p_holm"]),

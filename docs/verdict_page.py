@@ -191,7 +191,9 @@ RUNS: Final = {
         "python -m benchmarks.carma_controls out/carma-idm",
         lambda: f"The models of mini-idm, {seeds(read('carma_controls_mini_idm')['config'])}",
     ),
-    "search": Run("carma_search_mini_idm", "python -m benchmarks.carma_search", _search),
+    "search": Run(
+        "carma_search_mini_idm", "python -m benchmarks.carma_search --out out/search", _search
+    ),
     "overhead": Run("carma_gpt2-small_cpu_float32", "python -m benchmarks.carma", _overhead),
     "pre": Run(
         "phase_diagram_pre",

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import interp_compose
-from docs import architectures, tables
+from docs import architectures, carma_results, measured, tables, verdict_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
 EXECUTED = (
+    "../README.md",
     "cap.md",
     "carma-losses.md",
     "carma.md",
@@ -30,11 +31,12 @@ EXECUTED = (
     "tasks.md",
     "words.md",
 )
-SMALLER = {  # trainings that show what comes of them
+SMALLER = {  # what takes long: studies of a whole test split, trainings
+    "../README.md": {"task.test": "task.test[:8]"},
     "phases.md": {
         "seeds=1": 'seeds=1, where="here"',
         "steps=30": "steps=3, d_model=8, d_mlp=8, samples=60, n_test=20",
-    }
+    },
 }
 NOT_RUN = "% The next block is not run by the tests: it needs the hub.\n\n"
 MACHINE = re.compile(r"(?<![\w.])/(work|home|root|tmp|Users|mnt)/")
@@ -112,6 +114,27 @@ def test_python_on_the_pages_runs(
 def test_generated_files_are_current(name: str) -> None:
     written = (tables.FOLDER / name).read_text(encoding="utf-8")
     assert written.split() == tables.FILES[name]().split(), "run: python -m docs.tables"
+
+
+def test_the_readme_tells_what_the_files_hold() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = {row[0]: row for row in carma_results.outcomes("mini-idm")[1]}
+    for name in ("accuracy", "CAP at layer 0", "CAP at layer 1", "ConsistSyn, 25 %"):
+        _, _, *numbers = told[name][:5]
+        assert f"| {' | '.join(numbers)} |" in readme, f"README.md: {name} is {numbers}"
+    overhead = measured.read("carma_gpt2-small_cpu_float32")["overhead"]["paper's layers (1-3)"]
+    low, high = overhead["range"]
+    assert f"**{overhead['median']:.2f}** ({low:.2f}–{high:.2f})" in readme
+
+
+def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    for run in verdict_page.RUNS.values():
+        assert f"\t$(BIN)/{run.command}" in makefile, run.command
+    controls = verdict_page.RUNS["controls"].command
+    for page in (ROOT / "README.md", DOCS / "carma.md"):
+        text = page.read_text(encoding="utf-8")
+        assert text.count("benchmarks.carma_controls") == text.count(f"`{controls}`") == 1, page
 
 
 def test_every_architecture_has_a_row() -> None:

@@ -36,7 +36,7 @@ PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", 
 """From the smallest bubble to the largest, and how the legend calls it."""
 MARKS: Final = {
     "0": "not fitted",
-    "2c": "2 with commutativity",
+    "2c": "commutative",
     "?": "not of every seed",
     "??": "of fewer than half",
 }
@@ -105,7 +105,7 @@ def phase_curve_figure(
                     *([f"{NOT_MEASURED}: γ {', '.join(gaps)}"] if gaps else []),
                 ]
             ),
-            x_title=f"{RATE}, below it the phase{explained}",
+            x_title=f"{RATE}, phase below{explained}",
             y_title="accuracy",
             x_is_share=False,
             panels=[Panel(lines, [])],

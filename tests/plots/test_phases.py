@@ -28,7 +28,7 @@ from interp_compose.plots.phases import (
     phase_curve_figure,
     phase_map_figure,
 )
-from interp_compose.plots.static import paint, png_bytes
+from interp_compose.plots.static import DPI, paint, png_bytes
 from tests.plots.test_figures import HOSTILE, Tags, strings
 from tests.plots.test_similarity_files import visible_texts
 
@@ -115,13 +115,13 @@ def test_the_phase_stands_under_each_init_rate() -> None:
     assert list(figure.layout.xaxis.tickvals) == list(RATES)
     texts = ["0.2<br>1", "0.3<br>2", "0.5<br>2c", "0.7<br>3", "1<br>3"]
     assert list(figure.layout.xaxis.ticktext) == texts
-    assert figure.layout.xaxis.title.text.endswith("(2c: 2 with commutativity)")
+    assert figure.layout.xaxis.title.text.endswith("(2c: commutative)")
     plain = phase_curve_figure(cells((0.2, 0.3)), weight_decay=0.01, config=CONFIG)
-    assert plain.layout.xaxis.title.text.endswith("the phase")
+    assert plain.layout.xaxis.title.text.endswith("phase below")
     doubted = cells().assign(doubt=["?", "", "??"] * len(RATES))
     figure = phase_curve_figure(doubted, weight_decay=0.5, config=CONFIG)
     assert list(figure.layout.xaxis.ticktext)[1:3] == ["0.3<br>2??", "0.5<br>2c??"]
-    assert figure.layout.xaxis.title.text.endswith("commutativity, ??: of fewer than half)")
+    assert figure.layout.xaxis.title.text.endswith("commutative, ??: of fewer than half)")
     hover = phase_map_figure(doubted, config=CONFIG).chart.hover
     assert [row[1].split(" · ")[0] for row in hover] == ["phase 2??", "phase 2", "phase 2?"]
     low, high = figure.layout.xaxis.range
@@ -258,8 +258,16 @@ def test_none_is_a_gap_as_nan_is() -> None:
 # --- all three -----------------------------------------------------------------------------------
 
 
+def every_mark() -> pd.DataFrame:
+    """Cells not fitted, in phase 2c, and with either question mark, at every weight decay."""
+    marks = dict(zip(RATES, ("", "?", "??", "", ""), strict=True))
+    frame = cells().replace({"phase": {"1": "0"}})
+    return frame.assign(doubt=frame["init_rate"].map(marks))
+
+
 SHAPES = {
     "usual": cells,
+    "every mark": every_mark,
     "diverged": diverged,
     "paper": lambda: cells(tuple(round(0.2 + 0.05 * k, 2) for k in range(17)), DECAYS),
     "one cell": lambda: cells((0.5,), (0.1,)),
@@ -274,7 +282,7 @@ def test_no_text_leaves_the_picture_or_covers_another(name: str) -> None:
         with mpl.rc_context():
             mpl.rcdefaults()
             chart = figure.chart
-            painted = paint(chart, 100) if isinstance(chart, Chart) else paint_heatmap(chart, 100)
+            painted = paint(chart, DPI) if isinstance(chart, Chart) else paint_heatmap(chart, DPI)
             painted.draw_without_rendering()
             whole = painted.bbox
             shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
