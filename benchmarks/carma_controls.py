@@ -1,8 +1,8 @@
 """Is CARMA's gain under CAP one for words? The two controls, on the weights of a comparison.
 
 ``python -m benchmarks.carma_controls out/carma-idm`` loads every run's weights, measures its CAP
-curve with the controls `last` (each word's last token alone) and `shuffled` (spans of the same sizes
-at random places), and pairs CARMA and plain fine-tuning by seed, protocol and layer.
+curve with the controls `last` (each word's last token alone) and `shuffled` (spans of the same
+sizes at random places), and pairs CARMA and plain fine-tuning by seed, protocol and layer.
 """
 
 from __future__ import annotations
