@@ -32,8 +32,14 @@ RULES: Final = """\
 3. **Ranges from smallest to largest** seed or cell (phase diagrams and fitting speed, three or five
    seeds): that one is larger is reproduced where the ranges lie apart, not reproduced where they
    lie apart the other way round, else undecided.
-4. **Counts and orders** of cells or models: they are as claimed, or they are not.
-5. **By hand**, marked †: the numbers that decide stand in the row, and a test fails once they
+4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
+   none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
+   they are not.
+5. **Architectures** (complexity control; a run's name says pre-LN or post-LN). A claim is judged on
+   the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A,
+   5B and 8. Where a row has runs of both, it must hold on each; an architecture of which no run is
+   in the phase that the claim is about decides nothing.
+6. **By hand**, marked †: the numbers that decide stand in the row, and a test fails once they
    change sides.
 """
 
@@ -53,6 +59,11 @@ class Claim:
 
 class Claims(list[Claim]):
     """The claims of one paper, in its order."""
+
+    def number(self, words: str) -> int:
+        """The row of the claim that begins with these words."""
+        (found,) = (n for n, one in enumerate(self, 1) if one.words.startswith(words))
+        return found
 
     def add(
         self, words: str, where: str, *runs: str

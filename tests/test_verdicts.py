@@ -129,6 +129,25 @@ def where(rows: str, key: str, value: Any, **values: Any) -> Change:
     return change
 
 
+def later_with_wrong_data(found: dict[str, Any]) -> None:
+    """Epochs of the smaller start rise with each wrong group."""
+    for cell in found["cells"]:
+        if cell["init_rate"] == 0.8:
+            cell.update(loss_low=float(cell["violations"]), loss_high=cell["violations"] + 0.5)
+
+
+def later_pairs(found: dict[str, Any]) -> None:
+    """Pairs that are wrong, and those with both anchors of theirs, take long."""
+    for cell in found["pair_cells"]:
+        if cell["violations"] == 1 and (cell["violates"] or cell["touched"]):
+            cell["epochs"] = 99.0
+
+
+def slower_steps(found: dict[str, Any]) -> None:
+    """A step of CARMA in the range that the paper gives."""
+    found["overhead"]["paper's layers (1-3)"]["range"] = [1.4, 1.5]
+
+
 @pytest.mark.parametrize(
     ("claims", "words", "file", "change", "verdict"),
     [
@@ -212,9 +231,44 @@ def where(rows: str, key: str, value: Any, **values: Any) -> Change:
         (
             "complexity",
             "At a small one",
-            "fitting_speed",
-            where("cells", "violations", 5, loss_low=0.0),
+            "fitting_speed_post",
+            later_with_wrong_data,
+            REPRODUCED,
+        ),
+        (
+            "complexity",
+            "In the post-LN model wrong data",
+            "fitting_speed_post",
+            where("cells", "violations", 5, loss_low=99.0, loss_high=99.0),
+            STALE,
+        ),
+        (
+            "complexity",
+            "With (a, b)",
+            "fitting_speed_post",
+            later_pairs,
+            STALE,
+        ),
+        (
+            "complexity",
+            "… and so does a large",
+            "phase_diagram_pre",
+            where("cells", "weight_decay", 1.0, ood=0.45),
             UNDECIDED,
+        ),
+        (
+            "carma",
+            "Mutual information",
+            "carma_search_mini_idm",
+            each("held_out", p_holm=0.5),
+            STALE,
+        ),
+        (
+            "carma",
+            "Training takes",
+            "carma_gpt2-small_cpu_float32",
+            slower_steps,
+            STALE,
         ),
     ],
 )
