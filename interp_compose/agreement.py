@@ -23,6 +23,9 @@ METRICS: Final = {"score": ("pearson", "spearman"), "label": ("auc",)}
 """The metrics of each kind of target: a graded score, or a label that is 0 or 1."""
 
 _MEASURES: Final = {"pearson": pearson, "spearman": spearman, "auc": auc}
+FEWEST: Final = 10
+"""Pairs below which there is no interval: percentiles of so few are narrower than they say. For
+``auc`` half as many of each label."""
 _BLOCK: Final = 2**18
 """Numbers per temporary array (2 MiB): what stays in a core's cache."""
 
@@ -66,7 +69,9 @@ def agreement(
     :func:`bootstrap_counts`); ranks are taken anew within each sample, where a pair drawn three
     times is three equal observations. A sample in which a value does not exist (the module says
     when) is left out of the percentiles; if it exists in fewer than half of them, the interval is
-    NaN. A cell equal to ``reference`` differs from it by exactly 0.
+    NaN, and so it is with fewer than ten pairs (``auc``: five of either label), and where all
+    samples give one value, such as a perfect 1. A cell equal to ``reference`` differs from it by
+    exactly 0.
 
     Args:
         cosines: similarity of the two texts of a pair; any finite numbers.
@@ -98,7 +103,11 @@ def agreement(
     values = np.concatenate([everything, *map(measure, _blocks(drawn))])
 
     k = cells.shape[1] - (reference is not None)
-    low, high = _interval(values[1:, :k], level)
+    rarer = int(min(target.sum(), n - target.sum())) if metric == "auc" else n
+    enough = n >= FEWEST and rarer >= FEWEST // 2
+    low, high = _interval(values[1:, :k], level, enough=enough)
+    perfect = low == high  # in every sample: no interval, however few the pairs
+    low[perfect] = high[perfect] = np.nan
     apart = np.full((3, k), np.nan)
     if reference is not None:
         differences = values[:, :k] - values[:, k:]
@@ -106,7 +115,7 @@ def agreement(
         # to the last bit, whatever the matrix products rounded; NaN stays NaN
         differences[:, same] = 0 * values[:, k:]
         apart[0] = differences[0]
-        apart[1:] = _interval(differences[1:], level)
+        apart[1:] = _interval(differences[1:], level, enough=enough)
     return Agreement(values[0, :k], low, high, *apart)
 
 
@@ -132,10 +141,13 @@ def _blocks(
 
 
 def _interval(
-    values: Float[np.ndarray, "sample cell"], level: float
+    values: Float[np.ndarray, "sample cell"], level: float, *, enough: bool
 ) -> Float[np.ndarray, "2 cell"]:
-    """Percentiles of each cell over the samples in which it exists: NaN if these are too few."""
+    """Percentiles of each cell over the samples in which it exists: NaN if these are too few, or
+    the pairs are."""
     ends = np.full((2, values.shape[1]), np.nan)
+    if not enough:
+        return ends
     for cell, column in enumerate(values.T):
         there = column[~np.isnan(column)]
         if 2 * len(there) >= len(column):

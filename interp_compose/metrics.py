@@ -1,10 +1,10 @@
 """Accuracies with intervals: numbers in, numbers out.
 
-Two intervals, each where it belongs:
+Intervals, each where it belongs:
 
 - :func:`wilson_interval` for one proportion: ``n`` independent examples, right or wrong;
-- :func:`bootstrap_interval` for a mean of several outcomes per example (one per protocol), which
-  are not independent of each other: whole examples are drawn.
+- :func:`share_interval` for a mean of several outcomes per example (one per protocol), which
+  are not independent of each other: whole examples are drawn (:func:`bootstrap_interval`).
 """
 
 from __future__ import annotations
@@ -77,6 +77,22 @@ def bootstrap_interval(
         times_drawn = np.bincount(rng.integers(0, n, n), minlength=n)
         row[:] = times_drawn @ values / n
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def share_interval(
+    values: npt.NDArray[Any], *, level: float = 0.95
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Interval of the mean share over axis 0, column by column; shares are in [0, 1].
+
+    :func:`bootstrap_interval`; where all examples agree, which leaves it without a width,
+    :func:`wilson_interval` of the mean, which counts each example as one trial.
+    """
+    values = np.asarray(values, float)
+    drawn = bootstrap_interval(values, level=level)
+    counted = wilson_interval(np.minimum(values.sum(axis=0), len(values)), len(values), level)
+    agree = (values == values[:1]).all(axis=0)
+    low, high = (np.where(agree, one, other) for one, other in zip(counted, drawn, strict=True))
     return low, high
 
 

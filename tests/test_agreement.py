@@ -77,16 +77,32 @@ def test_without_a_reference_there_is_no_difference(metric: str) -> None:
     assert all(field.shape == (5,) and field.dtype == np.float64 for field in alone + beside)
 
 
-@pytest.mark.parametrize("metric", ALL)
+@pytest.mark.parametrize("metric", METRICS["score"])
 def test_samples_without_a_value_are_left_out(metric: str) -> None:
-    """One pair stands out; a third of the samples (8/27 and 1/27 of them) do not vary."""
-    x, y = np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0])
-    values = [
-        SLOW[metric](x.repeat(times), y.repeat(times)) for times in bootstrap_counts(3, 200, 0)
-    ]
-    assert 40 < np.isnan(values).sum() < 100
+    """One pair stands out of twelve; about a third of the samples, (11/12)^12, do not vary."""
+    x, y = np.zeros(12), np.random.default_rng(0).random(12)
+    x[3] = 1
+    drawn = bootstrap_counts(12, 200, 0)
+    values = np.array([SLOW[metric](x.repeat(times), y.repeat(times)) for times in drawn])
+    there = values[~np.isnan(values)]
+    assert 40 < 200 - len(there) < 100
     got = agreement(x[:, None], y, metric, samples=200)
-    assert (got.low[0], got.high[0]) == pytest.approx((1, 1), abs=1e-15)
+    assert (got.low[0], got.high[0]) == pytest.approx(np.quantile(there, [0.025, 0.975]))
+
+
+@pytest.mark.parametrize(("metric", "n"), [("pearson", 10), ("spearman", 10), ("auc", 10)])
+def test_no_interval_from_few_pairs_or_where_every_sample_is_perfect(metric: str, n: int) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.random((n, 1)), (np.arange(n) % 2).astype(float)
+    got = agreement(x, y, metric, reference=rng.random(n))
+    assert np.isfinite(np.stack(got)).all()
+    for few in (slice(1, None), slice(3, None)):  # for auc four of a label, then fewer
+        got = agreement(x[few], y[few], metric, reference=x[few, 0])
+        assert np.isfinite([got.value, got.difference]).all()
+        assert np.isnan([got.low, got.high, got.difference_low, got.difference_high]).all()
+    got = agreement(y[:, None], y, metric)
+    assert got.value[0] == pytest.approx(1)
+    assert np.isnan([got.low[0], got.high[0]]).all()
 
 
 @pytest.mark.parametrize("metric", METRICS["score"])
@@ -100,15 +116,16 @@ def test_too_few_samples_with_a_value_give_no_interval(metric: str) -> None:
 
 
 def test_exactly_half_of_the_samples_are_enough() -> None:
-    """One 1 and one 0: an area exists if both are drawn."""
-    x, y = np.array([[0.1], [0.2]]), np.array([0.0, 1.0])
-    both = [bool((times == 1).all()) for times in bootstrap_counts(2, 400, 0)]
+    """A correlation exists if both the pair that stands out in x and the one in y are drawn."""
+    x, y = np.zeros((12, 1)), np.zeros(12)
+    x[3], y[7] = 1, 1
+    both = [bool(times[3] and times[7]) for times in bootstrap_counts(12, 400, 0)]
     share = np.cumsum(both) / np.arange(1, 401)
-    half, fewer = int(np.argmax(share == 0.5)) + 1, int(np.argmax(share < 0.5)) + 1
-    assert share[half - 1] == 0.5
-    assert share[fewer - 1] < 0.5
-    assert agreement(x, y, "auc", samples=half).low[0] == 1
-    assert np.isnan(agreement(x, y, "auc", samples=fewer).low[0])
+    half, fewer = int(np.flatnonzero(share == 0.5)[-1]) + 1, 400
+    assert half > 20
+    assert share[-1] < 0.5
+    assert agreement(x, y, "pearson", samples=half).low[0] < 0
+    assert np.isnan(agreement(x, y, "pearson", samples=fewer).low[0])
 
 
 def test_counts_are_the_draws_of_the_means_interval() -> None:

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "_public": {"errors"},
     "errors": set(),
     "_files": {"errors"},
-    "_positions": set(),
+    "_positions": {"errors"},
     "_versions": set(),
     "_whole": set(),
     "results": BASE,

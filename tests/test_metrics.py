@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp_compose.errors import InputError
-from interp_compose.metrics import bootstrap_interval, wilson_interval
+from interp_compose.metrics import bootstrap_interval, share_interval, wilson_interval
 
 Z95 = 1.959963984540054
 
@@ -110,6 +110,17 @@ def test_bootstrap_of_agreement_has_no_width() -> None:
     low, high = bootstrap_interval(np.full((5, 2), 0.25))
     assert np.array_equal(low, [0.25, 0.25])
     assert np.array_equal(high, [0.25, 0.25])
+
+
+def test_shares_are_drawn_and_where_all_agree_counted() -> None:
+    shares = np.array([[0, 1 / 3, 1, 0], [1 / 3, 1 / 3, 1, 0], [1, 1 / 3, 1, 0]])
+    low, high = share_interval(shares)
+    drawn = bootstrap_interval(shares[:, :1])
+    assert (low[0], high[0]) == (drawn[0][0], drawn[1][0])
+    for column, right in ((1, 1.0), (2, 3.0), (3, 0.0)):
+        assert (low[column], high[column]) == pytest.approx(wilson_interval(right, 3))
+    one = share_interval(np.ones((1, 1)))
+    assert (one[0][0], one[1][0]) == wilson_interval(1, 1)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4,)])

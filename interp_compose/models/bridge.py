@@ -80,7 +80,8 @@ def refusing(model: nn.Module) -> Iterator[None]:
     ) as refusal:
         said = (str(refusal).strip().splitlines() or [type(refusal).__name__])[0][:200]
         raise CapabilityError(
-            f"TransformerLens does not know how to wrap a {type(model).__name__} ({said}). Pass "
+            f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
+            f"({said}). If other configs of it load, a setting is the cause; else pass "
             "a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder "
             "such as BertModel or, with transformer-lens 4, RobertaModel."
         ) from refusal
@@ -163,7 +164,9 @@ class BridgeModel(LensModel):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         mask = torch.ones(resid.shape[:2], dtype=torch.long, device=resid.device)
         with self._replaced(range(self.n_layers), lambda *args, **kwargs: resid):
-            logits: Tensor = self.lens(resid, **self._arguments(mask, positions_from_mask(mask)))
+            logits: Tensor = self._call_lens(
+                resid, **self._arguments(mask, positions_from_mask(mask))
+            )
         return logits
 
     def _forward(
@@ -177,7 +180,7 @@ class BridgeModel(LensModel):
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         with self._last_hidden() as seen:
-            self.lens(tokens)
+            self._call_lens(tokens)
         return seen[0]
 
     def _run_blocks(
@@ -190,7 +193,7 @@ class BridgeModel(LensModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         options = self._arguments(attention_mask, position_ids)
         with self._entering(resid, start):
-            out: Tensor = self.lens(resid, stop_at_layer=stop, **options)
+            out: Tensor = self._call_lens(resid, stop_at_layer=stop, **options)
         return out
 
     def _resid_pre(
@@ -200,7 +203,7 @@ class BridgeModel(LensModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         options = self._arguments(attention_mask, positions_from_mask(attention_mask))
-        resid: Tensor = self.lens(tokens, stop_at_layer=layer, **options)
+        resid: Tensor = self._call_lens(tokens, stop_at_layer=layer, **options)
         return resid
 
     def _resume(
@@ -228,9 +231,9 @@ class BridgeModel(LensModel):
             options["logits_to_keep"] = 1
         if read == "hidden":
             with self._last_hidden() as seen:
-                self.lens(start, **options)
+                self._call_lens(start, **options)
             return seen[0]
-        logits: Tensor = self.lens(start, **options)
+        logits: Tensor = self._call_lens(start, **options)
         return logits[:, -1:] if read == "last" else logits
 
     @contextmanager
@@ -301,7 +304,7 @@ class BridgeModel(LensModel):
             mask = torch.ones((1, 2), dtype=torch.long, device=self.device)
             try:
                 with torch.no_grad():
-                    self.lens(
+                    self._call_lens(
                         torch.zeros_like(mask), **self._arguments(mask, positions_from_mask(mask))
                     )
             finally:

@@ -36,6 +36,8 @@ class HookLog:
             self._fired[name] = True
             before = _version(activation)
             result = fn(activation, hook)
+            if result is not None:
+                _check_result(result, activation, name)
             if (result is not None and result is not activation) or _version(activation) != before:
                 self._edited.add(name)
                 acted(f"the edit at {name}", fn, lambda: self.open)
@@ -52,6 +54,21 @@ class HookLog:
     def edited(self) -> list[str]:
         """Hook points at which an activation was edited so far."""
         return sorted(self._edited)
+
+
+def _check_result(result: object, activation: Tensor, name: str) -> None:
+    """Refuse, by name, what cannot stand in for an activation."""
+    expected = f"a tensor {list(activation.shape)} of {activation.dtype}"
+    given = f"a {type(result).__name__}"
+    if isinstance(result, Tensor):
+        cast = torch.is_autocast_enabled(activation.device.type)
+        if result.shape == activation.shape and (result.dtype == activation.dtype or cast):
+            return
+        given = f"a tensor {list(result.shape)} of {result.dtype}"
+    raise InterventionError(
+        f"the hook at {name} returned {given}; expected {expected} like the activation that it was "
+        "given, or None"
+    )
 
 
 def _version(activation: Tensor) -> int:

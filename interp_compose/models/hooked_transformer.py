@@ -48,7 +48,7 @@ class HookedTransformerModel(LensModel):
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
-        logits: Tensor = self.lens(resid.contiguous(), start_at_layer=self.n_layers)
+        logits: Tensor = self._call_lens(resid.contiguous(), start_at_layer=self.n_layers)
         return logits
 
     def _forward(
@@ -59,9 +59,9 @@ class HookedTransformerModel(LensModel):
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
         if read == "logits":
-            logits: Tensor = self.lens(tokens, attention_mask=attention_mask)
+            logits: Tensor = self._call_lens(tokens, attention_mask=attention_mask)
             return logits
-        resid = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=self.n_layers)
+        resid = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=self.n_layers)
         return self._read(resid, read)
 
     def _run_blocks(
@@ -74,7 +74,7 @@ class HookedTransformerModel(LensModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         entered = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
         with self._rotary_positions(position_ids, attention_mask), without_hooks([entered]):
-            out: Tensor = self.lens(
+            out: Tensor = self._call_lens(
                 resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
                 start_at_layer=start,
                 stop_at_layer=stop,
@@ -88,7 +88,7 @@ class HookedTransformerModel(LensModel):
         layer: int,
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
-        resid: Tensor = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
+        resid: Tensor = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
         return self._at_the_door(resid, layer)
 
     def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
@@ -120,7 +120,7 @@ class HookedTransformerModel(LensModel):
         return self._unembed(resid[:, -1:] if read == "last" else resid)
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        return self._read(self.lens(tokens, stop_at_layer=self.n_layers), "hidden")
+        return self._read(self._call_lens(tokens, stop_at_layer=self.n_layers), "hidden")
 
     @contextmanager
     def _rotary_positions(

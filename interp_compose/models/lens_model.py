@@ -118,7 +118,7 @@ class LensModel(Weighted, Wrappable):
     ) -> Float[Tensor, "stream _ width"]: ...
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
-        logits: Tensor = self.lens(tokens)
+        logits: Tensor = self._call_lens(tokens)
         return logits
 
     @abstractmethod
@@ -504,10 +504,11 @@ class LensModel(Weighted, Wrappable):
 
     @contextmanager
     def _bare(self) -> Iterator[None]:
-        """Without hooks, edits, wrappers and dropout of the user's: what is proven is the model."""
+        """Without hooks, edits, wrappers, autocast and dropout: what is proven is the model."""
         with (
             self.exclusive.held(self.name),
             in_evaluation_mode(self.lens),
+            torch.autocast(self.device.type, enabled=False),
             without_hooks(set(self.lens.hook_dict.values())),
             unedited(block.attn for block in self.lens.blocks),
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ from interp_compose.models.small_decoder import (
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
+ONE_AT_A_TIME = threading.RLock()
+"""transformers builds models on a device that it sets for all threads."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -87,9 +90,10 @@ def load_model(
         CapabilityError: an architecture that TransformerLens refuses.
     """
     if isinstance(source, str | Path):
-        return _load_pretrained(
-            str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
-        )
+        with ONE_AT_A_TIME:
+            return _load_pretrained(
+                str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
+            )
     if device != "auto" or dtype is not None or revision is not None or device_map is not None:
         raise OptionError(
             f"device, dtype, revision and device_map are for names and folders; the "

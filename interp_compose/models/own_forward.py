@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from interp_compose._positions import check_autocast
 from interp_compose._types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hook_log import in_evaluation_mode
@@ -88,7 +89,9 @@ class OwnForward:
 
         Raises:
             CapabilityError: logits differ by more than rounding in the model's dtype.
+            OptionError: inside ``torch.autocast``.
         """
+        check_autocast(model.device, f"the check of {model.name!r} at loading")
         tolerance = TOLERANCE.get(model.dtype, COARSE)
         worst, where = 0.0, ""
         for how, found in self._calls(model):

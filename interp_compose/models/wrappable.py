@@ -12,6 +12,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose._types import CallWrapper, ForwardFn, Prepare, Read
+from interp_compose.errors import InterventionError
 from interp_compose.models.attention import edited_layers
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks
@@ -29,6 +30,8 @@ class Wrappable(ABC):
         self.lens = lens
         self.exclusive = Exclusive()
         self._wrappers: list[CallWrapper] = []
+        self._running = 0
+        """Calls of :attr:`lens` that this object makes, under way now."""
         self._preparations: list[Prepare] = []
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`LensModel.hooks` opened, by the identity of their handles."""
@@ -45,17 +48,36 @@ class Wrappable(ABC):
 
     @contextmanager
     def around(self: T, wrapper: CallWrapper) -> Iterator[T]:
-        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block.
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
+        calls of :attr:`lens` by others are refused in it.
 
         ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
         is the call as it was outside the block, so that blocks nest.
         """
         with self.exclusive.held(self.name):
             self._wrappers.append(wrapper)
+            guard = self.lens.register_forward_pre_hook(self._refuse_past_wrappers)
             try:
                 yield self
             finally:
+                guard.remove()
                 self._wrappers.remove(wrapper)
+
+    def _call_lens(self, *args: Any, **kwargs: Any) -> Any:
+        """The wrapped object, called by this one."""
+        self._running += 1
+        try:
+            return self.lens(*args, **kwargs)
+        finally:
+            self._running -= 1
+
+    def _refuse_past_wrappers(self, lens: Any, args: Any) -> None:
+        if not self._running:
+            raise InterventionError(
+                f"{self.name!r}: model.lens was called inside a block of pool_at, which acts on "
+                "calls of the model alone, so that this one would go past it. Call model(…), "
+                "model.encode(…) or model.capture(…)."
+            )
 
     @contextmanager
     def preparing(self: T, prepare: Prepare) -> Iterator[T]:

@@ -247,19 +247,21 @@ def _split(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
 def _lines(
     named: Iterable[tuple[str, Style, pd.DataFrame]], column: str, normalised_depth: bool
 ) -> list[Line]:
-    """One line per label, style and rows; an undefined number (NaN) has no point."""
+    """One line per label, style and rows; an undefined number (NaN) has no point, and
+    without an interval a point stands alone."""
     lines = []
     for label, style, frame in named:
-        rows = frame.dropna(subset=[column, f"{column}_low", f"{column}_high"]).sort_values("layer")
+        rows = frame.dropna(subset=[column]).sort_values("layer")
         if rows.empty:
             continue
+        low, high = (rows[f"{column}_{end}"].fillna(rows[column]) for end in ("low", "high"))
         line = Line(
             label=label,
             style=style,
             x=rows["depth" if normalised_depth else "layer"].astype(float).tolist(),
             y=rows[column].tolist(),
-            low=rows[f"{column}_low"].tolist(),
-            high=rows[f"{column}_high"].tolist(),
+            low=low.tolist(),
+            high=high.tolist(),
             n=rows["n"].tolist(),
             interval="band" if style.dash == "solid" else "bars",  # controls are dashed
         )
@@ -274,8 +276,10 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
     value, low, high = (
         float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
     )
-    if not all(map(math.isfinite, (value, low, high))):
+    if not math.isfinite(value):
         return "clean undefined", []
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"clean {value:.3f}", [Level("clean", value, Style(INK, "circle", width=1.3))]
     level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
     return f"clean {value:.3f} [{low:.3f}, {high:.3f}]", [level]
 

@@ -17,7 +17,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.consistency import mean_interval
 from interp_compose.errors import InputError, LayerError
-from interp_compose.metrics import bootstrap_interval, wilson_interval
+from interp_compose.metrics import share_interval, wilson_interval
 from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.tables import typed
 from interp_compose.results import Result, environment_versions
@@ -108,7 +108,7 @@ class AblationCurve(Result):
 
         Columns: layer; depth (0 … 1); group; accuracy, a mean over examples of the share of their
         cells answered rightly, with its 95 % interval ci_low, ci_high (Wilson's, counting examples,
-        where each has one cell, all cells agree, or there is one example; else a bootstrap over
+        where each has one cell, or all examples agree; else a bootstrap over
         whole examples: 1000 draws, seed 0); accuracy_kept, the same mean over the examples that the
         untouched model got right (NaN when there are none); target_logprob (nats; the same kind of
         mean); logprob_change, its difference to the untouched model, with Student's t interval over
@@ -325,10 +325,8 @@ def _one_group(rows: pd.DataFrame, clean_right: pd.Series) -> pd.DataFrame:
     was_right = clean_right[by_example.index].to_numpy(bool)
     n, n_cells = len(right), len(rows) // rows["layer"].nunique()
     accuracy = right.mean(axis=0)
-    wilson = wilson_interval(right.sum(axis=0), n)
-    drawn = bootstrap_interval(right)  # of no width where all cells agree
-    agree = (n_cells == n) | (n == 1) | (accuracy == 0) | (accuracy == 1)
-    low, high = (np.where(agree, one, other) for one, other in zip(wilson, drawn, strict=True))
+    one_each = n_cells == n
+    low, high = wilson_interval(right.sum(axis=0), n) if one_each else share_interval(right)
     change_low, change_high = zip(*map(mean_interval, change.T), strict=True)
     kept = right[was_right].mean(axis=0) if was_right.any() else np.full(len(accuracy), np.nan)
     return pd.DataFrame(

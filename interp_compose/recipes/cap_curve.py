@@ -15,7 +15,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import InputError
-from interp_compose.metrics import bootstrap_interval, wilson_interval
+from interp_compose.metrics import share_interval, wilson_interval
 from interp_compose.plots.chart import answers_note
 from interp_compose.recipes.cap_outcomes import CONTROLS, POOLINGS, checked_clean, checked_outcomes
 from interp_compose.recipes.options import labelled
@@ -103,7 +103,7 @@ class CapCurve(Result):
         One row per layer: layer, depth, pooling ("average"), accuracy, ci_low, ci_high, n. The
         protocols see the same examples, so they are not independent trials: the 95 % interval is
         a percentile bootstrap over whole examples (1000 draws, seed 0) of each example's mean
-        correctness over the protocols.
+        correctness over the protocols; where all examples agree, Wilson's, counting examples.
 
         Raises:
             InputError: only controls were run.
@@ -118,7 +118,7 @@ class CapCurve(Result):
             index="example", columns="layer", values="correct", aggfunc="mean"
         )
         values = shares.to_numpy(float)
-        low, high = bootstrap_interval(values)
+        low, high = share_interval(values)
         depth = self.frame.drop_duplicates("layer").set_index("layer")["depth"]
         return pd.DataFrame(
             {

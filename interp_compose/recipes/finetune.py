@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from interp_compose._files import check_writable, locked, make_folder, named
+from interp_compose._positions import check_autocast
 from interp_compose._public import public
 from interp_compose._types import Example
 from interp_compose.errors import (
@@ -98,7 +100,8 @@ def finetune(
         InputError: before any work: prompts, answers, layers, an empty split, a folder with
             another run's checkpoints.
         CapabilityError: an encoder, or weights in half precision.
-        InterventionError: CARMA would do nothing, or interventions are open on the model.
+        InterventionError: CARMA would do nothing, interventions are open on the model, or, at the
+            end, no weight has moved.
         NonFiniteError: a loss or gradient is NaN or infinite; names the step and the term.
         CorruptFileError: no checkpoint in ``folder`` is intact.
         OutputError: the folder can no longer be written to, or another process is training there.
@@ -193,7 +196,26 @@ def finetune_on(
         run_training(
             job, recorder=recorder, checkpoints=checkpoints, processes=processes, progress=progress
         )
+    _check_moved(model, twin, config, steps=config.total_steps(len(train)))
     return Finetuned(twin, TrainingHistory(settings, recorder.tables(), environment_versions()))
+
+
+def _check_moved(model: LensModel, twin: LensModel, config: TrainConfig, *, steps: int) -> None:
+    pairs = zip(model.parameters(), twin.parameters(), strict=True)
+    if steps == 0 or not all(torch.equal(old, new.to(old.device)) for old, new in pairs):
+        return
+    if config.patience is not None:
+        warnings.warn(
+            f"validation accuracy of {model.name!r} never rose above the untrained model's, whose "
+            "weights are what is returned; raise the learning rate or the patience.",
+            stacklevel=4,
+        )
+        return
+    raise InterventionError(
+        f"not one weight of {model.name!r} moved in {steps} steps (lr={config.lr}, clip="
+        f"{config.clip}): steps are too small for {str(model.dtype).removeprefix('torch.')}. Raise "
+        "the learning rate, or clip less."
+    )
 
 
 def encode_examples(
@@ -257,6 +279,7 @@ def check_training(
     carma: CarmaConfig | None,
 ) -> None:
     """Refuse, before any work, what could only fail or do nothing."""
+    check_autocast(model.device, f"training {model.name!r}")
     if model.bidirectional:
         raise CapabilityError(
             f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from interp_compose._positions import check_autocast
 from interp_compose._types import HookedModel
 from interp_compose.errors import (
     InputError,
@@ -24,6 +25,7 @@ def check_model(model: HookedModel) -> None:
             f"{model.name!r} is inside a block of pool_at, mask_attention or another intervention "
             "whose positions belong to other tokens; end the block first."
         )
+    check_autocast(model.device, f"what {model.name!r} gives")
     if model.training:
         raise TrainingModeError(
             f"{model.name!r} is in training mode, and dropout would make the numbers random; "

@@ -45,6 +45,11 @@ def _ids(
                 f"{_where(i, named)}the answer is empty; give the text of the one token that is "
                 "to follow the prompt, its leading space included"
             )
+        if any("\ud800" <= character <= "\udfff" for character in answer):
+            raise AnswerError(
+                f"{_where(i, named)}the answer {answer!r} holds half of a surrogate pair; decode "
+                "the file it came from as UTF-8"
+            )
     encoded = encode(tokenizer, [prompt + answer for prompt, answer in texts], offsets=False)
     ends = np.cumsum(encoded.counts)
     out = np.empty(len(texts), dtype=np.int64)

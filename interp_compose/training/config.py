@@ -69,7 +69,7 @@ class TrainConfig:
                 self._check_whole(name, 1)
         self._check_whole("warmup_steps", 0)
         self._check_whole("seed", 0)
-        self._check_number("lr", positive=True)
+        self._check_number("lr", positive=True, most=100.0)
         if self.clip is not None:
             self._check_number("clip", positive=True)
         self._check_number("weight_decay", positive=False)
@@ -153,8 +153,10 @@ class TrainConfig:
         if value < least:
             raise OptionError(f"{name}={value!r}: expected an integer, {least} or more")
 
-    def _check_number(self, name: str, *, positive: bool) -> None:
+    def _check_number(self, name: str, *, positive: bool, most: float = math.inf) -> None:
         value: float = getattr(self, name)
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             least = "above 0" if positive else "0 or more"
             raise OptionError(f"{name}={value!r}: expected a finite number {least}")
+        if value > most:
+            raise OptionError(f"{name}={value!r}: expected at most {most:g}")

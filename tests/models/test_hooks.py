@@ -177,3 +177,27 @@ def test_wrappers_nest_and_go(model: LensModel) -> None:
     with pytest.raises(ZeroDivisionError), model.around(wrapper("x")):
         raise ZeroDivisionError
     assert torch.equal(model(TOKENS), clean)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("text", "a str"),
+        (True, "a bool"),
+        (torch.zeros(2, 3), "a tensor [2, 3] of torch.float32"),
+        (torch.zeros(TOKENS.shape, dtype=torch.float64), "of torch.float64"),
+    ],
+)
+def test_what_cannot_stand_in_for_an_activation_is_refused_by_the_hooks_name(
+    model: LensModel, returned: object, said: str
+) -> None:
+    def hook(activation: Tensor, hook: Any) -> Any:
+        return activation.double() if said == "of torch.float64" else returned
+
+    with pytest.raises(InterventionError) as refusal:
+        model.run_with_hooks(TOKENS, [(RESID, hook)])
+    message = str(refusal.value)
+    assert message.startswith(f"the hook at {RESID} returned ")
+    assert said in message
+    assert "of torch.float32 like the activation" in message

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import small_decoder
 from tests import architectures
+from tests.recipes.conftest import splitting_tokenizer
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
 GROUPS = torch.tensor([[0, 0, 1, 1, 2]])
@@ -232,3 +234,32 @@ def test_a_collapse_is_right_under_checkpointing(layer: int) -> None:
 
     torch.testing.assert_close(gradient(model, checkpointed), expected)
     assert not any("forward" in vars(block) for block in model.lens.blocks)
+
+
+@torch.no_grad()
+@pytest.mark.tl3
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+def test_the_wrapped_object_is_no_way_past_a_pooling(mode: str) -> None:
+    model = make("GPT-2")
+    clean = model(TOKENS)
+    with pool_at(model, 1, GROUPS, mode=mode):
+        pooled = model(TOKENS)
+        with pytest.raises(InterventionError, match=r"model\.lens was called inside a block"):
+            model.lens(TOKENS)
+        assert torch.equal(model(TOKENS), pooled)
+    assert torch.equal(model.lens(TOKENS), clean)
+
+
+def test_models_load_in_many_threads(tmp_path: Path) -> None:
+    """transformers builds them on a device that it sets for the whole process."""
+    architectures.build("GPT-2").save_pretrained(tmp_path)
+    tokenizer = splitting_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+
+    def load(number: int) -> Tensor:
+        with torch.no_grad():
+            return load_model(tmp_path)(TOKENS)
+
+    with ThreadPoolExecutor(4) as threads:
+        logits = list(threads.map(load, range(8)))
+    assert all(torch.equal(one, logits[0]) for one in logits)

@@ -125,7 +125,9 @@ def test_one_block_and_one_example_is_enough() -> None:
     outcomes = make_outcomes(clean, ("sum",), (0,))
     curve = CapCurve.from_outcomes(outcomes, clean, {}, n_layers=1)
     assert curve.frame["depth"].tolist() == [0.0]
-    assert curve.average()["ci_low"].tolist() == curve.frame["accuracy"].tolist()
+    ends = ["ci_low", "ci_high"]
+    assert curve.average()[ends].to_numpy() == pytest.approx(curve.frame[ends].to_numpy())
+    assert (curve.average()["ci_low"] < curve.average()["ci_high"]).all()
     curve.plot()
     curve.plot(normalised_depth=True, average=True)
 

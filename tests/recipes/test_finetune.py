@@ -158,6 +158,17 @@ def test_gradients_that_the_caller_turned_off_change_nothing(
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+def test_training_that_moves_no_weight_is_an_error(
+    model: LensModel, examples: list[Example]
+) -> None:
+    task = task_of(examples, examples)
+    still = replace(QUICK, lr=1e-50)
+    with pytest.raises(InterventionError, match=r"not one weight .* moved in 2 steps \(lr=1e-50"):
+        finetune(model, task, config=still, progress=False)
+    with pytest.warns(UserWarning, match="never rose above the untrained model's"):
+        finetune(model, task, config=replace(still, patience=1), progress=False)
+
+
 SCRIPT = """
 import json
 import numpy as np

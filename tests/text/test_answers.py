@@ -51,6 +51,13 @@ def test_an_answer_that_vanishes_is_refused(tokenizers: dict[str, Any]) -> None:
         ids_of(tok, Example("a do", "g"))
 
 
+def test_half_a_surrogate_pair_is_no_answer(bpe: Any) -> None:
+    examples = [Example("a", "b"), Example("a", "\ud83d")]
+    prompts = tokenize_prompts(bpe, examples)
+    with pytest.raises(AnswerError, match=r"example 1: the answer .*\\ud83d.* surrogate pair"):
+        answer_ids(bpe, examples, prompts)
+
+
 def test_an_empty_answer_is_refused(bpe: Any) -> None:
     with pytest.raises(AnswerError, match="example 0: the answer is empty"):
         ids_of(bpe, Example("a", ""))

@@ -1,0 +1,56 @@
+"""Inside ``torch.autocast`` a float32 model computes in half precision, and no config says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import interp_compose as ic
+from interp_compose.errors import InterpComposeError, OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.probes.rank import stable_rank
+from interp_compose.tasks.task import Task
+from tests import architectures
+from tests.recipes.conftest import splitting_tokenizer
+
+EXAMPLES = [ic.Example('not alive "', "a"), ic.Example('the mother of a father "', "b")]
+PAIRS = [{"text1": "a sea", "text2": "the shore", "score": float(n)} for n in range(3)]
+TASK = Task("mine", "{}", tuple(EXAMPLES), tuple(EXAMPLES), tuple(EXAMPLES), {})
+CALLS: dict[str, Callable[[LensModel], Any]] = {
+    "cap": lambda model: ic.cap_curve(model, EXAMPLES, progress=False),
+    "ablation": lambda model: ic.ablation_curve(model, EXAMPLES, progress=False),
+    "similarity": lambda model: ic.similarity_curve(model, PAIRS, unit="word", progress=False),
+    "embeddings": lambda model: ic.embed_texts(model, ["a sea"]),
+    "finetune": lambda model: ic.finetune(model, TASK, progress=False),
+    "compare": lambda model: ic.compare(model, TASK, progress=False),
+    "weights": lambda model: ic.complexity_report(model),
+    "loading": lambda model: fresh(),
+    "rank": lambda model: stable_rank(torch.eye(3)),
+}
+
+
+def fresh() -> LensModel:
+    return ic.load_model(architectures.build("Llama").eval(), tokenizer=splitting_tokenizer())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_measured_is_refused_there(name: str) -> None:
+    model = fresh()
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(OptionError) as refusal:
+        CALLS[name](model)
+    assert "inside torch.autocast would be computed in bfloat16" in str(refusal.value)
+
+
+def test_on_the_meta_device_too() -> None:
+    model = fresh()
+    with torch.device("meta"), pytest.raises(InterpComposeError, match="default device is meta"):
+        ic.cap_curve(model, EXAMPLES, progress=False)
+
+
+def test_capabilities_are_proven_outside() -> None:
+    expected, model = fresh().capabilities, fresh()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.capabilities == expected
