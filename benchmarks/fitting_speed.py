@@ -32,7 +32,7 @@ RATES: Final = {"pre": (0.4, 0.5, 0.8), "post": (0.5, 0.8)}
 """0.5 is the paper's large initialisation, at which the pre-LN model learns pairs; at 0.4 it
 memorises single sequences."""
 NAMES: Final = {"pre": "fitting_speed", "post": "fitting_speed_post"}
-DEPTHS: Final = {"pre": (2, 3, 4), "post": (2,)}
+DEPTHS: Final = {"pre": (2, 3, 4), "post": (2, 3, 4)}
 VIOLATIONS: Final = (0, 1, 5)
 SHOWN_DEPTH: Final = 2
 """Of the figures that are of one depth."""
