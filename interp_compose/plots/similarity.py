@@ -277,11 +277,13 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
         float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
     )
     if not math.isfinite(value):
-        return "clean undefined", []
+        return "untouched: undefined", []
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"clean {value:.3f}", [Level("clean", value, Style(INK, "circle", width=1.3))]
-    level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
-    return f"clean {value:.3f} [{low:.3f}, {high:.3f}]", [level]
+        return f"untouched {value:.3f}", [
+            Level("untouched", value, Style(INK, "circle", width=1.3))
+        ]
+    level = Level("untouched", value, Style(INK, "circle", width=1.3), (low, high))
+    return f"untouched {value:.3f} [{low:.3f}, {high:.3f}]", [level]
 
 
 def _reference(metric: str) -> Level:

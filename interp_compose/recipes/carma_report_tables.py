@@ -165,7 +165,7 @@ def training_tables(comparison: Comparison) -> list[str]:
         *("version", "seed", "steps", "seconds", "step (ms)", "first loss", "last loss"),
         *("validation (%)", "converged"),
     )
-    said = overhead_sentence(comparison.overhead) if len(comparison.overhead) else ""
+    said = overhead_sentence(comparison) if len(comparison.overhead) else ""
     return [
         paragraph(f"{said[0].upper()}{said[1:]}.") if said else "",
         table(head, rows, numbers=7, caption="Each run; a step is the median of its steps"),

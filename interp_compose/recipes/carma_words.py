@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from interp_compose.recipes.carma_comparison import Comparison
 
 LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
+TIMED: Final = 10
+"""Steps that a run needs before the time of one is told."""
 SYMBOLS: Final = {
     "weight": "λ, weight of both terms",
     "mi_weight": "γ, mutual information",
@@ -52,12 +54,19 @@ def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
         if part["difference"].notna().any():
             said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
     if len(comparison.overhead):
-        said.append(("Overhead", overhead_sentence(comparison.overhead)))
+        said.append(("Overhead", overhead_sentence(comparison)))
     return said
 
 
-def overhead_sentence(overhead: pd.DataFrame) -> str:
-    """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"."""
+def overhead_sentence(comparison: Comparison) -> str:
+    """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"; no ratio where a run
+    has fewer than :data:`TIMED` steps."""
+    overhead, steps = comparison.overhead, int(comparison.frames["training"]["steps"].min())
+    if steps < TIMED:
+        return (
+            f"{steps} step{'s' if steps != 1 else ''} a run cannot time CARMA beside plain "
+            f"fine-tuning; train for {TIMED} or more"
+        )
     step = overhead["carma_step_seconds"].median() / overhead["ft_step_seconds"].median()
     low, high = overhead["step_ratio"].min(), overhead["step_ratio"].max()
     whole = overhead["carma_seconds"].median() / overhead["ft_seconds"].median()
@@ -135,7 +144,7 @@ def terminal_summary(comparison: Comparison) -> str:
     lines += ["", *dose_sentences(comparison.dose)]
     lines += [""] + [f"! {text}" for text in cautions(comparison)]
     if len(comparison.overhead):
-        lines.append(overhead_sentence(comparison.overhead))
+        lines.append(overhead_sentence(comparison))
     return "\n".join(lines).strip("\n")
 
 

@@ -128,6 +128,16 @@ def test_overhead_is_a_ratio_of_steps_per_seed() -> None:
     assert "(1.10 … 1.14 over 5 seeds)" in said
 
 
+@pytest.mark.parametrize(("steps", "timed"), [(1, False), (2, False), (9, False), (10, True)])
+def test_few_steps_time_nothing(steps: int, timed: bool) -> None:
+    tables = make_tables()
+    tables["training"].loc[0, "steps"] = steps
+    comparison = Comparison.from_runs(tables, CONFIG)
+    for said in (dict(verdicts(comparison))["Overhead"], comparison.summary()):
+        assert ("times as long" in said) is timed
+        assert ("cannot time" in said) is not timed
+
+
 # --- what is there, and what is not ----------------------------------------------------------
 
 
