@@ -489,7 +489,10 @@ def _sensitive() -> Found:
 @CLAIMS.add("… and the longer, the more groups break the rule", "VIII, Fig. 8A", *SPEED_RUNS)
 def _graded() -> Found:
     pairs = {name: cells[-2:] for name, cells in all_fits(0.8).items()}
-    each = (f"{name} {b['loss_epochs'] - a['loss_epochs']:+.1f}" for name, (a, b) in pairs.items())
+    each = (
+        f"{name} " + f"{b['loss_epochs'] - a['loss_epochs']:+.1f}".replace("-", "−")
+        for name, (a, b) in pairs.items()
+    )
     verdicts = (by_ranges(ends(a, "loss"), ends(b, "loss")) for a, b in pairs.values())
     return f"epochs, five groups beyond one: {'; '.join(each)}", agreed(verdicts)
 

@@ -129,11 +129,15 @@ def where(rows: str, key: str, value: Any, **values: Any) -> Change:
     return change
 
 
-def later_with_wrong_data(found: dict[str, Any]) -> None:
-    """Epochs of the smaller start rise with each wrong group."""
-    for cell in found["cells"]:
-        if cell["init_rate"] == 0.8:
-            cell.update(loss_low=float(cell["violations"]), loss_high=cell["violations"] + 0.5)
+def later_with_wrong_data(rate: float) -> Change:
+    """Epochs of that start rise with each wrong group."""
+
+    def change(found: dict[str, Any]) -> None:
+        for cell in found["cells"]:
+            if cell["init_rate"] == rate:
+                cell.update(loss_low=float(cell["violations"]), loss_high=cell["violations"] + 0.5)
+
+    return change
 
 
 def later_pairs(found: dict[str, Any]) -> None:
@@ -232,15 +236,15 @@ def slower_steps(found: dict[str, Any]) -> None:
             "complexity",
             "At a small one",
             "fitting_speed_post",
-            later_with_wrong_data,
+            later_with_wrong_data(0.8),
             REPRODUCED,
         ),
         (
             "complexity",
             "In the post-LN model wrong data",
             "fitting_speed_post",
-            where("cells", "violations", 5, loss_low=99.0, loss_high=99.0),
-            STALE,
+            later_with_wrong_data(0.5),
+            NOT,
         ),
         (
             "complexity",
