@@ -69,7 +69,7 @@ class TrainConfig:
                 self._check_whole(name, 1)
         self._check_whole("warmup_steps", 0)
         self._check_whole("seed", 0)
-        self._check_number("lr", positive=True, most=100.0)
+        self._check_number("lr", positive=True, most=1e30)
         if self.clip is not None:
             self._check_number("clip", positive=True)
         self._check_number("weight_decay", positive=False)

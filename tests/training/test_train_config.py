@@ -60,7 +60,7 @@ def test_steps(n: int, options: dict[str, Any], per_epoch: int, total: int) -> N
         ("warmup_steps", -1, "an integer, 0 or more"),
         ("seed", -1, "an integer, 0 or more"),
         ("lr", 0.0, "a finite number above 0"),
-        ("lr", 1e300, "at most 100"),
+        ("lr", 1e300, "at most 1e+30"),
         ("lr", float("nan"), "a finite number above 0"),
         ("lr", float("inf"), "a finite number above 0"),
         ("clip", 0.0, "a finite number above 0"),
