@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 
 import interp_compose as ic
 from interp_compose.errors import InterpComposeError, OptionError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.probes.rank import stable_rank
 from interp_compose.tasks.task import Task
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
@@ -26,9 +26,7 @@ CALLS: dict[str, Callable[[LensModel], Any]] = {
     "embeddings": lambda model: ic.embed_texts(model, ["a sea"]),
     "finetune": lambda model: ic.finetune(model, TASK, progress=False),
     "compare": lambda model: ic.compare(model, TASK, progress=False),
-    "weights": lambda model: ic.complexity_report(model),
     "loading": lambda model: fresh(),
-    "rank": lambda model: stable_rank(torch.eye(3)),
 }
 
 
@@ -42,6 +40,13 @@ def test_what_is_measured_is_refused_there(name: str) -> None:
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(OptionError) as refusal:
         CALLS[name](model)
     assert "inside torch.autocast would be computed in bfloat16" in str(refusal.value)
+
+
+def test_what_weights_look_like_is_the_same_there() -> None:
+    model = fresh()
+    expected = ic.complexity_report(model).frame
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_frame_equal(ic.complexity_report(model).frame, expected, check_exact=True)
 
 
 def test_on_the_meta_device_too() -> None:

@@ -7,7 +7,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from interp_compose._positions import check_autocast
 from interp_compose.errors import InputError, NonFiniteError
 
 DTYPES: Final = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
@@ -22,7 +21,6 @@ def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> N
         InputError: no tensor, fewer dimensions than ``axes`` names or more, a matrix without
             entries, a sparse layout, the meta device, a dtype that is not bfloat16, float16,
             float32 or float64.
-        OptionError: inside ``torch.autocast``, whose matrix products are of half precision.
         NonFiniteError: NaN or infinite entries.
     """
     if not isinstance(A, Tensor):
@@ -43,7 +41,6 @@ def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> N
         raise InputError(f"{name} has the shape {shape}; expected matrices [{axes}] with entries")
     if A.is_meta:
         raise InputError(f"{name} of shape {shape} is on the meta device; load its values first")
-    check_autocast(A.device, name)
     if A.numel() and not _finite(A):
         raise NonFiniteError(
             f"{name} has {int((~A.isfinite()).sum())} NaN or infinite entries of {A.numel()}; "

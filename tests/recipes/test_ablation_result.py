@@ -237,9 +237,7 @@ def test_all_words_lie_between_the_kinds_where_every_example_has_each(seed: int,
     words = {example: ["a", "b", "b", "c"] for example in range(n)}
     cells = make_cells(words)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            ablation_curve, "bootstrap_interval", lambda v: (v.mean(axis=0), v.mean(axis=0))
-        )
+        patch.setattr(ablation_curve, "share_interval", lambda v: (v.mean(axis=0), v.mean(axis=0)))
         frame = make_curve(
             clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells, seed)
         ).frame

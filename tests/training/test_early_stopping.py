@@ -77,7 +77,8 @@ def test_a_model_that_never_gets_better_comes_back_as_it_was(
     note = TrainingState.note_accuracy
     monkeypatch.setattr(TrainingState, "note_accuracy", lambda self, _: note(self, 0.5))
     model = tiny()
-    stopped, history = train(model, replace(CONFIG, patience=1))
+    with pytest.warns(UserWarning, match="never rose above the untrained model's"):
+        stopped, history = train(model, replace(CONFIG, patience=1))
     assert len(history.frame) == 2
     assert same_weights(stopped, model)
 
