@@ -33,8 +33,9 @@ from interp_compose.recipes.budget import weights_digest
 from interp_compose.recipes.ready import check_ids, check_prompts, check_tokenizer
 from interp_compose.results import environment_versions
 from interp_compose.tasks.task import Task
+from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
-from interp_compose.text.words import answer_ids, tokenize_prompts
+from interp_compose.text.words import tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig

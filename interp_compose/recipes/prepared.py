@@ -15,8 +15,9 @@ from interp_compose._types import Example, HookedModel
 from interp_compose.errors import InputError
 from interp_compose.recipes.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.user_data import read_example
+from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
-from interp_compose.text.words import TokenizedPrompt, answer_ids, tokenize_prompts
+from interp_compose.text.words import TokenizedPrompt, tokenize_prompts
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,11 @@ from interp_compose._public import public
 from interp_compose._types import Example, Span
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError, SpanError
 from interp_compose.text import alignment
-from interp_compose.text.answers import answer_id, answer_ids
 from interp_compose.text.encoding import Encoded, encode
 from interp_compose.text.spacy_words import word_starts
 from interp_compose.text.tokenized import TokenizedPrompt
 
-__all__ = ["UNITS", "TokenizedPrompt", "answer_id", "answer_ids", "tokenize_prompts"]
+__all__ = ["UNITS", "TokenizedPrompt", "tokenize_prompts"]
 
 UNITS = ("word", "pretoken", "phrase", "span")
 _BATCH = 4096  # prompts that share a character axis; bounds the memory
