@@ -28,7 +28,7 @@ from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
 from interp_compose.training.loop import Job, optimiser_step
 from interp_compose.training.processes import Processes
-from interp_compose.training.state import TrainingState
+from interp_compose.training.loop__state import TrainingState
 
 BATCH, LENGTH = 16, 20
 

@@ -23,10 +23,10 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, write
-from interp_compose.consistency import holm, paired_difference
-from interp_compose.recipes.carma_plan import ComparePlan, plan_comparison
-from interp_compose.recipes.carma_run import VersionRun, run_version
-from interp_compose.recipes.carma_synonyms import synonym_source
+from interp_compose.stats.seeds import holm, paired_difference
+from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
+from interp_compose.studies.carma.run import VersionRun, run_version
+from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.training.carma import CarmaConfig
 
 SEARCH_SEEDS = (10, 11)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.recipes.carma import CarmaStudy, run
+from interp_compose.studies.carma.options import CarmaStudy, run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

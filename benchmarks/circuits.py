@@ -30,14 +30,14 @@ import transformers
 from torch import Tensor
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.interventions.knock_sweep import knock_sweep
-from interp_compose.interventions.knockouts import HeadsOut, Knockout, WordsOut
+from interp_compose.interventions.ablation_sweep import knock_sweep
+from interp_compose.interventions.ablation_sweep__knockouts import HeadsOut, Knockout, WordsOut
 from interp_compose.interventions.leak import Leak, attention_leak
-from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes.budget import chunk_tokens
-from interp_compose.recipes.prepared import prepare
+from interp_compose.models.memory import chunk_tokens
+from interp_compose.studies.core.inputs import prepare
 from interp_compose.tasks.load import load_task
 from interp_compose.text.tagging import tagger_of, unit_tags
 

@@ -22,7 +22,7 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
 from interp_compose.plots.export import save_png
-from interp_compose.plots.speed import (
+from interp_compose.studies.fitting_speed.figures import (
     fitting_epochs_figure,
     fitting_pairs_figure,
     violations_roc_figure,

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.losses import count_anchors, mutual_information_loss, stability_loss
+from interp_compose.training.losses import count_anchors, mutual_information_loss, stability_loss
 
 BATCH, D_MODEL = 16, 768
 TOKENS = (20, 128, 512)

@@ -25,7 +25,7 @@ from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
 from interp_compose.models.init import init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.recipes.complexity_phase import phase_of
+from interp_compose.studies.anchors.phase import phase_of
 
 SMALL: Final = 0.8
 LARGE: Final = 0.5

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.probes.krylov import top_pair
+from interp_compose.probes.lanczos import top_pair
 from interp_compose.probes.matrices import row_major
 from interp_compose.probes.rank import effective_rank, stable_rank
-from interp_compose.probes.tracking import StableRankTracker
+from interp_compose.probes.rank_tracker import StableRankTracker
 
 SQUARE = 4096
 OTHERS = ((4096, 16384), (50257, 768), (768, 3072), (768, 768))

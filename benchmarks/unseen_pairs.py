@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from benchmarks.common import machine, plain_rows, spread_of, write
-from interp_compose.recipes.mechanism_runs import finished_runs
+from interp_compose.studies.anchors.finished import finished_runs
 from interp_compose.tasks.anchors import AnchorTask
 
 DECAY = 0.01

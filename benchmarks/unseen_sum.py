@@ -25,7 +25,7 @@ from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import machine, write
 from benchmarks.unseen_pairs import SHARES, seen_sums, shares, sum_of
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.recipes.complexity_phase import phase_of
+from interp_compose.studies.anchors.phase import phase_of
 
 SHIFTS: Final = (-8, 3, 7, 4, 8)
 NORMS: Final = ("post", "pre")

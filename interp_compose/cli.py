@@ -16,14 +16,14 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import tyro
 
-from interp_compose.recipes.ablation import AblationConfig
-from interp_compose.recipes.cap import CapConfig
-from interp_compose.recipes.carma import CarmaStudy
-from interp_compose.recipes.complexity import ComplexityConfig
-from interp_compose.recipes.mechanism import MechanismConfig
-from interp_compose.recipes.probe import ProbeConfig
-from interp_compose.recipes.similarity import SimilarityConfig
-from interp_compose.recipes.speed import SpeedConfig
+from interp_compose.studies.ablation.options import AblationConfig
+from interp_compose.studies.cap.options import CapConfig
+from interp_compose.studies.carma.options import CarmaStudy
+from interp_compose.studies.phases.options import ComplexityConfig
+from interp_compose.studies.mechanism.options import MechanismConfig
+from interp_compose.studies.weights.options import ProbeConfig
+from interp_compose.studies.similarity.options import SimilarityConfig
+from interp_compose.studies.fitting_speed.options import SpeedConfig
 
 Study = (
     CapConfig
@@ -127,7 +127,7 @@ class _Result(Protocol):
 
 def _tell(config: Study, result: _Result, *pages: str) -> None:
     """What came out, and where it lies."""
-    from interp_compose.results import mixed_versions
+    from interp_compose.runs.result import mixed_versions
 
     if config.quiet:
         return

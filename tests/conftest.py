@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def every_file_is_announced() -> Iterator[None]:
     """Commands look for names in use before they start: a study has to list all of its files."""
-    from interp_compose.recipes import run_folder
+    from interp_compose.studies.core import output as run_folder
 
     real = run_folder.write_result
 
@@ -53,7 +53,7 @@ def every_file_is_announced() -> Iterator[None]:
         names = {f"{name}.html" for name in figures} | {f"{name}.csv" for name in result.frames}
         names |= set(options.get("pages") or {})
         missing = names - set(run_folder.file_names(result.config["study"]))
-        assert not missing, f"add these to TABLES or FIGURES of recipes/run_folder.py: {missing}"
+        assert not missing, f"add these to TABLES or FIGURES of studies/core/output.py: {missing}"
         real(out, result, figures, **options)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -46,7 +46,7 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError, InterpComposeError
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.studies.carma.result import Comparison
 from tests import architectures
 from tests.recipes.carma_tables import CONFIG, make_tables
 from tests.recipes.conftest import TEXTS, splitting_tokenizer

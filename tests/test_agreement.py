@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interp_compose.agreement import METRICS, agreement, bootstrap_counts
+from interp_compose.stats.agreement import METRICS, agreement, bootstrap_counts
 from interp_compose.errors import InputError, OptionError
-from interp_compose.metrics import bootstrap_interval
+from interp_compose.stats.intervals import bootstrap_interval
 from tests.slow_agreement import ALL, SLOW, judged, slow_agreement, slow_interval
 from tests.untyped import outcomes_of
 
@@ -241,7 +241,7 @@ def test_an_unknown_metric_is_refused() -> None:
 
 SCRIPT = """
 import numpy as np
-from interp_compose.agreement import agreement
+from interp_compose.stats.agreement import agreement
 x, y = np.random.default_rng(0).random((5, 2)), np.arange(5.0)
 calls = {
     "one column": lambda: agreement(x[:, 0], y, "pearson"),

@@ -17,7 +17,7 @@ from benchmarks.unseen_sum import SHIFTS, task_of
 from docs import phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
-from interp_compose.recipes.complexity_phase import SHARES, phase_of
+from interp_compose.studies.anchors.phase import SHARES, phase_of
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:

@@ -17,7 +17,7 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import LayerError
-from interp_compose.recipes.cap import CapConfig, run
+from interp_compose.studies.cap.options import CapConfig, run
 from tests import architectures
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
 

@@ -14,8 +14,8 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import LayerError
-from interp_compose.recipes import ablation_measure
-from interp_compose.recipes.ablation import AblationConfig, run
+from interp_compose.studies.ablation import measure as ablation_measure
+from interp_compose.studies.ablation.options import AblationConfig, run
 from tests import architectures
 from tests.recipes.conftest import TEXTS, splitting_tokenizer
 

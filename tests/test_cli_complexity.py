@@ -9,8 +9,8 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.recipes.complexity_presets import PRESETS
-from interp_compose.recipes.complexity_run import train
+from interp_compose.studies.phases.presets import PRESETS
+from interp_compose.studies.anchors.run import train
 
 TINY = ["--d-model", "16", "--d-mlp", "20", "--samples", "150", "--steps", "6"]
 FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
@@ -50,7 +50,7 @@ def test_again_prints_the_same_and_trains_nothing(
     def never(*_: object) -> None:
         raise AssertionError("a run was done again")
 
-    monkeypatch.setattr("interp_compose.recipes.complexity_run.train", never)
+    monkeypatch.setattr("interp_compose.studies.anchors.run.train", never)
     before = (finished / "runs.csv").read_bytes()
     cli.main(command(finished))
     assert (finished / "runs.csv").read_bytes() == before
@@ -77,7 +77,7 @@ def test_a_grid_grows_by_what_is_missing(
         calls.append(len(configs))
         train(configs, folders)
 
-    monkeypatch.setattr("interp_compose.recipes.complexity_run.train", counted)
+    monkeypatch.setattr("interp_compose.studies.anchors.run.train", counted)
     cli.main(command(tmp_path, "-q", "--gammas", "0.4"))
     assert sum(calls) == 2
     cli.main(command(tmp_path, "-q"))

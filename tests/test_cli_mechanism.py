@@ -36,7 +36,7 @@ def test_tables_and_figures_are_written(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interp_compose.recipes.mechanism_views.TSNE_STEPS", 250)
+    monkeypatch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)
     command = ["mechanism", "--runs", str(runs), "--gammas", "0.4,0.8", "--out", str(tmp_path)]
     cli.main(command)
     found = ic.Mechanism.load(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.recipes.probe import ProbeConfig, run
+from interp_compose.studies.weights.options import ProbeConfig, run
 
 
 def command(out: Path, *more: str) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import LayerError
-from interp_compose.recipes import similarity_measure
-from interp_compose.recipes.similarity import SimilarityConfig, run
+from interp_compose.studies.similarity import measure as similarity_measure
+from interp_compose.studies.similarity.options import SimilarityConfig, run
 from tests import architectures
 from tests.recipes.similarity_reference import ROWS, bert_tokenizer, few_samples
 from tests.tasks.conftest import data_dir

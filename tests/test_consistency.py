@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from interp_compose.consistency import (
+from interp_compose.stats.seeds import (
     coefficient_of_variation,
     coefficient_of_variation_interval,
     consist_syn,

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose import _files, cli
-from interp_compose._files import (
+from interp_compose import cli
+from interp_compose.runs import files as _files
+from interp_compose.runs.files import (
     atomic_write,
     check_writable,
     json_value,
@@ -36,7 +37,7 @@ from interp_compose.errors import (
 )
 from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import load_weights, save_weights, verify_checksums
-from interp_compose.results import (
+from interp_compose.runs.result import (
     BatchStore,
     Result,
     environment_versions,
@@ -45,10 +46,10 @@ from interp_compose.results import (
     store,
 )
 from interp_compose.tasks.rows import jsonl_rows
-from interp_compose.tasks.user_data import read_examples
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.tasks.examples import read_examples
+from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.history import Recorder, check_history, read_history
-from interp_compose.training.sweep import run_sweep
+from interp_compose.runs.sweep import run_sweep
 from tests.training.sweep_jobs import JOBS
 
 STALE = f".interp_compose.{'0' * 16}.tmp"
@@ -155,7 +156,7 @@ def test_out_on_the_command_line(
 def test_a_folder_without_permission_is_refused_before_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from interp_compose.recipes import probe_measure
+    from interp_compose.studies.weights import measure as probe_measure
 
     def refuse(path: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
         if "x" in mode:
@@ -198,7 +199,7 @@ def test_weights_can_be_read_by_others(tmp_path: Path) -> None:
 HOLDS = """
 import sys
 from pathlib import Path
-from interp_compose._files import locked
+from interp_compose.runs.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

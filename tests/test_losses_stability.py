@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from interp_compose.errors import LayerError, OptionError
-from interp_compose.losses import mutual_information_loss, stability_loss
+from interp_compose.training.losses import mutual_information_loss, stability_loss
 from tests.slow_losses import POS, WIDTH, batch, slow_stability
 from tests.untyped import outcomes_of
 
@@ -124,7 +124,7 @@ def test_too_few_layers_are_refused() -> None:
 
 UNTYPED = """
 import torch
-from interp_compose.losses import mutual_information_loss as mi, stability_loss as stability
+from interp_compose.training.losses import mutual_information_loss as mi, stability_loss as stability
 from interp_compose.probes.rank import stable_rank
 from interp_compose.probes.word_cosines import word_cosines
 x, ids, out = torch.randn(2, 3, 5, 7), torch.zeros(3, 5, dtype=torch.long), {}

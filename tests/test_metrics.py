@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp_compose.errors import InputError
-from interp_compose.metrics import bootstrap_interval, share_interval, wilson_interval
+from interp_compose.stats.intervals import bootstrap_interval, share_interval, wilson_interval
 
 Z95 = 1.959963984540054
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import interp_compose as ic
 from interp_compose._public import public, short
-from interp_compose._types import HookedModel
+from interp_compose.types import HookedModel
 from interp_compose.errors import (
     CorruptFileError,
     InputError,
@@ -226,7 +226,7 @@ def test_signatures_and_help_are_the_function_s_own() -> None:
     assert list(inspect.signature(ic.cap_curve).parameters)[:3] == ["model", "examples", "unit"]
     assert list(inspect.signature(ic.TrainConfig).parameters)[:2] == ["lr", "epochs"]
     assert (ic.cap_curve.__doc__ or "").startswith("Layer-wise CAP curve")
-    assert ic.cap_curve.__module__ == "interp_compose.recipes.cap_measure"
+    assert ic.cap_curve.__module__ == "interp_compose.studies.cap.measure"
 
 
 def test_calls_of_the_wrong_number_are_python_s_own_error() -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.results import (
+from interp_compose.runs.result import (
     BatchStore,
     Result,
     atomic_write,

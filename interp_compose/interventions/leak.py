@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public, short
-from interp_compose._types import HookedModel, Read
+from interp_compose.types import HookedModel, Read
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
-from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.where import (
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.select import (
     Heads,
     Layers,
     Positions,

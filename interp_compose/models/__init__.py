@@ -1,1 +1,1 @@
-"""Models: every source becomes a :class:`~interp_compose._types.HookedModel`."""
+"""Models: every source becomes a :class:`~interp_compose.types.HookedModel`."""

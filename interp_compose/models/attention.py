@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from interp_compose._types import AttentionEdit
+from interp_compose.types import AttentionEdit
 from interp_compose.errors import InterventionError
 from interp_compose.models.recompute import acted, set_forward
 

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from interp_compose._positions import positions_from_mask
-from interp_compose._types import Read
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
 from interp_compose.errors import CapabilityError, InterpComposeError
-from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
-from interp_compose.models.sentence_folder import StatedEmbedding
+from interp_compose.models.sentence_config import StatedEmbedding
 
 __all__ = [
     "BridgeModel",
@@ -125,7 +125,7 @@ def check_blocks(bridge: TransformerBridge) -> None:
 
 
 class BridgeModel(LensModel):
-    """A :class:`~interp_compose._types.HookedModel` on a ``TransformerBridge``."""
+    """A :class:`~interp_compose.types.HookedModel` on a ``TransformerBridge``."""
 
     def __init__(self, bridge: TransformerBridge, *, name: str, tokenizer: Any) -> None:
         hf_model = bridge.original_model

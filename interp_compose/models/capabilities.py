@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp_compose._positions import positions_from_mask
-from interp_compose._types import HookFn, Read
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import HookFn, Read
 from interp_compose.errors import (
     CapabilityError,
     InterpComposeError,

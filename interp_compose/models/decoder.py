@@ -18,9 +18,9 @@ from torch.nn.functional import embedding, gelu, layer_norm, linear, relu
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from interp_compose._positions import positions_from_mask
+from interp_compose.tensors import positions_from_mask
 from interp_compose.errors import PromptError
-from interp_compose.models.decoder_config import DecoderConfig
+from interp_compose.models.decoder__decoder_config import DecoderConfig
 
 ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {"gelu": gelu, "relu": relu}
 HOMES: Final = {

@@ -15,19 +15,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._positions import positions_from_mask
-from interp_compose._types import Read
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
-from interp_compose.models.hook_log import without_hooks
-from interp_compose.models.sentence_folder import StatedEmbedding
+from interp_compose.models.hooks import without_hooks
+from interp_compose.models.sentence_config import StatedEmbedding
 
 HEADS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM"}
 """Architectures by Hugging Face's ``model_type``, and the class that the bridge wraps."""
 
 
 class EncoderModel(BridgeModel):
-    """A :class:`~interp_compose._types.HookedModel` on a bridge around a masked-LM class.
+    """A :class:`~interp_compose.types.HookedModel` on a bridge around a masked-LM class.
 
     ``has_head`` is False where the checkpoint brought no masked-LM head (sentence encoders): then
     there are hidden states and no logits. ``stated`` is how a sentence-transformers folder says

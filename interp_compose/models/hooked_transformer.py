@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._positions import positions_from_mask
-from interp_compose._types import Read
-from interp_compose.models.hook_log import without_hooks
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
+from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel
 
 
@@ -30,7 +30,7 @@ def is_hooked_transformer(source: object) -> bool:
 
 
 class HookedTransformerModel(LensModel):
-    """A :class:`~interp_compose._types.HookedModel` on a ``HookedTransformer``.
+    """A :class:`~interp_compose.types.HookedModel` on a ``HookedTransformer``.
 
     The object is taken as it comes: where it was loaded with folding (3.9's default), its
     residuals are the folded ones.

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose._types import AttentionEdit, HookFn, Read
+from interp_compose.types import AttentionEdit, HookFn, Read
 from interp_compose.errors import (
     CapabilityError,
     InputError,
@@ -28,7 +28,7 @@ from interp_compose.models.capabilities import (
     prove_capabilities,
     prove_edits,
 )
-from interp_compose.models.hook_log import (
+from interp_compose.models.hooks import (
     check_call,
     hooked,
     in_evaluation_mode,
@@ -36,7 +36,7 @@ from interp_compose.models.hook_log import (
 )
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
-from interp_compose.models.sentence_folder import StatedEmbedding
+from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.models.weighted import Weighted
 from interp_compose.models.wrappable import Wrappable
 

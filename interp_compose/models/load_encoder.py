@@ -17,7 +17,7 @@ from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
 from interp_compose.models.model_files import own_tokenizer
 from interp_compose.models.own_forward import OwnForward
-from interp_compose.models.sentence_folder import StatedEmbedding, read_stated
+from interp_compose.models.sentence_config import StatedEmbedding, read_stated
 
 HEADLESS = "_interp_compose_stated"
 """Marks a masked-LM class whose head is of zeros; holds the embedding that its folder states."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interp_compose._files import json_value
+from interp_compose.runs.files import json_value
 from interp_compose.errors import CapabilityError, CorruptFileError
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")

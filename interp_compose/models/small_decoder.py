@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._files import (
+from interp_compose.runs.files import (
     atomic_write,
     disk,
     file_sha256,
@@ -21,11 +21,11 @@ from interp_compose._files import (
     temporary_folder,
 )
 from interp_compose._public import public
-from interp_compose._types import Read
+from interp_compose.types import Read
 from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder_config import DecoderConfig
-from interp_compose.models.hook_log import without_hooks
+from interp_compose.models.decoder__decoder_config import DecoderConfig
+from interp_compose.models.hooks import without_hooks
 from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
@@ -36,7 +36,7 @@ WEIGHTS: Final = "weights.safetensors"
 
 
 class SmallDecoderModel(LensModel):
-    """A :class:`~interp_compose._types.HookedModel` on a :class:`.decoder.SmallDecoder`."""
+    """A :class:`~interp_compose.types.HookedModel` on a :class:`.decoder.SmallDecoder`."""
 
     lens: SmallDecoder
 

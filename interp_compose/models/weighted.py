@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from interp_compose._public import public
 from interp_compose.errors import InputError
-from interp_compose.models.weight_names import stacked_weight
+from interp_compose.models.weighted__weight_names import stacked_weight
 
 T = TypeVar("T", bound="Weighted")
 

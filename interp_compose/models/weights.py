@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from interp_compose._files import (
+from interp_compose.runs.files import (
     atomic_write,
     check_listed,
     file_sha256,

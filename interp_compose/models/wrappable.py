@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose._types import CallWrapper, ForwardFn, Prepare, Read
+from interp_compose.types import CallWrapper, ForwardFn, Prepare, Read
 from interp_compose.errors import InterventionError
 from interp_compose.models.attention import edited_layers
 from interp_compose.models.exclusive import Exclusive

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose._word_pairs import full_precision
+from interp_compose.tensors__word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices
 

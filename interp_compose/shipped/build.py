@@ -22,11 +22,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
-from interp_compose._files import file_sha256
+from interp_compose.runs.files import file_sha256
 from interp_compose.shipped.corpus import base_corpus, idm_lines, words_and_grammar
 from interp_compose.shipped.tokenizer import train_tokenizer
 from interp_compose.shipped.training import Row, accuracy, train
-from interp_compose.tasks.mini_idm import definitions
+from interp_compose.tasks.mini.idm import definitions
 from interp_compose.tasks.sst import LABELS
 
 N_CTX = 64

@@ -11,9 +11,9 @@ from __future__ import annotations
 import random
 from itertools import chain, permutations
 
-from interp_compose.tasks.mini_idm import splits
-from interp_compose.tasks.mini_sst import ADJECTIVES, NOUNS, sentences
-from interp_compose.tasks.mini_world import reserve_words, thesaurus
+from interp_compose.tasks.mini.idm import splits
+from interp_compose.tasks.mini.sst import ADJECTIVES, NOUNS, sentences
+from interp_compose.tasks.mini.world import reserve_words, thesaurus
 from interp_compose.tasks.sst import parse_tree, sentiment
 
 CALLED = '{text} is called a "{answer}'

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from interp_compose._whole import is_whole
+from interp_compose.checks import is_whole
 from interp_compose.errors import InputError, OptionError
 
 Operation = int | Callable[[int], int]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from interp_compose._public import public
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import AnswerError, InputError
 from interp_compose.tasks.anchor_checks import check_width
 from interp_compose.tasks.anchors import AnchorData, AnchorTask

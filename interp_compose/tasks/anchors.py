@@ -24,7 +24,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from interp_compose._public import public, short
-from interp_compose._whole import is_whole
+from interp_compose.checks import is_whole
 from interp_compose.errors import DeviceError, InputError, OptionError, PositionError
 from interp_compose.tasks import anchor_checks as checks
 from interp_compose.tasks.anchor_checks import Chain, Operation, applied, at_least

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose._public import public
-from interp_compose._types import HookedModel
+from interp_compose.types import HookedModel
 from interp_compose.errors import OptionError
-from interp_compose.tasks.load_pairs import PAIR_TASK_NAMES
+from interp_compose.tasks.load__load_pairs import PAIR_TASK_NAMES
 from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.task import Task
-from interp_compose.tasks.user_data import read_examples
+from interp_compose.tasks.examples import read_examples
 
 TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
@@ -69,11 +69,11 @@ def _load(
 ) -> Task:
     prompt = prompt_for(architecture, name.removeprefix("mini-"))
     if name == "mini-idm":
-        from interp_compose.tasks.mini_idm import mini_idm
+        from interp_compose.tasks.mini.idm import mini_idm
 
         return mini_idm(tokenizer, prompt, seed)
     if name == "mini-sst":
-        from interp_compose.tasks.mini_sst import mini_sst
+        from interp_compose.tasks.mini.sst import mini_sst
 
         return mini_sst(tokenizer, prompt, seed)
     if name == "idm":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from interp_compose._files import json_value
+from interp_compose.runs.files import json_value
 from interp_compose.errors import DataFormatError, MissingDataError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp_compose._public import public
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import OptionError
 
 SPLITS = ("train", "validation", "test")

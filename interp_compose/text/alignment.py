@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from interp_compose._types import Span
+from interp_compose.types import Span
 from interp_compose.errors import AlignmentError, PromptError
 
 _BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # no blank lies above U+3000

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import AnswerError
 from interp_compose.text.encoding import encode
-from interp_compose.text.tokenized import TokenizedPrompt
+from interp_compose.text.units__tokenized import TokenizedPrompt
 
 
 def answer_id(tokenizer: Any, prompt_ids: Sequence[int], prompt: str, answer: str) -> int:

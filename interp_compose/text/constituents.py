@@ -21,9 +21,9 @@ from typing import Any
 
 import nltk
 
-from interp_compose._types import Span
+from interp_compose.types import Span
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError
-from interp_compose.text.penn import without_escapes
+from interp_compose.text.constituents__penn import without_escapes
 
 DEFAULT_HEIGHT = 3
 

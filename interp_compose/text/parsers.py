@@ -12,7 +12,7 @@ from typing import Any
 
 import nltk
 
-from interp_compose._types import Span
+from interp_compose.types import Span
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
 from interp_compose.text.constituents import check_choice, choose, leaves, place_leaves, read_tree
 from interp_compose.text.spacy_words import english

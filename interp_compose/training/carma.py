@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError, OptionError
-from interp_compose.losses import check_sampling, mutual_information_loss, stability_loss
+from interp_compose.training.losses import check_sampling, mutual_information_loss, stability_loss
 from interp_compose.training.paper_settings import PaperTask, paper_settings
 
 Unit = Literal["word", "pretoken", "phrase", "span"]
@@ -136,7 +136,7 @@ def carma_terms(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Mutual-information and stability loss of a resolved config, on residuals by layer number.
 
-    ``word_ids`` as for :func:`interp_compose.losses.mutual_information_loss`; stability takes every
+    ``word_ids`` as for :func:`interp_compose.training.losses.mutual_information_loss`; stability takes every
     token that has one of 0 or more. ``seed`` draws the negatives, where they are drawn.
 
     Raises:

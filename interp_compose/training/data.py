@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from interp_compose.text.label_set import stacked
-from interp_compose.text.padding import pad_left
+from interp_compose.tensors__padding import pad_left
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
-from interp_compose._types import HookedModel
+from interp_compose.types import HookedModel
 from interp_compose.errors import NonFiniteError
-from interp_compose.losses import count_anchors
+from interp_compose.training.losses import count_anchors
 from interp_compose.text.label_set import predicted
 from interp_compose.training.carma import CarmaConfig, carma_terms, total_loss
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import Batch, TrainingExample, batch_at, collate, into_parts
 from interp_compose.training.history import Recorder
-from interp_compose.training.measure import evaluate, representations
+from interp_compose.training.evaluate import evaluate, representations
 from interp_compose.training.processes import Processes
-from interp_compose.training.state import TrainingState
+from interp_compose.training.loop__state import TrainingState
 
 
 @dataclass(frozen=True)

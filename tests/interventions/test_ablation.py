@@ -16,7 +16,7 @@ from interp_compose.errors import (
     LayerError,
     OptionError,
 )
-from interp_compose.interventions.ablation import ablate
+from interp_compose.interventions.ablate import ablate
 from interp_compose.models.capabilities import Probe
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.ablation import ablate
-from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.residual import mask_residual
+from interp_compose.interventions.mask_residual import mask_residual
 from tests.interventions.shared import MASK, TOKENS, assert_clean, params, run, shared
 
 pytestmark = pytest.mark.tl3

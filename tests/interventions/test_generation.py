@@ -11,9 +11,9 @@ import transformers as hf
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.ablation import ablate
-from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.residual import mask_residual
+from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests.architectures import D_VOCAB

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp_compose.interventions.ablation import ablate
-from interp_compose.interventions.knock_sweep import knock_sweep
-from interp_compose.interventions.knockouts import HeadsOut, Knockout, PartsOut, WordsOut
-from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.residual import mask_residual
+from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.ablation_sweep import knock_sweep
+from interp_compose.interventions.ablation_sweep__knockouts import HeadsOut, Knockout, PartsOut, WordsOut
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.lens_model import LensModel
 from tests.architectures import D_VOCAB, N_LAYERS
 from tests.models.test_bridge import make

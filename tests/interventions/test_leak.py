@@ -17,7 +17,7 @@ from interp_compose.errors import (
 )
 from interp_compose.interventions import leak
 from interp_compose.interventions.leak import attention_leak
-from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from tests.architectures import D_VOCAB

@@ -11,7 +11,7 @@ import transformers as hf
 from torch import Tensor
 
 from interp_compose.errors import OptionError
-from interp_compose.interventions.masking import mask_attention
+from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests.architectures import D_VOCAB, N_LAYERS

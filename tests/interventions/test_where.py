@@ -19,11 +19,11 @@ from interp_compose.errors import (
     OptionError,
     PositionError,
 )
-from interp_compose.interventions.ablation import ablate
+from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.leak import attention_leak
-from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.residual import mask_residual
-from interp_compose.interventions.where import (
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.interventions.select import (
     Heads,
     Layers,
     Positions,

@@ -9,7 +9,7 @@ from interp_compose.errors import PromptError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes.budget import batch_of_lengths, weights_digest
+from interp_compose.models.memory import batch_of_lengths, weights_digest
 from tests import architectures
 from tests.models.test_own_forward import dynamic_llama, phi3
 

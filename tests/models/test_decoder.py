@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder_config import DecoderConfig, Norm
+from interp_compose.models.decoder__decoder_config import DecoderConfig, Norm
 
 pytestmark = pytest.mark.tl3
 

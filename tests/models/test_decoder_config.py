@@ -9,7 +9,7 @@ import torch
 
 from interp_compose.errors import InputError, OptionError, PromptError
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder_config import DecoderConfig
+from interp_compose.models.decoder__decoder_config import DecoderConfig
 from interp_compose.models.small_decoder import small_decoder
 from tests.models.test_decoder import CASES, random
 

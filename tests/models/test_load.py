@@ -144,7 +144,7 @@ def test_truncated_weights_are_refused(copy: Path) -> None:
 
 
 def test_a_flipped_bit_is_seen_where_checksums_lie(copy: Path) -> None:
-    from interp_compose._files import file_sha256
+    from interp_compose.runs.files import file_sha256
 
     weights = copy / "model.safetensors"
     digest = file_sha256(weights)

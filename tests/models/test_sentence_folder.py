@@ -12,7 +12,7 @@ import huggingface_hub
 import pytest
 
 from interp_compose.errors import CapabilityError, CorruptFileError
-from interp_compose.models.sentence_folder import StatedEmbedding, read_stated
+from interp_compose.models.sentence_config import StatedEmbedding, read_stated
 from tests import real_model
 
 FLAGS = (

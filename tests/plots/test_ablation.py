@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.plots.ablation import curve_figure, example_figure, heads_figure
+from interp_compose.studies.ablation.figures import curve_figure, example_figure, heads_figure
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.recipes.ablation_curve import AblationCurve
+from interp_compose.studies.ablation.result import AblationCurve
 from tests.recipes import test_ablation_result as made
 
 CONFIG = {"model": "tiny", "task": "toy", "what": "words", "reach": "from", "mode": "exclude"}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
-from interp_compose.plots.carma import (
+from interp_compose.studies.carma.figures import (
     cap_figure,
     consistency_figure,
     representations_figure,

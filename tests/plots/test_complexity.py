@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose.plots.complexity import FORMATS, TITLES, complexity_figure
+from interp_compose.studies.weights.figures import FORMATS, TITLES, complexity_figure
 from interp_compose.plots.static import png_bytes
-from interp_compose.recipes.probe_report import COLUMNS, MEASURES
+from interp_compose.studies.weights.result import COLUMNS, MEASURES
 
 CONFIG = {"model": "a model", "n_layers": 2}
 ORDER = ("W_E", "W_Q", "W_gate", "W_in", "W_U")

@@ -22,7 +22,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_static import paint_heatmap
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.phases import (
+from interp_compose.studies.phases.figures import (
     MEASURES,
     phase_bubble_figure,
     phase_curve_figure,

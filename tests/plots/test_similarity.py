@@ -12,7 +12,7 @@ import pytest
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.similarity import (
+from interp_compose.studies.similarity.figures import (
     layers_figure,
     order_figure,
     similarity_comparison,

@@ -149,7 +149,7 @@ import torch
 from interp_compose.probes.condensation import condensation
 from interp_compose.probes.geometry import embedding_geometry
 from interp_compose.probes.rank import spectral_entropy, spectral_norm, stable_rank
-from interp_compose.probes.tracking import StableRankTracker
+from interp_compose.probes.rank_tracker import StableRankTracker
 A, out = torch.randn(6, 5), {}
 calls = {
     "int8": lambda: stable_rank(A.to(torch.int8)),

@@ -8,7 +8,7 @@ import torch
 from interp_compose.probes.condensation import condensation, mean_abs_cosine
 from interp_compose.probes.geometry import embedding_geometry
 from interp_compose.probes.rank import SMALL, effective_rank, spectral_norm, stable_rank
-from interp_compose.probes.tracking import StableRankTracker
+from interp_compose.probes.rank_tracker import StableRankTracker
 
 pytestmark = [
     pytest.mark.gpu,

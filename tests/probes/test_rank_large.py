@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.probes import rank
-from interp_compose.probes.krylov import _log_growth, top_pair
+from interp_compose.probes.lanczos import _log_growth, top_pair
 from interp_compose.probes.rank import SMALL, spectral_norm, stable_rank
 
 LARGE = SMALL + 1

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from interp_compose.errors import InputError, NonFiniteError, OptionError
-from interp_compose.probes import tracking
-from interp_compose.probes.krylov import TopPair, top_pair
-from interp_compose.probes.tracking import StableRankTracker
+from interp_compose.probes import rank_tracker as tracking
+from interp_compose.probes.lanczos import TopPair, top_pair
+from interp_compose.probes.rank_tracker import StableRankTracker
 
 
 def slow_rank(A: torch.Tensor) -> float:

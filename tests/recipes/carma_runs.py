@@ -12,14 +12,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes import carma_run
-from interp_compose.recipes.carma_compare import compare
-from interp_compose.recipes.carma_comparison import Comparison
+from interp_compose.studies.carma import run as carma_run
+from interp_compose.studies.carma.measure import compare
+from interp_compose.studies.carma.result import Comparison
 from interp_compose.tasks.task import Task
-from interp_compose.text.synonym_sources import ThesaurusSource
+from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import loop
 from interp_compose.training.config import TrainConfig
 from tests import architectures

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures

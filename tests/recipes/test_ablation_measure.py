@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import (
     CapabilityError,
     InputError,
     InterventionError,
     NonFiniteError,
 )
-from interp_compose.interventions.ablation import ablate
-from interp_compose.interventions.masking import mask_attention
-from interp_compose.interventions.residual import mask_residual
+from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes import ablation_measure
-from interp_compose.recipes.ablation_measure import ablation_curve
-from interp_compose.text.words import tokenize_prompts
+from interp_compose.studies.ablation import measure as ablation_measure
+from interp_compose.studies.ablation.measure import ablation_curve
+from interp_compose.text.units import tokenize_prompts
 from tests import architectures
 
 KEY = ["example", "layer", "unit"]

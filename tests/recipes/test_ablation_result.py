@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.recipes import ablation_curve
-from interp_compose.recipes.ablation_curve import AblationCurve
+from interp_compose.studies.ablation import result as ablation_curve
+from interp_compose.studies.ablation.result import AblationCurve
 
 LAYERS, N_LAYERS = (0, 2, 4), 5
 CONFIG = {"model": "tiny", "task": "toy", "what": "words", "reach": "from", "mode": "exclude"}

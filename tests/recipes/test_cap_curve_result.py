@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import CorruptFileError, InputError, LayerError, OptionError
-from interp_compose.recipes.cap_curve import CONTROLS, POOLINGS, CapCurve, compare_curves
+from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve, compare_curves
 
 N, LAYERS, N_LAYERS = 7, (0, 2, 4), 5
 CONFIG = {"model": "tiny", "task": "mini-idm", "unit": "word", "seed": 42}

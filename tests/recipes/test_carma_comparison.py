@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.recipes.carma_comparison import Comparison
-from interp_compose.recipes.carma_report_tables import measures_table
-from interp_compose.recipes.carma_words import verdicts
+from interp_compose.studies.carma.result import Comparison
+from interp_compose.studies.carma.report__carma_report_tables import measures_table
+from interp_compose.studies.carma.verdicts import verdicts
 from tests.recipes.carma_tables import (
     CONFIG,
     N_LAYERS,

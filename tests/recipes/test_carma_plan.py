@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import interp_compose as ic
 from interp_compose._public import public
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -29,9 +29,10 @@ from interp_compose.errors import (
     TrainingModeError,
 )
 from interp_compose.models.load import load_model
-from interp_compose.recipes import carma_compare, carma_plan
-from interp_compose.recipes.carma_plan import checked_seeds
-from interp_compose.text.synonym_sources import ThesaurusSource
+from interp_compose.studies.carma import measure as carma_compare
+from interp_compose.studies.carma import plan as carma_plan
+from interp_compose.studies.carma.plan import checked_seeds
+from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from tests import architectures

@@ -8,7 +8,7 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.recipes.complexity_circuits import (
+from interp_compose.studies.anchors.masked_outputs import (
     KEY,
     MODES,
     Mode,

@@ -10,22 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.recipes.complexity_diagram import (
+from interp_compose.studies.phases.result import (
     CIRCUITS,
     HISTORY,
     MEASURED,
     PLACE,
     PhaseDiagram,
 )
-from interp_compose.recipes.complexity_grid import numbers, runs_of
-from interp_compose.recipes.complexity_phase import (
+from interp_compose.studies.anchors.grid import numbers, runs_of
+from interp_compose.studies.anchors.phase import (
     cells_of,
     doubt_of,
     onsets_of,
     phase_of,
     with_phases,
 )
-from interp_compose.recipes.complexity_run import PhaseRun
+from interp_compose.studies.anchors.run import PhaseRun
 
 
 @pytest.mark.parametrize(

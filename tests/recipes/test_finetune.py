@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -22,11 +22,11 @@ from interp_compose.errors import (
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes import finetune as recipe
-from interp_compose.recipes.finetune import encode_examples, finetune
+from interp_compose.training import finetune as recipe
+from interp_compose.training.finetune import encode_examples, finetune
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
-from interp_compose.text.words import tokenize_prompts
+from interp_compose.text.units import tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import TrainingHistory
@@ -173,7 +173,7 @@ SCRIPT = """
 import json
 import numpy as np
 import interp_compose as ic
-from interp_compose.recipes.finetune import finetune
+from interp_compose.training.finetune import finetune
 from interp_compose.training.config import TrainConfig
 model = ic.load_model("mini-base", device="cpu")
 task = ic.load_task("mini-idm", model)

@@ -13,11 +13,11 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.plots.mechanism import _told, embedding_figure, matrix_of
+from interp_compose.studies.mechanism.figures import _told, embedding_figure, matrix_of
 from interp_compose.plots.scatter import Scatter
-from interp_compose.recipes.complexity_circuits import MODES, second_anchor_masked
-from interp_compose.recipes.mechanism_runs import FinishedRun, finished_runs
-from interp_compose.recipes.mechanism_views import pairs_of
+from interp_compose.studies.anchors.masked_outputs import MODES, second_anchor_masked
+from interp_compose.studies.anchors.finished import FinishedRun, finished_runs
+from interp_compose.studies.mechanism.views import pairs_of
 from tests.untyped import outcomes_of
 
 RATES = (0.4, 0.8)
@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def quick_tsne() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp_compose.recipes.mechanism_views.TSNE_STEPS", 250)
+        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)
         yield
 
 
@@ -94,7 +94,7 @@ def test_cosines_are_those_of_the_outputs(opened: ic.Mechanism, runs: Path, mode
 
 
 def test_pair_points_are_principal_components(opened: ic.Mechanism, runs: Path) -> None:
-    from interp_compose.recipes.complexity_circuits import key_masked
+    from interp_compose.studies.anchors.masked_outputs import key_masked
 
     found = next(each for each in finished_runs(runs) if each.place == (0.4, 0.01))
     X = key_masked(found.model(), found.run.task, mode="zero").outputs.double().numpy()
@@ -220,7 +220,7 @@ def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
 
 UNTYPED = """
 import interp_compose as ic
-from interp_compose.recipes.mechanism_result import FRAMES
+from interp_compose.studies.mechanism.result import FRAMES
 import pandas as pd
 found = ic.Mechanism.from_rows({}, {})
 calls = {

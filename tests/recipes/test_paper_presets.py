@@ -12,12 +12,13 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from docs.tables import help_of
-from interp_compose._files import read_json
-from interp_compose.recipes import complexity_run, speed_run
-from interp_compose.recipes.complexity_presets import PRESETS
-from interp_compose.recipes.complexity_run import PhaseRun
-from interp_compose.recipes.speed_presets import PRESETS as SPEED
-from interp_compose.training.learners import Learners
+from interp_compose.runs.files import read_json
+from interp_compose.studies.anchors import run as complexity_run
+from interp_compose.studies.fitting_speed import measure__speed_run as speed_run
+from interp_compose.studies.phases.presets import PRESETS
+from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
+from interp_compose.training.parallel__learners import Learners
 
 RUNS = {**{name: preset.run for name, preset in PRESETS.items()}, "fig8": SPEED["fig8"].run}
 

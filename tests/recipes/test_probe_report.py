@@ -17,9 +17,9 @@ import torch
 from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.recipes import probe_measure
-from interp_compose.recipes.probe_measure import complexity_report, random_stable_rank
-from interp_compose.recipes.probe_report import COLUMNS, MEASURES, ComplexityReport
+from interp_compose.studies.weights import measure as probe_measure
+from interp_compose.studies.weights.measure import complexity_report, random_stable_rank
+from interp_compose.studies.weights.result import COLUMNS, MEASURES, ComplexityReport
 from tests import architectures
 from tests.untyped import outcomes_of
 
@@ -314,7 +314,7 @@ def test_a_quantised_model_is_refused_before_work() -> None:
 SCRIPT = """
 import torch
 import interp_compose as ic
-from interp_compose.recipes.probe_measure import complexity_report
+from interp_compose.studies.weights.measure import complexity_report
 model = ic.load_model("mini-base", device="cpu")
 calls = {
     "a name": lambda: complexity_report("gpt2"),

@@ -16,7 +16,7 @@ import torch
 from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import weight_matrices
-from interp_compose.recipes.probe_tracker import ComplexityTracker
+from interp_compose.studies.weights.tracker import ComplexityTracker
 from interp_compose.training.history import Recorder, WeightTracker
 from interp_compose.training.loop import Job, run_training
 from interp_compose.training.processes import Processes
@@ -247,8 +247,8 @@ def test_finetune_shows_the_tracker_the_copy_that_it_trains() -> None:
 
 
 def test_every_measure_is_the_one_of_a_report() -> None:
-    from interp_compose.recipes.probe_measure import complexity_report
-    from interp_compose.recipes.probe_tracker import MEASURES
+    from interp_compose.studies.weights.measure import complexity_report
+    from interp_compose.studies.weights.tracker import MEASURES
 
     tracker, model = watched(measures=tuple(MEASURES))
     tracker.measure(0)

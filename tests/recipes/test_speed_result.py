@@ -12,11 +12,11 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import InputError, ModelError, OptionError
-from interp_compose.recipes import speed_measure
-from interp_compose.recipes.complexity_run import PhaseRun
-from interp_compose.recipes.speed_measure import base_of, fitting_speed, runs_of, whole_numbers
-from interp_compose.recipes.speed_presets import DEFAULT, PRESETS
-from interp_compose.recipes.speed_result import PAIRS, RUNS, SAMPLES, FittingSpeed
+from interp_compose.studies.fitting_speed import measure as speed_measure
+from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.fitting_speed.measure import base_of, fitting_speed, runs_of, whole_numbers
+from interp_compose.studies.fitting_speed.presets import DEFAULT, PRESETS
+from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 
 TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20, n_layers=5)
 CONFIG = {"norm": "pre", "d_model": 8, "samples": 4}
@@ -122,7 +122,7 @@ def test_failed_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("interp_compose.recipes.speed_run.train", broken)
+    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure__speed_run.train", broken)
     with (
         pytest.warns(UserWarning, match="1 of 1 runs failed"),
         pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"),

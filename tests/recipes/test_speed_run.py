@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
-from interp_compose._files import read_json
-from interp_compose.recipes.complexity_run import PhaseRun
-from interp_compose.recipes.speed_run import HISTORY, Fits, fitted, packed, train, unpacked
-from interp_compose.training.learners import Learners
+from interp_compose.runs.files import read_json
+from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.fitting_speed.measure__speed_run import HISTORY, Fits, fitted, packed, train, unpacked
+from interp_compose.training.parallel__learners import Learners
 
 TINY = PhaseRun(
     d_model=8,

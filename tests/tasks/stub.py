@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interp_compose._types import HookedModel
+from interp_compose.types import HookedModel
 
 
 def _refuse(*args: Any, **kwargs: Any) -> Any:

@@ -10,14 +10,14 @@ import pytest
 import torch
 import transformers as hf
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import AnswerError, InputError
 from interp_compose.models.load import load_model
-from interp_compose.recipes.cap_measure import cap_curve
+from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
 from interp_compose.tasks.anchors import AnchorTask
 from interp_compose.text.answers import answer_ids
-from interp_compose.text.words import tokenize_prompts
+from interp_compose.text.units import tokenize_prompts
 from tests.untyped import outcomes_of
 
 TASKS = [

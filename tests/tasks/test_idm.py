@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
-from interp_compose._types import Example
+from interp_compose.types import Example
 from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
 from interp_compose.tasks.idm import clean_definition, idm_from_senses
 from interp_compose.tasks.load import load_task

@@ -9,7 +9,7 @@ import pytest
 
 from interp_compose.errors import AnswerError
 from interp_compose.tasks.load import load_task
-from interp_compose.tasks.mini_sst import SIZES, intensify, join, negate, sentences
+from interp_compose.tasks.mini.sst import SIZES, intensify, join, negate, sentences
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 

@@ -10,7 +10,7 @@ import pytest
 import spacy
 
 from interp_compose.errors import DataFormatError, InputError, MissingDataError
-from interp_compose.text.word_frequency import (
+from interp_compose.text.synonyms.frequency import (
     WordFrequency,
     counted_frequency,
     read_frequency,

@@ -21,18 +21,18 @@ from interp_compose.errors import (
     MissingPackageError,
 )
 from interp_compose.tasks.wordnet import wordnet_reader
-from interp_compose.text import sentiment_words
-from interp_compose.text.sentiment_words import polarity, same_sentiment
-from interp_compose.text.synonym_sources import (
+from interp_compose.text.synonyms import sources__sentiment_words as sentiment_words
+from interp_compose.text.synonyms.sources__sentiment_words import polarity, same_sentiment
+from interp_compose.text.synonyms.sources import (
     SynonymSource,
     ThesaurusSource,
     is_content_word,
     ranked,
     score,
 )
-from interp_compose.text.synonym_vectors import VectorSource
-from interp_compose.text.synonym_wordnet import WordNetSource, wordnet_frequency
-from interp_compose.text.word_frequency import WordFrequency
+from interp_compose.text.synonyms.vectors import VectorSource
+from interp_compose.text.synonyms.wordnet import WordNetSource, wordnet_frequency
+from interp_compose.text.synonyms.frequency import WordFrequency
 from tests.tasks.conftest import data_dir
 from tests.text.test_synonyms_vectors import toy_pipeline, words
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from transformers import ByT5Tokenizer
 
-from interp_compose._types import Example, Span
+from interp_compose.types import Example, Span
 from interp_compose.errors import (
     AlignmentError,
     DataFormatError,
@@ -16,7 +16,7 @@ from interp_compose.errors import (
     PromptError,
     SpanError,
 )
-from interp_compose.text.words import UNITS, TokenizedPrompt, tokenize_prompts
+from interp_compose.text.units import UNITS, TokenizedPrompt, tokenize_prompts
 
 
 def groups_of(
@@ -157,7 +157,7 @@ def test_a_tokens_reach_joins_words_to_a_phrase(bpe: Any) -> None:
 
 
 def test_many_batches_keep_their_order(bpe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp_compose.text.words._BATCH", 3)
+    monkeypatch.setattr("interp_compose.text.units._BATCH", 3)
     examples = [Example(f"dog {'a' * n}", "x") for n in range(1, 8)]
     out = tokenize_prompts(bpe, examples)
     assert [prompt.text for prompt in out] == [example.prompt for example in examples]

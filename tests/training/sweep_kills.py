@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interp_compose.training.sweep import run_sweep
+from interp_compose.runs.sweep import run_sweep
 from tests.training.sweep_jobs import JOBS, events
 
 CONFIGS = [{"n": n, "seconds": 0.05 + 0.05 * (n % 3)} for n in range(12)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from interp_compose.errors import LayerError, OptionError
-from interp_compose.losses import mutual_information_loss, stability_loss
+from interp_compose.training.losses import mutual_information_loss, stability_loss
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.training.carma import CarmaConfig, carma_terms, default_layers, total_loss
 from interp_compose.training.config import TrainConfig

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 import torch
 
-from interp_compose._files import file_sha256
+from interp_compose.runs.files import file_sha256
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.recipes.finetune import Finetuned, finetune_on
+from interp_compose.training.finetune import Finetuned, finetune_on
 from interp_compose.training import loop
 from interp_compose.training.carma import CarmaConfig
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, made_up, same_weights, shared, tiny, train
@@ -282,7 +282,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("interp_compose._files.file_sha256", full)
+        patch.setattr("interp_compose.runs.files.file_sha256", full)
         with pytest.raises(OSError, match="no space"):
             folder.save(2, {"x": torch.ones(2)}, {})
     assert list(tmp_path.iterdir()) == [first]

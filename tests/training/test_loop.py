@@ -294,7 +294,7 @@ def test_without_a_validation_split_representations_are_the_training_splits() ->
 
 
 def test_the_bar_shows_loss_accuracy_and_terms(capsys: pytest.CaptureFixture[str]) -> None:
-    from interp_compose.recipes.finetune import finetune_on
+    from interp_compose.training.finetune import finetune_on
 
     options: dict[str, Any] = {"config": TrainConfig(epochs=1), "folder": None, "title": "a title"}
     finetune_on(tiny(), made_up(4), [], "made-up", carma=CARMA, progress=True, **options)

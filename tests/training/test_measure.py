@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from interp_compose.training import measure
+from interp_compose.training import evaluate as measure
 from interp_compose.training.data import TrainingExample
-from interp_compose.training.measure import evaluate, representations
+from interp_compose.training.evaluate import evaluate, representations
 from interp_compose.training.processes import Processes
 from tests.training.runs import hugging_face, made_up, tiny
 

@@ -11,16 +11,16 @@ import torch
 
 from interp_compose.errors import NonFiniteError
 from interp_compose.training import loop
-from interp_compose.training.checkpoint import CheckpointFolder
+from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.history import read_history
-from interp_compose.training.measure import representations
+from interp_compose.training.evaluate import representations
 from tests.training.runs import BASE, CARMA, made_up, shared, tiny, train
 
 STEADY = replace(BASE, schedule="constant", warmup_steps=0, evaluate_every=100)
 
 
 def kept_weights(folder: Path) -> list[torch.Tensor]:
-    from interp_compose.training.checkpoint import _read
+    from interp_compose.runs.checkpoint import _read
 
     _, tensors = _read(max((folder / "checkpoints").glob("step_*")))
     n = sum(name.startswith("weight.") for name in tensors)

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
-from interp_compose.results import environment_versions
-from interp_compose.training import sweep_folder
-from interp_compose.training.sweep import Sweep, run_sweep
-from interp_compose.training.sweep_folder import FORMAT, Plan, hashed, register, versions_of
-from interp_compose.training.sweep_status import sweep_status
+from interp_compose.runs.result import environment_versions
+from interp_compose.runs import folder as sweep_folder
+from interp_compose.runs.sweep import Sweep, run_sweep
+from interp_compose.runs.folder import FORMAT, Plan, hashed, register, versions_of
+from interp_compose.runs.sweep__sweep_status import sweep_status
 from tests.training.sweep_jobs import JOBS, events
 from tests.untyped import outcomes_of
 
@@ -343,7 +343,7 @@ def test_refused_before_anything_is_written(tmp_path: Path, case: str) -> None:
 
 def test_a_configuration_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     script = f"""
-from interp_compose.training.sweep import run_sweep
+from interp_compose.runs.sweep import run_sweep
 calls = {{"a tuple": lambda: run_sweep("math:cos", [("n", 1)], {str(tmp_path / "out")!r})}}
 """
     assert outcomes_of(script) == {

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import InterpComposeError, MissingPackageError, OptionError
-from interp_compose.training.sweep import Sweep, run_sweep
-from interp_compose.training.sweep_status import sweep_status
+from interp_compose.runs.sweep import Sweep, run_sweep
+from interp_compose.runs.sweep__sweep_status import sweep_status
 from tests.training.sweep_jobs import JOBS, events
 
 PLACES = [
@@ -121,7 +121,7 @@ def test_processes_that_a_dead_worker_left_behind_end(tmp_path: Path, ledger: Pa
 
 def test_a_worker_starts_light() -> None:
     heavy = {"torch", "transformers", "scipy", "plotly", "matplotlib", "tqdm", "pandas"}
-    module = "interp_compose.training.sweep_worker"
+    module = "interp_compose.runs.workers__sweep_worker"
     check = f"import {module}, sys; print({heavy!r} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
@@ -132,12 +132,12 @@ def test_workers_that_never_take_up_a_run_end_the_sweep(
 ) -> None:
     (tmp_path / "shy_jobs.py").write_text(
         "import sys\n"
-        "if 'interp_compose.training.sweep' not in sys.modules:\n"
+        "if 'interp_compose.runs.sweep' not in sys.modules:\n"
         "    raise RuntimeError('not in a worker')\n"
         "def work(config, folder): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("interp_compose.training.sweep_pool.STILLBORN", 2)
+    monkeypatch.setattr("interp_compose.runs.workers.STILLBORN", 2)
     with (
         pytest.warns(UserWarning, match="a worker died .exit status 1. between runs"),
         pytest.raises(InterpComposeError, match="(?s)2 workers in a row died before.*not in a wor"),
@@ -196,6 +196,6 @@ def test_a_batch_script_for_slurm(
     assert "#SBATCH --time=90\n" in script
     assert "#SBATCH --partition=long\n" in script
     assert "#SBATCH --gpus-per-node=1\n" in script
-    assert "-m interp_compose.training.sweep_worker" in script
+    assert "-m interp_compose.runs.workers__sweep_worker" in script
     assert not (tmp_path / "cancelled").exists()  # it ended by itself, though sacct lags behind
     assert not list(tmp_path.rglob("*.pkl"))

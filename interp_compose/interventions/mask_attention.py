@@ -1,0 +1,182 @@
+"""Attention-circuit masking: queries that cannot attend to keys (complexity
+control, section V, Fig. 4).
+
+Two ways to cut, and the difference matters. The paper sets entries of the pattern to zero, after
+the softmax. The key's score then still stands in the softmax's denominator, so that its information
+goes on scaling what all other keys get. With the score at its lowest before the softmax the key is
+gone: nothing of it reaches the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from interp_compose._public import public
+from interp_compose.types import HookedModel
+from interp_compose.errors import InterventionError, OptionError
+from interp_compose.interventions.mask_attention__cutting import Cut
+from interp_compose.interventions.call_positions import Places
+from interp_compose.interventions.select import (
+    Heads,
+    Layers,
+    Positions,
+    check_to_edit,
+    resolve_heads,
+    resolve_layers,
+)
+
+MODES = ("exclude", "zero")
+
+
+class Masked:
+    """What a :func:`mask_attention` block did so far.
+
+    Counts are of entries of attention patterns (one per layer, head, example, query and key).
+
+    Attributes:
+        calls: calls of the model, through its own surface.
+    """
+
+    def __init__(self, cuts: dict[int, Cut]) -> None:
+        self.calls = 0
+        self._cuts = cuts
+
+    @property
+    def n_cut(self) -> int:
+        """Entries cut that were not hidden anyway, by the causal mask or as padding."""
+        return sum(int(cut.n_cut) for cut in self._cuts.values())
+
+    @property
+    def n_emptied(self) -> int:
+        """Queries (per layer and head) that lost their last key: they attend to nothing."""
+        return sum(int(cut.n_emptied) for cut in self._cuts.values())
+
+
+@public
+@contextmanager
+def mask_attention(
+    model: HookedModel,
+    *,
+    keys: Positions = None,
+    queries: Positions = None,
+    layers: Layers = None,
+    heads: Heads = None,
+    mode: str = "exclude",
+) -> Iterator[Masked]:
+    """Cut the attention from ``queries`` to ``keys``, in every call of ``model``.
+
+    ``mode="exclude"`` takes the scores out *before* the softmax: the other keys share the whole
+    weight, and with every path from a token cut, replacing it changes nothing, exactly. A query
+    left without any key attends to nothing, never to the future: its pattern is zero and its head
+    adds nothing (of the attention's output only the bias ``b_O`` remains). ``mode="zero"`` is the
+    paper's: entries are set to zero *after* the softmax and the rest is not scaled up; the key's
+    score still shapes what the others get, see :func:`.leak.attention_leak`.
+
+    Blocks nest, and combine with :func:`.ablation.ablate`, :func:`.residual.mask_residual`,
+    :func:`.pool_at.pool_at` and hooks of your own; above a collapse, positions mean the units that
+    hold them. In ``model.lens.generate`` with a key–value cache, numbers and tensors count the
+    prompt, and tokens that are generated are queries where ``queries`` is None, keys where ``keys``
+    is None. Without one (TransformerLens' own small decoder never has one) every token is a call on
+    all tokens so far: numbers count from the start, and negative ones and tensors are refused.
+
+    Args:
+        model: from :func:`load_model`.
+        keys, queries: numbers (negative ones count from the end, and padding counts), a boolean
+            tensor ``[batch pos]``, words of the text ("cat": every occurrence), or None for all.
+        layers: numbers or depths; None for all.
+        heads: numbers that hold in each layer, or (layer, head) pairs; None for all.
+        mode: ``"exclude"`` or ``"zero"``.
+
+    Yields:
+        A record of what was done.
+
+    Raises:
+        OptionError, LayerError, HeadError: on entering.
+        PositionError, AlignmentError, InputError: at a call, positions that it does not have.
+        CapabilityError: a probe shows that the model's attention cannot be reached.
+        InterventionError: on leaving, the model was never called, or queries and keys were chosen
+            and every pair of them was hidden anyway; at a call past the model's own surface,
+            positions that cannot be counted.
+    """
+    check_to_edit(model)
+    if mode not in MODES:
+        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
+    pairs = _Pairs(model, keys, queries)
+    by_layer = resolve_heads(heads, resolve_layers(layers, model.n_layers), model.n_heads)
+    model.require("mask_attention")
+    cuts = {
+        layer: Cut(
+            partial(pairs.of_layer, layer),
+            heads=None if len(chosen) == model.n_heads else chosen,
+            before_softmax=mode == "exclude",
+        )
+        for layer, chosen in by_layer.items()
+    }
+    record = Masked(cuts)
+
+    @contextmanager
+    def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
+        record.calls += 1
+        with pairs.of_call(tokens, mask):
+            yield
+
+    with model.preparing(prepare), model.editing_attention(cuts):
+        yield record
+    if pairs.chosen and record.n_cut == 0:
+        raise InterventionError(
+            f"mask_attention(keys={_short(keys)}, queries={_short(queries)}) cut nothing: none of "
+            "these queries sees any of these keys anyway. A causal model's queries see keys at "
+            "their own position and before, and another block may have cut them already."
+        )
+
+
+class _Pairs:
+    """Which queries are cut from which keys, in the call that is running."""
+
+    def __init__(self, model: HookedModel, keys: Positions, queries: Positions) -> None:
+        self._keys = Places(model, keys, "keys")
+        self._queries = Places(model, queries, "queries")
+        self._cached: dict[int, int] = {}  # positions in a layer's cache after its last call
+        self.chosen = False
+        """Whether any call so far had both queries and keys."""
+
+    @contextmanager
+    def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[None]:
+        """Positions found in the tokens of a call, for as long as it runs."""
+        with self._keys.of_call(tokens, mask) as keys, self._queries.of_call(tokens, mask) as asks:
+            self.chosen |= bool((keys.any(dim=1) & asks.any(dim=1)).any())
+            yield
+
+    def of_layer(
+        self, layer: int, scores: Float[Tensor, "batch head query key"]
+    ) -> Bool[Tensor, "batch query key"]:
+        """True where a query is cut from a key."""
+        batch, _, n_queries, n_keys = scores.shape
+        more, device = n_keys - n_queries, scores.device
+        if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
+            keys = self._keys.flags(batch, n_queries, device)
+            keys = torch.nn.functional.pad(keys, (0, more), value=False)
+            queries = self._queries.flags(batch, n_queries, device)
+        else:  # more: positions in a cache
+            before = self._cached.get(layer, more)
+            if more and more != before:
+                raise InterventionError(
+                    f"the cache of layer {layer} held {before} positions and now holds {more}, as "
+                    "local attention drops old ones, so that they cannot be counted; generate with "
+                    "use_past_kv_cache=False."
+                )
+            self._cached[layer] = n_keys
+            keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)
+            queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
+            self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
+        return queries[:, :, None] & keys[:, None, :]
+
+
+def _short(where: Positions) -> str:
+    return f"a tensor {list(where.shape)}" if isinstance(where, Tensor) else repr(where)[:60]

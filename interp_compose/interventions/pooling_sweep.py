@@ -1,0 +1,171 @@
+"""Every start layer and every protocol in a single pass.
+
+Done one by one, a curve over L layers and P protocols costs P·L hooked forward passes. Here a
+clean pass keeps the residual that enters each layer of interest; then the layers are walked once
+more: at each, the clean residual is pooled by every protocol, the new streams join those pooled
+at earlier layers, and all of them travel through the next blocks in one call. Logits are computed
+at the last position alone.
+
+What is read out at the end is the caller's: ``finish`` gets each chunk of streams at the last
+start layer and returns one row per stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import HookedModel
+from interp_compose.errors import OptionError
+from interp_compose.interventions.pooling import pool_groups, spread_groups
+from interp_compose.interventions.pooling__slots import Slots
+
+MODES = ("collapse", "broadcast")
+
+Finish = Callable[
+    [
+        Float[Tensor, "stream pos d_model"],
+        int,
+        Int[Tensor, "stream pos"],
+        Int[Tensor, "stream pos"],
+        Int[Tensor, "stream"],
+    ],
+    Tensor,
+]
+"""``(residual, layer, attention_mask, position_ids, row) -> [stream …]``, ``row`` being each
+stream's example in the batch."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One way to pool: a name for the results, a pooling function, and each batch row's slots."""
+
+    name: str
+    how: str
+    slots: Slots
+
+
+def protocols_of(names: Sequence[str], units: Slots, shuffled: Slots) -> list[Protocol]:
+    """Poolings by their own names, over ``units``; ``"shuffled"`` is the mean over ``shuffled``."""
+    return [
+        Protocol(name, "mean", shuffled) if name == "shuffled" else Protocol(name, name, units)
+        for name in names
+    ]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Residuals in flight, one per (start layer, protocol, example), protocol-major."""
+
+    resid: Float[Tensor, "stream pos d_model"]
+    mask: Int[Tensor, "stream pos"]
+    positions: Int[Tensor, "stream pos"]
+    row: Int[Tensor, "stream"]
+
+
+def sweep(
+    model: HookedModel,
+    resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
+    attention_mask: Int[Tensor, "batch pos"],
+    protocols: Sequence[Protocol],
+    layers: Sequence[int],
+    finish: Finish,
+    *,
+    mode: str = "collapse",
+    renumber: bool = False,
+    max_tokens: int = 4096,
+) -> Float[Tensor, "layer protocol batch *result"]:
+    """Pool at each of ``layers`` by each protocol, run on, and read out.
+
+    Args:
+        model: must honour ``run_blocks``; :meth:`require` it before.
+        resid: gives the clean residual that enters a layer; called once per layer, in order.
+        attention_mask: of the clean batch.
+        protocols: all with the same number of slots.
+        layers: ascending start layers.
+        finish: reads the result from streams that enter ``layers[-1]``.
+        mode: ``"collapse"`` shortens the sequence to its slots, ``"broadcast"`` keeps its length
+            and gives every token its unit's vector.
+        renumber: rotary positions 0, 1, 2, … after a collapse, instead of the last tokens'.
+        max_tokens: streams × positions that one call may hold; bounds the peak memory.
+
+    Returns:
+        What ``finish`` returned, by layer, protocol and example.
+    """
+    if mode not in MODES:
+        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
+    token_positions = positions_from_mask(attention_mask)
+    batch = attention_mask.shape[0]
+    if mode == "collapse":
+        mask = torch.cat([protocol.slots.mask for protocol in protocols])
+        positions = torch.cat(
+            [p.slots.positions(token_positions, renumber=renumber) for p in protocols]
+        )
+    else:
+        mask = attention_mask.repeat(len(protocols), 1)
+        positions = token_positions.repeat(len(protocols), 1)
+    row = torch.arange(batch, device=mask.device).repeat(len(protocols))
+
+    fresh = len(protocols) * batch  # streams that join at each layer
+    stock: Tensor | None = None
+    for depth, layer in enumerate(layers):
+        clean = resid(layer)
+        pooled = torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
+        if stock is None:
+            stock = pooled.new_empty((fresh * len(layers), *pooled.shape[1:]))
+        stock[depth * fresh : (depth + 1) * fresh] = pooled
+        if depth + 1 == len(layers):
+            break
+        for part in chunks((depth + 1) * fresh, pooled.shape[1], max_tokens):
+            streams = _streams(stock, mask, positions, row, part, fresh)
+            stock[part] = model.run_blocks(
+                streams.resid,
+                layer,
+                layers[depth + 1],
+                attention_mask=streams.mask,
+                position_ids=streams.positions,
+            )
+    assert stock is not None, "layers must not be empty"
+    results: list[Tensor] = []
+    for part in chunks(stock.shape[0], stock.shape[1], max_tokens):
+        streams = _streams(stock, mask, positions, row, part, fresh)
+        results.append(
+            finish(streams.resid, layers[-1], streams.mask, streams.positions, streams.row)
+        )
+    flat = torch.cat(results)
+    return flat.reshape(len(layers), len(protocols), batch, *flat.shape[1:])
+
+
+def _pool(
+    clean: Float[Tensor, "batch pos d_model"], protocol: Protocol, mode: str
+) -> Float[Tensor, "batch _ d_model"]:
+    slots = protocol.slots
+    pooled = pool_groups(clean, slots.of_token, protocol.how, n_groups=slots.n_slots)
+    if mode == "collapse":
+        return pooled
+    return spread_groups(pooled, slots.of_token, clean)
+
+
+def chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
+    """Near-equal parts of at most ``max_tokens`` tokens (but never less than one stream)."""
+    n_parts = -(-n_streams * length // max(max_tokens, length))
+    bounds = [round(part * n_streams / n_parts) for part in range(n_parts + 1)]
+    return [slice(a, b) for a, b in pairwise(bounds) if b > a]
+
+
+def _streams(
+    stock: Float[Tensor, "all pos d_model"],
+    mask: Int[Tensor, "fresh pos"],
+    positions: Int[Tensor, "fresh pos"],
+    row: Int[Tensor, "fresh"],
+    part: slice,
+    fresh: int,
+) -> Streams:
+    index = torch.arange(part.start, part.stop, device=mask.device) % fresh
+    return Streams(stock[part], mask[index], positions[index], row[index])

@@ -1,0 +1,194 @@
+"""One grammar for all interventions: which layers, which heads, which positions.
+
+Layers are numbers 0 … n_layers-1, or depths as floats from 0.0 to 1.0. Heads are numbers that hold
+in every layer chosen, or (layer, head) pairs. Positions are numbers (negative ones count from the
+end), a boolean tensor ``[batch pos]`` (other positions in each example), or words of the text.
+One number or word may stand alone; ``None`` is all of them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from interp_compose.types import HookedModel
+from interp_compose.errors import (
+    HeadError,
+    InputError,
+    LayerError,
+    OptionError,
+    PositionError,
+)
+from interp_compose.text.find_words import word_positions
+
+Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
+Layers = int | float | Sequence[int | float] | None
+Heads = int | Sequence[int | tuple[int, int]] | None
+
+
+def check_to_edit(model: HookedModel) -> None:
+    """Warn of a model in training mode."""
+    if model.training:
+        warnings.warn(
+            f"{model.name!r} is in training mode: dropout, where it has any, makes the numbers of "
+            "this intervention random. Call model.eval() first, unless you train under it.",
+            stacklevel=5,
+        )
+
+
+def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
+    """Layers in ascending order, each once; a float is a depth, 0.0 … 1.0, halves up.
+
+    Raises:
+        LayerError: outside the model, a depth outside 0 … 1, or none at all.
+    """
+    if layers is None:
+        return list(range(n_layers))
+    found: set[int] = set()
+    if isinstance(layers, int | float):
+        layers = [layers]
+    for layer in layers:
+        expected = (
+            f"expected 0 … {n_layers - 1} (0 reads the embeddings), or a depth between 0.0 and 1.0."
+        )
+        if isinstance(layer, int):
+            if not 0 <= layer < n_layers:
+                raise LayerError(f"layer {layer} is outside the model: {expected}")
+            found.add(layer)
+        else:
+            if not 0.0 <= layer <= 1.0:
+                raise LayerError(f"depth {layer} is outside 0.0 … 1.0: {expected}")
+            found.add(int(layer * (n_layers - 1) + 0.5))
+    if not found:
+        raise LayerError("no layers: expected at least one, or None for all.")
+    return sorted(found)
+
+
+def resolve_heads(heads: Heads, layers: Sequence[int], n_heads: int) -> dict[int, list[int]]:
+    """Heads by layer, ascending, each once.
+
+    Args:
+        heads: numbers that hold in each of ``layers``, (layer, head) pairs, or None for all.
+        layers: from :func:`resolve_layers`.
+        n_heads: of every layer.
+
+    Raises:
+        HeadError: outside the model, none at all, or no number and no pair.
+        LayerError: a pair whose layer is not among ``layers``.
+    """
+    return resolve_parts(heads, layers, n_heads, "head")
+
+
+def resolve_parts(
+    parts: Heads, layers: Sequence[int], size: int, kind: str
+) -> dict[int, list[int]]:
+    """Like :func:`resolve_heads`, for anything a layer has ``size`` of; ``kind`` names it."""
+    if parts is None:
+        return {layer: list(range(size)) for layer in layers}
+    expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
+    if isinstance(parts, int):
+        parts = [parts]
+    found: dict[int, set[int]] = {}
+    for part in parts:
+        own, number = ([part[0]], part[1]) if isinstance(part, tuple) else (layers, part)
+        if not 0 <= number < size:
+            raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
+        if not set(own) <= set(layers):
+            raise LayerError(
+                f"{kind} {part!r} is of layer {own[0]}, and the layers are {list(layers)}; a pair "
+                f"is (layer, {kind})."
+            )
+        for layer in own:
+            found.setdefault(layer, set()).add(number)
+    if not found:
+        raise HeadError(f"no {kind}s: {expected}, or None for all.")
+    return {layer: sorted(found[layer]) for layer in sorted(found)}
+
+
+def resolve_positions(
+    model: HookedModel,
+    where: Positions,
+    tokens: Tensor,
+    mask: Tensor,
+    name: str,
+) -> Bool[Tensor, "batch pos"]:
+    """True at the positions of a call that ``where`` names; never in padding.
+
+    Raises:
+        PositionError: beyond the sequence or in its padding; a word that a row does not have.
+        AlignmentError: words cannot be found with certainty.
+        InputError: words, and a model without a tokenizer; a mask of another batch.
+    """
+    valid = mask.bool()
+    if where is None:
+        return valid
+    if isinstance(where, Tensor):
+        if where.shape != tokens.shape:
+            raise InputError(
+                f"{name} are {list(where.shape)} and the tokens of this call "
+                f"{list(tokens.shape)}; make them from the batch that you run."
+            )
+        chosen = where.to(tokens.device)
+        _refuse_padding(chosen & ~valid, name)
+        return chosen
+    listed = as_list(where)
+    chosen = torch.zeros_like(valid)
+    if listed and isinstance(listed[0], str):
+        if model.tokenizer is None:
+            raise InputError(
+                f"{name}={where!r} are words, and {model.name!r} came without a tokenizer; pass "
+                "numbers, or load it with load_model(…, tokenizer=…)."
+            )
+        for row in range(tokens.shape[0]):
+            real = valid[row].nonzero()[:, 0]
+            found = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
+            chosen[row, real[found]] = True
+        return chosen
+    chosen[:, numbered(listed, tokens.shape[1], name)] = True
+    _refuse_padding(chosen & ~valid, name)
+    return chosen
+
+
+def as_list(where: Any) -> list[Any]:
+    """Numbers or words; one that stands alone is a list of one."""
+    return [where] if isinstance(where, Integral | str) else list(where)
+
+
+def numbered(listed: Sequence[Any], length: int, name: str) -> list[int]:
+    """Numbers as they count from the start of a sequence of ``length`` positions.
+
+    Raises:
+        PositionError: beyond the sequence.
+    """
+    for position in listed:
+        if not -length <= position < length:
+            raise PositionError(
+                f"{name}: position {position} is beyond a sequence of {length}; expected "
+                f"{-length} … {length - 1}."
+            )
+    return [int(position) % length for position in listed]
+
+
+def _refuse_padding(in_padding: Bool[Tensor, "batch pos"], name: str) -> None:
+    if bool(in_padding.any()):
+        row, position = in_padding.nonzero()[0].tolist()
+        raise PositionError(
+            f"{name}: position {position} of row {row} is padding; numbers count padding too, so "
+            "that a padded batch may need a boolean tensor [batch pos]."
+        )
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what torch cannot take as a seed.
+
+    Raises:
+        OptionError: no integer, below 0, or of more than 63 bits.
+    """
+    if not 0 <= seed < 2**63:
+        raise OptionError(f"seed={seed!r}: expected an integer from 0 to 2⁶³ - 1.")

@@ -1,0 +1,169 @@
+"""Embeddings of texts: which positions of the last hidden state are read, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from interp_compose._public import public
+from interp_compose.types import Example, HookedModel
+from interp_compose.errors import InputError, NonFiniteError, OptionError
+from interp_compose.models.memory import MAX_BATCH
+from interp_compose.checks__options import check_numbers
+from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.tensors__padding import pad_left
+from interp_compose.text.units__tokenized import TokenizedPrompt
+from interp_compose.text.units import tokenize_prompts
+
+EMBEDDINGS = ("mean", "cls", "last", "model")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a text's embedding is read from hidden states ``[batch pos d_model]``.
+
+    Attributes:
+        how: ``"mean"`` over positions, ``"cls"`` (the first) or ``"last"``.
+        specials: whether special tokens count. Sentence encoders are trained with them; a
+            decoder's BOS sees nothing of the text, and its norm would drown the rest.
+        normalise: whether the embedding is divided by its length; no cosine feels it.
+        source: who chose, for the record.
+    """
+
+    how: str
+    specials: bool
+    normalise: bool
+    source: str
+
+    def __str__(self) -> str:
+        where = {"mean": "mean over", "cls": "first of", "last": "last of"}[self.how]
+        what = "all tokens" if self.specials else "the text's tokens"
+        return f"{where} {what} ({self.source})"
+
+    def __call__(
+        self,
+        hidden: Float[Tensor, "batch pos d_model"],
+        mask: Int[Tensor, "batch pos"],
+        special: Int[Tensor, "batch pos"],
+    ) -> Float[Tensor, "batch d_model"]:
+        """Embeddings in float32. ``mask`` is 1 for real positions, ``special`` for special ones."""
+        kept = mask if self.specials else mask * (1 - special)
+        if self.how == "mean":
+            weights = kept.float() / kept.sum(dim=1, keepdim=True)
+            # Padding may hold anything, so it is taken out before it is multiplied by 0.
+            real = hidden.float().masked_fill(kept[:, :, None] == 0, 0.0)
+            out = torch.einsum("bp,bpd->bd", weights, real)
+        else:
+            index = torch.arange(kept.shape[1], device=kept.device)
+            far = len(index) if self.how == "cls" else -1
+            places = index.expand_as(kept).masked_fill(kept == 0, far)
+            place = places.amin(dim=1) if self.how == "cls" else places.amax(dim=1)
+            out = hidden[torch.arange(len(place), device=kept.device), place].float()
+        return torch.nn.functional.normalize(out, dim=1) if self.normalise else out
+
+
+def reading_of(model: HookedModel, embedding: str) -> Reading:
+    """How ``embedding`` is read on this model.
+
+    ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
+    trained), over the text's own tokens of a decoder. ``"cls"``: an encoder's first token.
+    ``"last"``: a decoder's last word. ``"model"``: what a sentence-transformers folder states,
+    specials and normalisation included; where none is stated, ``"mean"``, and the result says so.
+
+    Raises:
+        OptionError: an unknown embedding, or one that has no meaning for this kind of model.
+        CapabilityError: the folder states an embedding that is not supported.
+    """
+    if embedding not in EMBEDDINGS:
+        raise OptionError(
+            f"unknown embedding {embedding!r}: expected one of {', '.join(EMBEDDINGS)}"
+        )
+    kind = "encoder" if model.bidirectional else "decoder"
+    if embedding == "model" and model.stated is not None:
+        model.stated.check(model.name)
+        return Reading(model.stated.pooling, True, model.stated.normalise, "stated by the model")
+    if embedding == "model":
+        return Reading(
+            "mean", model.bidirectional, False, "by default: the model states no embedding"
+        )
+    if embedding == "cls" and not model.bidirectional:
+        raise OptionError(
+            f'embedding="cls" reads the first token, and in {model.name!r}, a decoder, that token '
+            'sees nothing of the text; choose "mean" or "last".'
+        )
+    if embedding == "last" and model.bidirectional:
+        raise OptionError(
+            f'embedding="last" is for decoders, and {model.name!r} is an encoder; choose "mean" '
+            'or "cls".'
+        )
+    return Reading(embedding, model.bidirectional, False, f"chosen, {kind}")
+
+
+@public
+@torch.no_grad()
+def embed_texts(
+    model: HookedModel,
+    texts: Sequence[str],
+    *,
+    embedding: str = "model",
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Float[Tensor, "text d_model"]:
+    """One vector per text, float32 on the CPU; the model untouched, texts never cut.
+
+    Args:
+        model: from :func:`load_model`, in evaluation mode.
+        texts: at least one, none empty.
+        embedding: ``"mean"``, ``"cls"``, ``"last"`` or ``"model"``: see :func:`reading_of`.
+        batch_size: texts of like length per forward pass; 64 by default.
+        progress: show a bar.
+
+    Raises:
+        InputError: no texts, an empty one, or one longer than the model's context.
+        OptionError, CapabilityError: see :func:`reading_of`.
+    """
+    check_model(model)
+    check_numbers(0, batch_size)
+    if not texts:
+        raise InputError(f"texts={texts!r}: expected a list of at least one text.")
+    reading = reading_of(model, embedding)
+    model.require("hidden")
+    try:
+        prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
+    except InputError as error:
+        raise type(error)(str(error).replace("example", "text", 1)) from error
+    check_first(reading, prompts, model.name)
+    check_prompts(model, prompts, lambda index: f"text {index}", collapse=None)
+    check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
+    order = sorted(range(len(prompts)), key=lambda index: len(prompts[index].ids))
+    out = torch.empty(len(prompts), model.d_model)
+    batch_size = batch_size or MAX_BATCH
+    starts = range(0, len(order), batch_size)
+    for first in tqdm(starts, desc="embed", unit="batch", disable=not progress):
+        rows = order[first : first + batch_size]
+        tokens, mask, special = pad_left(
+            [prompts[row].ids for row in rows], [prompts[row].groups < 0 for row in rows]
+        )
+        hidden = model.encode(tokens.to(model.device), attention_mask=mask.to(model.device))
+        out[rows] = reading(hidden, mask.to(model.device), special.to(model.device)).cpu()
+    broken = (~out.isfinite().all(dim=1)).nonzero().flatten().tolist()
+    if broken:
+        raise NonFiniteError(
+            f"the embedding of text {broken[0]} has NaN or infinite values ({len(broken)} of "
+            f"{len(texts)} texts). Load the model in float32, and check its weights."
+        )
+    return out
+
+
+def check_first(reading: Reading, prompts: Sequence[TokenizedPrompt], name: str) -> None:
+    """Refuse to read a [CLS] that the tokenizer does not put in front of the text."""
+    if reading.how == "cls" and any(prompt.groups[0] >= 0 for prompt in prompts):
+        raise OptionError(
+            f"the tokenizer of {name!r} puts no special token in front of a text, so that there is "
+            'no [CLS] to read; choose embedding="mean".'
+        )

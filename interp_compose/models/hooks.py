@@ -1,0 +1,212 @@
+"""Which hooks fired, and which edits, by a new tensor or in place, have to be believed."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from interp_compose.types import HookFn
+from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.models.recompute import acted
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+
+class HookLog:
+    """Watches hook functions from inside the calls that TransformerLens makes of them."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self._fired: dict[str, bool] = {}
+        self._edited: set[str] = set()
+
+    def watching(self, fn: HookFn, name: str) -> HookFn:
+        """``fn``, with a note of whether it ran and whether it edited the activation."""
+        self._fired.setdefault(name, False)
+
+        def hook_fn(activation: Tensor, hook: Any) -> Tensor | None:
+            self._fired[name] = True
+            before = _version(activation)
+            result = fn(activation, hook)
+            if result is not None:
+                _check_result(result, activation, name)
+            if (result is not None and result is not activation) or _version(activation) != before:
+                self._edited.add(name)
+                acted(f"the edit at {name}", fn, lambda: self.open)
+            return result
+
+        return hook_fn
+
+    @property
+    def silent(self) -> list[str]:
+        """Hook points that were never reached."""
+        return [name for name, fired in self._fired.items() if not fired]
+
+    @property
+    def edited(self) -> list[str]:
+        """Hook points at which an activation was edited so far."""
+        return sorted(self._edited)
+
+
+def _check_result(result: object, activation: Tensor, name: str) -> None:
+    """Refuse, by name, what cannot stand in for an activation."""
+    expected = f"a tensor {list(activation.shape)} of {activation.dtype}"
+    given = f"a {type(result).__name__}"
+    if isinstance(result, Tensor):
+        cast = torch.is_autocast_enabled(activation.device.type)
+        if result.shape == activation.shape and (result.dtype == activation.dtype or cast):
+            return
+        given = f"a tensor {list(result.shape)} of {result.dtype}"
+    raise InterventionError(
+        f"the hook at {name} returned {given}; expected {expected} like the activation that it was "
+        "given, or None"
+    )
+
+
+def _version(activation: Tensor) -> int:
+    """Counts in-place edits; tensors made under inference_mode do not keep count."""
+    return 0 if activation.is_inference() else activation._version
+
+
+def matching_hooks(model: LensModel, where: str | Callable[[str], bool]) -> list[str]:
+    """The names of the hook points that a name or a predicate means.
+
+    Raises:
+        OptionError: there are none.
+    """
+    known = model.hook_names
+    names = [where] if isinstance(where, str) else [name for name in known if where(name)]
+    if not names or names[0] not in known:
+        raise OptionError(
+            f"no hook point matches {where!r} on {model.name!r} ({model.architecture}); "
+            f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
+        )
+    return names
+
+
+@contextmanager
+def hooked(
+    model: LensModel,
+    fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
+    version: str | None = None,
+) -> Iterator[HookLog]:
+    """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`."""
+    log = HookLog()
+    wrapped: list[tuple[str, HookFn]] = []
+    for where, fn in fwd_hooks:
+        for name in matching_hooks(model, where):
+            wrapped.append((name, log.watching(fn, name)))
+    with warnings.catch_warnings(), _added(model, wrapped, version):
+        warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
+        try:
+            yield log
+        except UserWarning as discarded:
+            if "edit is discarded" not in str(discarded):
+                raise
+            raise InterventionError(
+                f"{model.architecture}: TransformerLens discards this edit ({discarded}). "
+                "Edit another hook point, or see the table of capabilities in the docs."
+            ) from discarded
+        finally:
+            log.open = False
+    if log.silent:
+        raise InterventionError(
+            f"hooks on {log.silent} never fired on {model.name!r} ({model.architecture}). Run "
+            "the model inside the `with` block; if you did, this architecture does not pass "
+            "through that hook point."
+        )
+
+
+@contextmanager
+def _added(
+    model: LensModel, hooks: Sequence[tuple[str, HookFn]], version: str | None
+) -> Iterator[None]:
+    """Hooks at their points for the length of a ``with`` block, which takes its own away and no
+    other's, in whatever order blocks end (TransformerLens' own block takes those of its depth)."""
+    lens = model.lens
+    added: list[tuple[Any, Any]] = []
+    try:
+        for name, fn in hooks:
+            point = lens.hook_dict[name]
+            try:
+                check = lens.check_hooks_to_add
+                if "hook_point" in signature(check).parameters:
+                    check(point, name, fn)
+                else:  # the bridge of transformer-lens 3.9
+                    check(name)
+            except (ValueError, AssertionError) as refusal:
+                raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
+            point.add_hook(fn, dir="fwd")
+            added.append((point, point.fwd_hooks[-1]))
+            model.hook_versions[id(point.fwd_hooks[-1])] = version
+        yield
+    finally:
+        for point, handle in added:
+            handle.hook.remove()
+            point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
+            model.hook_versions.pop(id(handle), None)  # Ctrl-C may have come in between
+
+
+def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:
+    """Refuse, by name, a batch without tokens, and a mask that is not its mask."""
+    for ids in (tokens, attention_mask):
+        if ids is not None and (not ids.numel() or ids.dtype not in (torch.int64, torch.int32)):
+            raise InputError(
+                f"a tensor {list(ids.shape)} of {ids.dtype}; expected tokens, positions and masks "
+                "[batch pos] of int64, at least one position"
+            )
+    if attention_mask is not None:
+        check_mask(attention_mask)
+
+
+def check_mask(attention_mask: Tensor) -> None:
+    """Refuse a mask of other numbers than 0 and 1, from which positions would be counted wrongly,
+    and rows without a token.
+
+    Raises:
+        InputError: names the number, or the row.
+    """
+    other = attention_mask[(attention_mask != 0) & (attention_mask != 1)]
+    if len(other):
+        raise InputError(
+            f"attention_mask holds {int(other[0])}: expected 1 for real tokens and 0 for padding "
+            "alone. Numbers of segments in a packed row are not supported: give each text a row."
+        )
+    empty = (attention_mask.sum(dim=1) == 0).nonzero()
+    if len(empty):
+        raise InputError(
+            f"row {int(empty[0])} of attention_mask has no real token; leave the row out."
+        )
+
+
+@contextmanager
+def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
+    """Hook points whose hooks do not fire for the length of a ``with`` block."""
+    lifted = [(point, point._forward_hooks) for point in points]
+    for point, _ in lifted:
+        point._forward_hooks = OrderedDict()
+    try:
+        yield
+    finally:
+        for point, hooks in lifted:
+            point._forward_hooks = hooks
+
+
+@contextmanager
+def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
+    """Evaluation mode for the length of a ``with`` block; each module gets its own mode back."""
+    modes = {module: module.training for module in lens.modules()}
+    try:
+        lens.eval()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -1,0 +1,81 @@
+"""Whether a model can read what it is to be given; refused here, before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from interp_compose.tensors import check_autocast
+from interp_compose.types import HookedModel
+from interp_compose.errors import (
+    InputError,
+    InterventionError,
+    PromptError,
+    TrainingModeError,
+)
+from interp_compose.text.units__tokenized import TokenizedPrompt
+
+__all__ = ["check_ids", "check_model", "check_prompts", "check_tokenizer"]
+
+
+def check_model(model: HookedModel) -> None:
+    """Refuse a model in training mode, one without a tokenizer, and one inside an intervention
+    that names positions."""
+    if model.wrappers or model.preparations:
+        raise InterventionError(
+            f"{model.name!r} is inside a block of pool_at, mask_attention or another intervention "
+            "whose positions belong to other tokens; end the block first."
+        )
+    check_autocast(model.device, f"what {model.name!r} gives")
+    if model.training:
+        raise TrainingModeError(
+            f"{model.name!r} is in training mode, and dropout would make the numbers random; "
+            "call model.eval() first."
+        )
+    check_tokenizer(model)
+
+
+def check_tokenizer(model: HookedModel) -> None:
+    """Refuse a model without a tokenizer."""
+    if model.tokenizer is None:
+        raise InputError(
+            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
+        )
+
+
+def check_prompts(
+    model: HookedModel,
+    prompts: Sequence[TokenizedPrompt],
+    which: Callable[[int], str],
+    *,
+    collapse: str | None,
+) -> None:
+    """Refuse texts longer than the context or, for a collapse, than the window of local attention.
+
+    ``which`` names a text by its index; ``collapse`` is the remedy where a collapse would stretch
+    the window, or None where nothing is shortened.
+    """
+    for index, prompt in enumerate(prompts):
+        what = f"{which(index)} has {len(prompt.ids)} tokens and {model.name!r}"
+        if len(prompt.ids) > model.n_ctx:
+            raise PromptError(
+                f"{what} reads {model.n_ctx}: {prompt.text[:60]!r}… Shorten it or leave it out."
+            )
+        if model.pad_id is not None and model.pad_id in prompt.ids:
+            raise PromptError(
+                f"{which(index)} holds the token {model.pad_id}, which {model.name!r} takes for "
+                f"padding: {prompt.text[:60]!r}. Take it out of the text."
+            )
+        if collapse is not None and model.window is not None and len(prompt.ids) > model.window:
+            raise PromptError(
+                f"{what} has layers that look back {model.window} tokens, which a collapsed "
+                f"sequence would stretch. {collapse}"
+            )
+
+
+def check_ids(model: HookedModel, highest: int) -> None:
+    """Refuse the largest token id of a run if the model does not have it."""
+    if highest >= model.d_vocab:
+        raise InputError(
+            f"the tokenizer gives token {highest} and {model.name!r} knows {model.d_vocab}; "
+            "pass the tokenizer that belongs to the model."
+        )

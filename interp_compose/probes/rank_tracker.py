@@ -1,0 +1,82 @@
+"""The stable rank of one matrix while it is trained, for a few products a look."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp_compose.tensors__word_pairs import full_precision
+from interp_compose.errors import InputError, OptionError
+from interp_compose.probes.lanczos import TopPair, top_pair
+from interp_compose.probes.matrices import check_matrices, wide_enough
+from interp_compose.probes.rank import check_tolerance, frobenius, scaled
+
+
+class StableRankTracker:
+    """Follows the stable rank of one matrix, each look starting from the vector of the last.
+
+    A look at a matrix that has moved little takes two products with A and with Aᵀ where one from a
+    random start takes tens. Its residual is checked against ``tolerance`` as there, and it goes on
+    for as long as that needs. What a residual cannot show is another direction that has overtaken
+    the one followed: so the first look and then every ``check_every``-th starts at random as well
+    and the larger singular value counts. ``overtaken`` counts the checks that found one larger by
+    more than the tolerance; where it grows, check more often.
+
+    Raises:
+        OptionError: a tolerance out of range, or ``check_every`` below 1.
+    """
+
+    def __init__(self, *, tolerance: float = 1e-4, check_every: int = 10) -> None:
+        check_tolerance(tolerance, torch.float32)
+        if isinstance(check_every, bool) or not isinstance(check_every, int) or check_every < 1:
+            raise OptionError(
+                f"check_every={check_every!r}: expected a whole number of looks, 1 or more "
+                "(1 starts at random every time)"
+            )
+        self.tolerance = tolerance
+        self.check_every = check_every
+        self.looks = 0
+        self.overtaken = 0
+        self._shape: tuple[int, ...] | None = None
+        self._last: TopPair | None = None
+        self._turned = False
+
+    @torch.no_grad()
+    def update(self, A: Float[Tensor, "row col"]) -> float:
+        """The stable rank now; 0 for a zero matrix.
+
+        Raises:
+            InputError: as :func:`~interp_compose.probes.rank.stable_rank`, and another shape than
+                before.
+            NonFiniteError: NaN or infinite entries.
+        """
+        check_matrices(A, axes="row, col")
+        shape = tuple(A.shape)
+        if self._shape not in (None, shape):
+            raise InputError(
+                f"A has the shape {shape} and had {self._shape}: a tracker follows one matrix; "
+                "make one for each"
+            )
+        self._shape = shape
+        with full_precision(A):
+            matrix, scale = scaled(A.to(wide_enough(A.dtype)))
+            if scale == 0:
+                return 0.0
+            value = self._look(matrix, turned=A.stride(0) < A.stride(1))
+            return float((frobenius(matrix) / value).square())
+
+    def _look(self, matrix: Float[Tensor, "_ _"], *, turned: bool) -> float:
+        """The largest singular value of the matrix, which is the transpose where it is turned."""
+        last, self.looks = self._last, self.looks + 1
+        if last is None:
+            top = top_pair(matrix, self.tolerance)
+        else:
+            start = last.right if turned == self._turned else last.left
+            top = top_pair(matrix, self.tolerance, start=start.to(matrix))
+            if (self.looks - 1) % self.check_every == 0:
+                fresh = top_pair(matrix, self.tolerance)
+                self.overtaken += fresh.value**2 > top.value**2 * (1 + self.tolerance)
+                top = max(top, fresh, key=lambda pair: pair.value)
+        self._last, self._turned = top, turned
+        return top.value

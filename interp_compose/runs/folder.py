@@ -1,0 +1,363 @@
+"""The folder of a sweep: a folder per configuration, locked while it is worked on, DONE last.
+
+::
+
+    out/
+      sweep.json           the work, and every configuration asked for so far
+      plans/<hash>.json    what one call hands to its workers
+      workers/<name>.log   what a worker printed outside of its runs
+      runs/<hash>/
+        config.json        the configuration, the work it belongs to, and versions of packages
+        lock               locked by the process that is at this run, and by no other
+        log.txt            what a worker printed during this run
+        …                  the run's own files
+        DONE               seconds, and the SHA-256 of every file it vouches for; written last
+        FAILED             the traceback of a run that raised
+
+The lock is the kernel's (``flock``): it goes with the process that holds it, however that process
+ends, so that no lock is ever stale. On a cluster the file system has to honour ``flock`` between
+machines: NFS 4 does, Lustre where it is mounted with ``-o flock``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from interp_compose.runs.files import (
+    atomic_write,
+    disk,
+    file_sha256,
+    json_bytes,
+    make_folder,
+    plain_json,
+    read_json,
+    remove,
+    remove_stale,
+)
+from interp_compose._versions import environment_versions
+from interp_compose.errors import CorruptFileError, InputError
+
+FORMAT = "interp_compose.sweep/1"
+SWEEP = "sweep.json"
+CONFIG, LOCK, LOG, DONE, FAILED = "config.json", "lock", "log.txt", "DONE", "FAILED"
+DONE_KEYS = ("files", "seconds")
+NOT_VOUCHED = {LOCK, LOG, DONE, FAILED}
+
+
+def resolve(work: str) -> Callable[..., object]:
+    """The function that ``"module:function"`` names.
+
+    Raises:
+        InputError: there is none, or it lives in a script, which no other process can import.
+    """
+    module, _, name = work.partition(":")
+    if not module or not name or module == "__main__":
+        raise InputError(
+            f"work={work!r}: expected 'module:function', of a module that other processes can "
+            "import, such as 'interp_compose.studies.phases.options:run_one'"
+        )
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"work={work!r} cannot be imported ({error}); expected 'module:function'"
+        ) from error
+    if not callable(found):
+        raise InputError(f"work={work!r} is {found!r}; expected a function")
+    return found  # type: ignore[no-any-return]
+
+
+def hashed(value: Any) -> str:
+    """16 hexadecimal digits of the SHA-256 of a value's canonical JSON; order of keys is no
+    matter."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One configuration of a sweep and its folder."""
+
+    work: str
+    config: Mapping[str, Any]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The hash that names the folder."""
+        return self.folder.name
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / DONE).exists()
+
+    @property
+    def has_failed(self) -> bool:
+        return (self.folder / FAILED).exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing is left to do in this call: it is done, or it raised."""
+        return self.is_done or self.has_failed
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a process is at it. Asking takes a shared lock for an instant."""
+        try:
+            handle = os.open(self.folder / LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run took, of one that is done."""
+        try:
+            return float(read_json(self.folder / DONE, DONE_KEYS)["seconds"])
+        except (FileNotFoundError, CorruptFileError):
+            return None
+
+    def claim(self) -> Claim | None:
+        """This run's lock, or None where another process (or another claim of this one) has it.
+
+        Raises:
+            InputError: the file system cannot lock files.
+            OutputError: the folder cannot be written to.
+        """
+        if self.folder.is_file():
+            raise InputError(
+                f"{self.folder} is a file; expected a run's folder: remove it, or choose another "
+                "folder for the sweep"
+            )
+        make_folder(self.folder)
+        with disk(self.folder):
+            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError as error:
+            os.close(handle)
+            raise InputError(
+                f"{self.folder} cannot be locked ({error}); choose a folder on a file system that "
+                "supports flock"
+            ) from error
+        return Claim(self, handle)
+
+    def take(self) -> Claim | None:
+        """A claim to do this run, or None where it is finished or another process is at it.
+
+        What a killed attempt left stays there for the run to go on from, but for files that were
+        only half written.
+        """
+        claim = self.claim()
+        if claim is None:
+            return None
+        try:
+            with disk(self.folder):
+                os.utime(self.folder)  # a network file system then shows what others wrote in it
+            if self.is_finished:
+                claim.release()
+                return None
+            for inside in [self.folder, *filter(Path.is_dir, self.folder.rglob("*"))]:
+                remove_stale(inside)
+            about = {**self.about, "versions": environment_versions()}
+            atomic_write(self.folder / CONFIG, json_bytes(about))
+        except BaseException:
+            claim.release()
+            raise
+        return claim
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its folder says of it, besides the versions."""
+        return {"format": FORMAT, "work": self.work, "config": self.config}
+
+    def damage(self) -> str:
+        """What is wrong with a run that is done; an empty string where every file is as it was."""
+        try:
+            vouched: dict[str, str] = read_json(self.folder / DONE, DONE_KEYS)["files"]
+        except CorruptFileError:
+            return f"{self.folder / DONE} was truncated or altered"
+        files = self.files()
+        for name, sha256 in vouched.items():
+            if name not in files:
+                return f"{self.folder / name} is missing"
+            if file_sha256(files[name]) != sha256:
+                return f"{self.folder / name} was truncated or altered"
+        try:
+            about = read_json(files[CONFIG], ("config",)) if CONFIG in vouched else {}
+        except CorruptFileError:
+            about = {}
+        if {key: about.get(key) for key in self.about} != plain_json(self.about, "config"):
+            return f"{self.folder} holds another run, put there"
+        return ""
+
+    def files(self) -> dict[str, Path]:
+        """The files that DONE vouches for, by their names within the folder."""
+        found = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*")}
+        return {
+            name: path
+            for name, path in sorted(found.items())
+            if path.is_file() and name not in NOT_VOUCHED
+        }
+
+
+def versions_of(folder: Path) -> dict[str, str]:
+    """Of the packages that a run was done with; empty where its folder does not say."""
+    try:
+        found: dict[str, str] = read_json(folder / CONFIG, ("config",)).get("versions", {})
+    except (FileNotFoundError, CorruptFileError):
+        return {}
+    return found
+
+
+@dataclass
+class Claim:
+    """The exclusive right to work in a run's folder, until it is released or the process ends."""
+
+    run: Run
+    handle: int | None
+
+    def finish(self, seconds: float) -> None:
+        """Write DONE: from here on the run is never done again."""
+        files = {name: file_sha256(path) for name, path in self.run.files().items()}
+        about = {"format": FORMAT, "seconds": seconds, "files": files}
+        atomic_write(self.run.folder / DONE, json_bytes(about))
+
+    def fail(self, why: str) -> None:
+        """Write FAILED, with the traceback or whatever else there is to say."""
+        atomic_write(self.run.folder / FAILED, why.encode())
+
+    def reset(self) -> None:
+        """Undo a run that is damaged: the files it vouched for go, DONE last; others stay."""
+        try:
+            vouched = read_json(self.run.folder / DONE, DONE_KEYS)["files"]
+        except CorruptFileError:
+            vouched = {}
+        for name, path in self.run.files().items():
+            if name in vouched:
+                remove(path)
+        remove(self.run.folder / DONE)
+
+    def release(self) -> None:
+        """Unlock; again is no matter."""
+        if self.handle is not None:
+            fcntl.flock(self.handle, fcntl.LOCK_UN)  # also where a forked child has it open
+            os.close(self.handle)
+            self.handle = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one call of a sweep is to do, as its workers read it."""
+
+    work: str
+    configs: Sequence[Mapping[str, Any]]
+    together: int | None
+    """Configurations handed to one call of the work; None: one, and not in a list."""
+
+    def runs(self, out: Path) -> list[Run]:
+        """A run per configuration, in order."""
+        return [Run(self.work, config, self._folder(out, config)) for config in self.configs]
+
+    def _folder(self, out: Path, config: Mapping[str, Any]) -> Path:
+        return out / "runs" / hashed({"format": FORMAT, "work": self.work, "config": config})
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its file says."""
+        return {"work": self.work, "together": self.together, "configs": list(self.configs)}
+
+    def file(self, out: Path) -> Path:
+        """Where it is kept: under a hash of its own, so that two calls do not share a file."""
+        return out / "plans" / f"{hashed(self.about)}.json"
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan as :func:`register` left it."""
+    return Plan(**read_json(path, ("work", "configs", "together")))
+
+
+def read_sweep(out: Path) -> dict[str, Any] | None:
+    """``sweep.json``, or None where the folder holds no sweep yet.
+
+    Raises:
+        CorruptFileError: it was damaged.
+        InputError: it was written by another version of this library.
+    """
+    path = out / SWEEP
+    if not path.exists():
+        return None
+    try:
+        about: dict[str, Any] = read_json(path, ("format", "work", "configs"))
+    except CorruptFileError as broken:
+        raise CorruptFileError(
+            f"{path} is truncated or was altered after it was written; delete this one file and "
+            "run the sweep again: finished runs stay"
+        ) from broken
+    if about["format"] != FORMAT:
+        raise InputError(
+            f"{out} holds a sweep in the format {about['format']!r}, not {FORMAT!r}; choose "
+            "another folder, or go on with the version of interp_compose that wrote it"
+        )
+    return about
+
+
+def register(out: Path, plan: Plan) -> None:
+    """Keep the plan, and note in ``sweep.json`` what is asked for, behind what was before.
+
+    Raises:
+        InputError: the folder holds a sweep of another work or format.
+    """
+    make_folder(out)
+    with _alone(out / ".lock"):
+        remove_stale(out)
+        remove_stale(out / "plans")
+        about = read_sweep(out)
+        if about is not None and about["work"] != plan.work:
+            raise InputError(
+                f"{out} holds a sweep of {about['work']!r}, not of {plan.work!r}; choose another "
+                "folder"
+            )
+        known: list[Mapping[str, Any]] = [] if about is None else about["configs"]
+        seen = {hashed(config) for config in known}
+        new = [config for config in plan.configs if hashed(config) not in seen]
+        if new or about is None:
+            value = {"format": FORMAT, "work": plan.work, "configs": [*known, *new]}
+            atomic_write(out / SWEEP, json_bytes(value))
+        atomic_write(plan.file(out), json_bytes(plan.about))
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Waits for its turn.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    try:
+        opened = open(path, "a")  # noqa: SIM115  closed below
+    except OSError as refusal:
+        raise InputError(
+            f"{path.parent} cannot be written to ({refusal.strerror}); choose another folder"
+        ) from refusal
+    with opened as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,197 @@
+"""Many runs of one function, each configuration exactly once, in a folder to come back to.
+
+A run is a function ``work(config, folder)``, named by where it is imported from, that leaves its
+results as files in ``folder``. Each configuration has a folder of its own, named by its hash
+(:mod:`interp_compose.runs.folder`), in which ``DONE`` is written last.
+
+What holds, however processes end: a run that is done is not done again, unless its files were
+damaged; a run that a process was at when it was killed is started again by the next that comes
+along, in the same folder, where it finds its own checkpoints; and no two processes are at one run
+at the same time. POSIX systems only, for the locks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from interp_compose.runs.files import plain_json
+from interp_compose._public import public
+from interp_compose.errors import InputError, OptionError
+from interp_compose.runs.folder import FAILED, Plan, Run, hashed, register, resolve
+from interp_compose.runs.workers import Process, supervise
+from interp_compose.runs.sweep__sweep_progress import Progress
+from interp_compose.runs.slurm import Cluster
+from interp_compose.runs.workers__sweep_worker import claimed, perform
+
+PLACES = ("here", "workers", "slurm")
+WAIT = 0.2
+"""Seconds between looks at runs that another process is at."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a call of :func:`run_sweep` leaves, in the order of its configurations.
+
+    Attributes:
+        configs: the configurations in JSON's own types.
+        folders: where each run keeps its files.
+        failed: the last line of what went wrong, by index; empty where every run is done.
+    """
+
+    out: Path
+    configs: Sequence[Mapping[str, Any]]
+    folders: Sequence[Path]
+    failed: Mapping[int, str]
+
+
+@public
+def run_sweep(
+    work: str,
+    configs: Sequence[Mapping[str, Any]],
+    out: str | os.PathLike[str],
+    *,
+    where: str = "here",
+    workers: int | None = None,
+    slurm: Mapping[str, Any] | None = None,
+    together: int | None = None,
+    progress: bool = True,
+) -> Sweep:
+    """Do what is missing of ``work`` for every configuration, and wait until all of it is there.
+
+    A run that raises is recorded with its traceback, the sweep goes on, and the next call tries it
+    again. A worker that dies is reported with the end of its log and replaced; a run during which
+    two workers died has failed. A finished run whose files were altered or lost since is reported
+    and done again: the files it vouched for are deleted first, others stay. Several calls, on
+    several machines, may share a folder.
+
+    Args:
+        work: ``"module:function"``. The function takes ``(config, folder)``; what it returns is
+            left alone. Given an equal configuration it has to leave equal files, and it has to cope
+            with what a killed attempt left in its folder.
+        configs: one mapping of JSON values per run; no two equal ones (1 and 1.0 are not equal).
+        out: the sweep's folder.
+        where: "here", in this process; "workers", in processes of one thread each on this machine
+            (which Ctrl-C ends, and which end the runs they are at when this process is killed);
+            "slurm", in jobs of a cluster.
+        workers: processes (by default one per core) or jobs at a time.
+        slurm: options of the jobs, see :class:`~interp_compose.runs.slurm.Cluster`. Jobs
+            that are running go on when this process is killed, and are cancelled by Ctrl-C; a job
+            that reaches its time limit counts as a worker that died.
+        together: hand up to so many runs to one call of the work, which then takes a list of
+            configurations and a list of folders. If the call raises, all its runs have failed.
+        progress: whether to draw a bar.
+
+    Raises:
+        InputError: no configurations, equal ones, ones that are not JSON; no such ``work``; or
+            ``out`` holds another sweep.
+        OptionError: an unknown ``where``, or an option that does not go with it.
+        MissingPackageError: "slurm" without submitit.
+        InterpComposeError: workers die before they take up a run.
+    """
+    _check_options(where, workers, slurm, together)
+    plan = Plan(work, _checked(configs), together)
+    function = resolve(work)
+    out = Path(out).absolute()
+    runs = plan.runs(out)
+    size = together or 1
+    cluster = Cluster(out, plan.file(out), slurm or {}) if where == "slurm" else None
+    register(out, plan)
+    for run in runs:
+        _look_over(run)
+    with Progress(runs, progress=progress) as bar:
+        if where == "here":
+            _here(runs, function, bar, size=size, many=together is not None)
+        else:
+            start = partial(Process, out, plan.file(out)) if cluster is None else cluster.start
+            number = workers or _cores()
+            supervise(runs, start, workers=number, size=size, show=bar.show)
+    failed = {index: _why(run) for index, run in enumerate(runs) if not run.is_done}
+    if failed:
+        index, why = next(iter(failed.items()))
+        warnings.warn(
+            f"{len(failed)} of {len(runs)} runs failed, the first of them {index}: {why} "
+            f"({runs[index].folder / FAILED}); call again to retry",
+            stacklevel=2,
+        )
+    return Sweep(out, plan.configs, [run.folder for run in runs], failed)
+
+
+def _check_options(
+    where: str, workers: int | None, slurm: Mapping[str, Any] | None, together: int | None
+) -> None:
+    if where not in PLACES:
+        raise OptionError(f"where={where!r}: expected one of {', '.join(PLACES)}")
+    for name, value in (("workers", workers), ("together", together)):
+        if value is not None and value < 1:
+            raise OptionError(f"{name}={value!r}: expected an integer, 1 or more")
+    if where == "here" and workers is not None:
+        raise OptionError(f"workers={workers} with where='here'; choose where='workers'")
+    if where == "slurm" and workers is None:
+        raise OptionError("workers=None with where='slurm'; say how many jobs may run at a time")
+    if where != "slurm" and slurm is not None:
+        raise OptionError(f"slurm={dict(slurm)!r} with where={where!r}; choose where='slurm'")
+
+
+def _checked(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The configurations in JSON's own types, all of them different."""
+    if not configs:
+        raise InputError("configs is empty; expected at least one configuration")
+    seen: dict[str, int] = {}
+    plain = []
+    for index, config in enumerate(configs):
+        plain.append(plain_json(config, f"configs[{index}]"))
+        first = seen.setdefault(hashed(plain[-1]), index)
+        if first != index:
+            raise InputError(
+                f"configs[{first}] and configs[{index}] are equal: {plain[-1]!r}; leave one out, "
+                "or tell them apart by a seed"
+            )
+    return plain
+
+
+def _look_over(run: Run) -> None:
+    """Before a call: a failure is forgotten, and a run that is damaged is undone."""
+    if not run.is_finished:
+        return
+    claim = run.claim()
+    if claim is None:  # another call is at it
+        return
+    try:
+        if run.is_done:
+            damage = run.damage()
+            if damage:
+                warnings.warn(f"{damage} after its run was done; it is done again", stacklevel=3)
+                claim.reset()
+        (run.folder / FAILED).unlink(missing_ok=True)
+    finally:
+        claim.release()
+
+
+def _here(runs: Sequence[Run], function: Any, bar: Progress, *, size: int, many: bool) -> None:
+    left = list(runs)
+    while left:
+        for batch in claimed(left, size):
+            bar.show(len(batch))
+            perform(batch, function, many=many)
+        left = [run for run in left if not run.is_finished]
+        if left:
+            bar.show(0)
+            time.sleep(WAIT)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _why(run: Run) -> str:
+    """The last line of a traceback, or the first of another report."""
+    lines = (run.folder / FAILED).read_text().strip().splitlines()
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]

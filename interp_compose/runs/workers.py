@@ -1,0 +1,253 @@
+"""Workers of a sweep: started, watched, buried with their log when they die, and replaced."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Protocol, runtime_checkable
+
+from interp_compose.runs.files import disk, make_folder
+from interp_compose.errors import InterpComposeError
+from interp_compose.runs.folder import LOG, Run
+
+DEATHS = 2
+"""Workers that a run may take along before it is given up."""
+STILLBORN = 5
+"""Workers in a row that may die before they took up a run."""
+GRACE = 5.0
+"""Seconds for a worker to end by itself, and to obey, before it is killed."""
+TAIL = 2000
+"""Characters of a log that a report shows."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a worker leaves: where it prints outside of runs, and the runs that it holds."""
+
+    log: Path
+    state: Path
+
+    @classmethod
+    def of_new_worker(cls, out: Path) -> Files:
+        """A state that holds nothing, of a worker that is about to start."""
+        name = token_hex(4)
+        files = cls(out / "workers" / f"{name}.log", out / "workers" / f"{name}.state")
+        make_folder(files.state.parent)
+        with disk(files.state):
+            files.state.write_text("")
+        return files
+
+    def held(self) -> set[str]:
+        """Names of the runs that it is at."""
+        try:
+            return set(self.state.read_text().split())
+        except FileNotFoundError:
+            return set()
+
+
+@runtime_checkable
+class Worker(Protocol):
+    """A process somewhere that runs :mod:`interp_compose.runs.workers__sweep_worker`."""
+
+    files: Files
+
+    def alive(self) -> bool: ...
+
+    def how(self) -> str:
+        """How it ended, of one that is not alive."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+def worker_command(plan: Path, state: Path, parent: int) -> list[str]:
+    """The command line of a worker; ``parent`` is 0 where none is to be waited for."""
+    module = "interp_compose.runs.workers__sweep_worker"
+    return [sys.executable, "-u", "-m", module, str(plan), str(state), str(parent)]
+
+
+def search_path() -> str:
+    """``PYTHONPATH`` with which a worker finds what this process finds."""
+    return os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+
+
+class Process:
+    """A worker on this machine, with one thread, out of the reach of the terminal's Ctrl-C."""
+
+    def __init__(self, out: Path, plan: Path) -> None:
+        self.files = Files.of_new_worker(out)
+        self._buried = False
+        with disk(self.files.log), open(self.files.log, "ab") as log:
+            self._process = subprocess.Popen(
+                worker_command(plan, self.files.state, os.getpid()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": search_path()},
+                start_new_session=True,
+            )
+
+    def alive(self) -> bool:
+        if self._process.poll() is None:
+            return True
+        if not self._buried:
+            self._buried = True
+            with suppress(ProcessLookupError, PermissionError):  # there are none
+                os.killpg(self._process.pid, signal.SIGKILL)  # processes that it left behind
+        return False
+
+    def how(self) -> str:
+        code = self._process.returncode
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit status {code}"
+
+    def stop(self) -> None:
+        """End it and the processes it started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.alive():
+                os.killpg(self._process.pid, number)
+                try:
+                    self._process.wait(GRACE)
+                except subprocess.TimeoutExpired:
+                    continue
+
+
+def supervise(
+    runs: Sequence[Run],
+    start: Callable[[], Worker],
+    *,
+    workers: int,
+    size: int,
+    show: Callable[[int], object],
+) -> None:
+    """Keep up to ``workers`` workers at it until every run is finished, here or elsewhere.
+
+    ``size`` is how many runs a worker takes at once; ``show`` is told how many are running. When
+    this is interrupted, the workers end; what they were at is started again by the next call.
+
+    Raises:
+        InterpComposeError: workers die before they take up a run.
+    """
+    pool = _Pool(runs, start, workers, size)
+    try:
+        while pool.left:
+            pool.bury()
+            began = time.monotonic()
+            pool.left = [run for run in pool.left if not run.is_finished]
+            took = time.monotonic() - began
+            pool.hire()
+            show(pool.running)
+            time.sleep(min(max(0.05, 10 * took), 5))  # leave the disk to the runs
+        pool.let_go()
+    finally:
+        pool.stop()
+
+
+class _Pool:
+    def __init__(
+        self, runs: Sequence[Run], start: Callable[[], Worker], workers: int, size: int
+    ) -> None:
+        self.runs = runs
+        self.left = list(runs)
+        self._start = start
+        self._workers = workers
+        self._size = size
+        self._live: list[Worker] = []
+        self._deaths: Counter[str] = Counter()
+        self._stillborn = 0
+
+    @property
+    def running(self) -> int:
+        return sum(len(worker.files.held()) for worker in self._live)
+
+    def bury(self) -> None:
+        """Report the workers that died, and give up runs that took too many along."""
+        dead = [worker for worker in self._live if not worker.alive()]
+        self._live = [worker for worker in self._live if worker not in dead]
+        if self.running:
+            self._stillborn = 0
+        for worker in dead:
+            try:
+                if worker.files.state.exists():
+                    self._report(worker)
+            finally:
+                _clear(worker)
+
+    def _report(self, worker: Worker) -> None:
+        names = worker.files.held()
+        held = [run for run in self.runs if run.name in names]
+        log = held[0].folder / LOG if held else worker.files.log
+        message = (
+            f"a worker died ({worker.how()}) "
+            + (f"during {', '.join(run.name for run in held)}" if held else "between runs")
+            + f"; the end of {log}:\n{_tail(log)}"
+        )
+        self._stillborn = 0 if held else self._stillborn + 1
+        if self._stillborn == STILLBORN and self.left:
+            raise InterpComposeError(
+                f"{STILLBORN} workers in a row died before they took up a run. The last: {message}"
+            )
+        for run in held:
+            self._deaths[run.name] += 1
+            if self._deaths[run.name] >= DEATHS and not run.is_finished:
+                _give_up(run, f"{DEATHS} workers died during this run. The last: {message}")
+        warnings.warn(message, stacklevel=5)
+
+    def hire(self) -> None:
+        """Start as many workers as there is room and work for."""
+        room = self._workers - len(self._live)
+        if not room:
+            return
+        ours = set().union(*(worker.files.held() for worker in self._live))
+        idle = sum(not worker.files.held() for worker in self._live)
+        free, enough = 0, (room + idle) * self._size
+        for run in self.left:
+            free += run.name not in ours and not run.is_held
+            if free == enough:
+                break
+        for _ in range(min(room, math.ceil(free / self._size) - idle)):
+            self._live.append(self._start())
+
+    def let_go(self) -> None:
+        """Wait for workers that find nothing more to do; report those that died meanwhile."""
+        until = time.monotonic() + GRACE
+        while self._live and time.monotonic() < until:
+            self.bury()
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        for worker in self._live:
+            worker.stop()
+            _clear(worker)
+
+
+def _give_up(run: Run, why: str) -> None:
+    claim = run.claim()
+    if claim is not None:  # else another process has it in hand
+        if not run.is_finished:
+            claim.fail(why)
+        claim.release()
+
+
+def _clear(worker: Worker) -> None:
+    """Nothing stays of a worker but what it printed."""
+    worker.files.state.unlink(missing_ok=True)
+    if worker.files.log.exists() and not worker.files.log.stat().st_size:
+        worker.files.log.unlink()
+
+
+def _tail(log: Path) -> str:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return text[-TAIL:].strip() or "(nothing was printed)"

@@ -1,0 +1,348 @@
+"""The result of an ablation study: what is left of the answers, layer by layer, and cell by cell.
+
+Four tidy tables: ``clean`` (one row per example, the model untouched), ``cells`` (what a unit is),
+``outcomes`` (one row per example, layer and unit) and ``frame`` (one row per layer and group,
+computed from them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.stats.seeds import mean_interval
+from interp_compose.errors import InputError, LayerError
+from interp_compose.stats.intervals import share_interval, wilson_interval
+from interp_compose.plots.chart import answers_note
+from interp_compose.studies.core.tables import typed
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+ALL_WORDS: Final = "all words"
+
+OUTCOME_COLUMNS: Final = {
+    "example": "int64",
+    "layer": "int64",
+    "unit": "int64",
+    "prediction": "int64",
+    "correct": "bool",
+    "target_logprob": "float64",
+    "target_rank": "int64",
+}
+CLEAN_COLUMNS: Final = {
+    "example": "int64",
+    "prompt": "str",
+    "answer": "str",
+    "n_tokens": "int64",
+    "prediction": "int64",
+    "prediction_text": "str",
+    "correct": "bool",
+    "target_logprob": "float64",
+    "target_rank": "int64",
+}
+CELL_COLUMNS: Final = {"example": "int64", "unit": "int64", "text": "str", "group": "str"}
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class AblationCurve(Result):
+    """What knocking out words, heads or blocks does to a model's answers, layer by layer.
+
+    Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
+    :meth:`~Result.load`.
+    """
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        outcomes: pd.DataFrame,
+        clean: pd.DataFrame,
+        cells: pd.DataFrame,
+        config: Mapping[str, Any],
+        *,
+        n_layers: int,
+    ) -> AblationCurve:
+        """Summarise per-cell outcomes.
+
+        Args:
+            outcomes: one row per example, layer and unit (a word's number in its prompt, a head,
+                0 for a block). Columns: example, layer, unit, prediction (token id), correct,
+                target_logprob (nats), target_rank.
+            clean: one row per example. Columns: example, prompt, answer, n_tokens, prediction,
+                prediction_text, correct, target_logprob, target_rank.
+            cells: what each unit is: example (-1 where a unit is the same in all), unit, text,
+                group (the line of the figure that it counts for).
+            config: what was run, in JSON's types.
+            n_layers: of the model.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type; no rows; rows doubled; an
+                example or a unit that another table does not have.
+            LayerError: a layer outside 0 … n_layers - 1.
+        """
+        clean = typed("clean", clean, CLEAN_COLUMNS).sort_values("example", ignore_index=True)
+        cells = typed("cells", cells, CELL_COLUMNS)
+        outcomes = typed("outcomes", outcomes, OUTCOME_COLUMNS)
+        _check(outcomes, clean, cells, n_layers)
+        cells = cells.sort_values(["example", "unit"], ignore_index=True)
+        outcomes = outcomes.sort_values(["example", "layer", "unit"], ignore_index=True)
+        frames = {
+            "curve": _summarise(outcomes, clean, cells, n_layers),
+            "outcomes": outcomes,
+            "clean": clean,
+            "cells": cells,
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per layer and group: ``"all words"`` and, with a tagger, each kind of word; each
+        head; or the one block.
+
+        Columns: layer; depth (0 … 1); group; accuracy, a mean over examples of the share of their
+        cells answered rightly, with its 95 % interval ci_low, ci_high (Wilson's, counting examples,
+        where each has one cell, or all examples agree; else a bootstrap over
+        whole examples: 1000 draws, seed 0); accuracy_kept, the same mean over the examples that the
+        untouched model got right (NaN when there are none); target_logprob (nats; the same kind of
+        mean); logprob_change, its difference to the untouched model, with Student's t interval over
+        examples logprob_change_low, logprob_change_high (NaN of one example); target_rank (median
+        over cells); n (examples that have such a cell); n_cells; clean_accuracy (the untouched
+        model's, over the same examples).
+        """
+        return self.frames["curve"]
+
+    @property
+    def outcomes(self) -> pd.DataFrame:
+        """One row per example, layer and unit: see :meth:`from_outcomes`."""
+        return self.frames["outcomes"]
+
+    @property
+    def clean(self) -> pd.DataFrame:
+        """One row per example, the model untouched: see :meth:`from_outcomes`."""
+        return self.frames["clean"]
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """What each unit is: see :meth:`from_outcomes`."""
+        return self.frames["cells"]
+
+    def changes(self, example: int) -> pd.DataFrame:
+        """The change of the answer's log-probability (nats) in one example: a row per unit, in
+        reading order and named by its text, a column per layer.
+
+        Raises:
+            InputError: there is no such example, or nothing in it was knocked out.
+        """
+        rows = self.outcomes[self.outcomes["example"] == example]
+        if rows.empty:
+            there = self.outcomes["example"].unique().tolist()
+            raise InputError(
+                f"example {example!r} has no outcomes; those that have are {there[:10]} "
+                f"({len(there)} in all)."
+            )
+        own = self.cells[self.cells["example"].isin([example, -1])].set_index("unit")["text"]
+        before = self.clean.set_index("example").loc[example, "target_logprob"]
+        table = rows.pivot(index="unit", columns="layer", values="target_logprob") - before
+        table.index = pd.Index([own[unit] for unit in table.index], name="text")
+        return table
+
+    def plot(self) -> ChartFigure:
+        """Accuracy against the layer, one curve per group; of heads, see :meth:`heatmap`.
+
+        Bands are 95 % intervals, the horizontal line is the untouched model's accuracy.
+        """
+        if self.config.get("what") == "heads":
+            return self.heatmap()
+        from interp_compose.studies.ablation.figures import curve_figure
+
+        return curve_figure(
+            self.frame, clean_accuracy=float(self.clean["correct"].mean()), config=self.config
+        )
+
+    def heatmap(self, example: int | None = None) -> ChartFigure:
+        """The change of the answer's log-probability: units × layers.
+
+        Args:
+            example: one example's, units by their text; None for the mean over all examples, where
+                units are the same in all (heads, blocks). Of words, None is the first example.
+
+        Raises:
+            InputError: see :meth:`changes`.
+        """
+        from interp_compose.studies.ablation.figures import example_figure, heads_figure
+
+        if example is None and self.config.get("what") != "words":
+            return heads_figure(self.frame, config=self.config)
+        if example is None:
+            example = int(self.outcomes["example"].min())
+        table = self.changes(example)
+        about = self.clean[self.clean["example"] == example].iloc[0]
+        return example_figure(
+            table,
+            about["prompt"],
+            about["answer"],
+            correct=bool(about["correct"]),
+            logprob=float(about["target_logprob"]),
+            config=self.config,
+        )
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study, by the name its files get."""
+        if self.config.get("what") == "heads":
+            return {"ablation_heads": self.heatmap()}
+        figures = {"ablation_curve": self.plot()}
+        if self.config.get("what") == "words":
+            figures["ablation_words"] = self.heatmap()
+        return figures
+
+    def summary(self) -> str:
+        """The table as aligned text: a row per layer, a column per group."""
+        n, right = len(self.clean), int(self.clean["correct"].sum())
+        low, high = wilson_interval(right, n)
+        heads = self.config.get("what") == "heads"
+        value = "logprob_change" if heads else "accuracy"
+        table = self.frame.pivot(index="layer", columns="group", values=value)
+        names = list(dict.fromkeys(self.frame["group"]))
+        shown = names[:12]
+        wide = max(13, *(len(name) + 2 for name in shown))
+        what = [
+            f"{key} {self.config[key]}"
+            for key in ("model", "task", "what", "reach", "mode", "how")
+            if self.config.get(key)
+        ]
+        title = "mean change of the answer's log-probability (nats), by head" if heads else value
+        lines = [
+            " · ".join(
+                [*what, *answers_note(self.config), f"{n} examples, {len(self.outcomes)} outcomes"]
+            ),
+            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
+            "layer" + "".join(f"{name:>{wide}}" for name in shown),
+        ]
+        if heads:
+            lines[-1] = "layer" + "".join(f"{f'head {name}':>{wide}}" for name in shown)
+        else:
+            clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
+            lines.append("clean" + "".join(f"{clean[name]:>{wide}.3f}" for name in shown))
+        for layer, row in zip(table.index.tolist(), table[shown].to_numpy(float), strict=True):
+            lines.append(f"{layer!s:>5}" + "".join(f"{number:>{wide}.3f}" for number in row))
+        if len(names) > len(shown):
+            lines.append(f"and {len(names) - len(shown)} more columns in curve.csv")
+        return "\n".join(lines)
+
+
+def _check(outcomes: pd.DataFrame, clean: pd.DataFrame, cells: pd.DataFrame, n_layers: int) -> None:
+    for name, table, key in (
+        ("clean", clean, ["example"]),
+        ("outcomes", outcomes, ["example", "layer", "unit"]),
+        ("cells", cells, ["example", "unit"]),
+    ):
+        if table.empty:
+            raise InputError(f"{name} has no rows; a curve needs at least one")
+        doubled = table[table.duplicated(key)]
+        if len(doubled):
+            row = ", ".join(f"{column} {doubled[column].iloc[0]}" for column in key)
+            raise InputError(f"{name} has {row} more than once; expected one row each")
+    for name, table in (("clean", clean), ("outcomes", outcomes)):
+        low = table["target_rank"][table["target_rank"] < 1]
+        if len(low):
+            raise InputError(
+                f"{name}.target_rank is {low.iloc[0]} in row {low.index[0]}; expected a rank, 1 "
+                "for the most likely token"
+            )
+    outside = outcomes["layer"][(outcomes["layer"] < 0) | (outcomes["layer"] >= n_layers)]
+    if len(outside):
+        raise LayerError(
+            f"outcomes has layer {outside.iloc[0]}, but the model has layers 0 … {n_layers - 1}"
+        )
+    unknown = sorted(set(outcomes["example"]) - set(clean["example"]))
+    if unknown:
+        raise InputError(f"outcomes has example {unknown[0]}, which clean has not")
+    n_measured = outcomes["layer"].nunique()
+    measured = outcomes.groupby(["example", "unit"])["layer"].nunique()
+    ragged = measured[measured < n_measured]
+    if len(ragged):
+        example, unit = ragged.index[0]
+        raise InputError(
+            f"outcomes has example {example}, unit {unit} at {ragged.iloc[0]} of {n_measured} "
+            "layers; expected every cell at every layer"
+        )
+    grouped = _grouped(outcomes, cells)
+    groupless = grouped[grouped["group"].isna()]
+    if len(groupless):
+        example, unit = groupless[["example", "unit"]].iloc[0]
+        raise InputError(
+            f"outcomes has example {example}, unit {unit}, which cells has not; expected a row for "
+            "each, or rows of example -1 alone"
+        )
+    if ALL_WORDS in set(cells["group"]) and cells["group"].nunique() > 1:
+        raise InputError(
+            f"cells has the group {ALL_WORDS!r} beside others; it is made of all of them, so name "
+            "it otherwise"
+        )
+
+
+def _grouped(outcomes: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """The outcomes with their cells' groups."""
+    key = ["unit"] if (cells["example"] == -1).all() else ["example", "unit"]
+    return outcomes.merge(cells[[*key, "group"]], on=key, how="left")
+
+
+def _summarise(
+    outcomes: pd.DataFrame, clean: pd.DataFrame, cells: pd.DataFrame, n_layers: int
+) -> pd.DataFrame:
+    """The tidy curve: one row per group and layer, all words first."""
+    untouched = clean.set_index("example")
+    table = _grouped(outcomes, cells)
+    table["change"] = table["target_logprob"] - table["example"].map(untouched["target_logprob"])
+    groups = {name: table[table["group"] == name] for name in dict.fromkeys(table["group"])}
+    if list(groups) != [ALL_WORDS] and not (cells["example"] == -1).all():
+        groups = {ALL_WORDS: table, **dict(sorted(groups.items()))}
+    frames = []
+    for name, rows in groups.items():
+        part = _one_group(rows, untouched["correct"])
+        part.insert(0, "group", name)
+        frames.append(part)
+    frame = pd.concat(frames, ignore_index=True)
+    frame.insert(1, "depth", frame["layer"] / max(1, n_layers - 1))
+    first = ["layer", "depth", "group"]
+    return frame[first + [column for column in frame.columns if column not in first]]
+
+
+def _one_group(rows: pd.DataFrame, clean_right: pd.Series) -> pd.DataFrame:
+    """One group's row for each layer."""
+    by_example = rows.pivot_table(
+        index="example", columns="layer", values=["correct", "change", "target_logprob"]
+    )
+    right = by_example["correct"].to_numpy(float)
+    change = by_example["change"].to_numpy(float)
+    was_right = clean_right[by_example.index].to_numpy(bool)
+    n, n_cells = len(right), len(rows) // rows["layer"].nunique()
+    accuracy = right.mean(axis=0)
+    one_each = n_cells == n
+    low, high = wilson_interval(right.sum(axis=0), n) if one_each else share_interval(right)
+    change_low, change_high = zip(*map(mean_interval, change.T), strict=True)
+    kept = right[was_right].mean(axis=0) if was_right.any() else np.full(len(accuracy), np.nan)
+    return pd.DataFrame(
+        {
+            "layer": by_example["correct"].columns.to_numpy(np.int64),
+            "accuracy": accuracy,
+            "ci_low": low,
+            "ci_high": high,
+            "accuracy_kept": kept,
+            "target_logprob": by_example["target_logprob"].to_numpy(float).mean(axis=0),
+            "logprob_change": change.mean(axis=0),
+            "logprob_change_low": change_low,
+            "logprob_change_high": change_high,
+            "target_rank": rows.groupby("layer")["target_rank"].median().to_numpy(float),
+            "n": n,
+            "n_cells": n_cells,
+            "clean_accuracy": float(was_right.mean()),
+        }
+    )

@@ -1,0 +1,96 @@
+"""What is measured of a model on anchor functions while it learns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.probes.condensation import mean_abs_cosine
+from interp_compose.probes.rank import stable_rank
+from interp_compose.tasks.anchors import AnchorData, AnchorTask
+from interp_compose.training.parallel__learners import Learners
+
+
+def sets_of(
+    task: AnchorTask, samples: int, n_test: int, seed: Callable[[str], int]
+) -> dict[str, AnchorData]:
+    """Training data, the first ``n_test`` of it, and as many test sequences of each kind.
+
+    ``swapped`` are the unseen ones with their anchors in the other order. Without unseen chains,
+    there are neither.
+    """
+    train = task.sample("train", samples, seed=seed("train"))
+    found = {
+        "train": train,
+        "seen": train[: min(n_test, samples)],
+        "id": task.sample("id", n_test, seed=seed("id")),
+    }
+    if task.unseen:
+        found["ood"] = task.sample("ood", n_test, seed=seed("ood"))
+        found["swapped"] = task.swapped(found["ood"])
+    return found
+
+
+def stacked(
+    runs: Sequence[Mapping[str, AnchorData]], device: str
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Tokens ``[run sample pos]`` and targets ``[run sample]`` of each set."""
+    return {
+        name: (
+            torch.stack([sets[name].tokens for sets in runs]).to(device),
+            torch.stack([sets[name].targets for sets in runs]).to(device),
+        )
+        for name in runs[0]
+    }
+
+
+class Looks:
+    """Accuracies, commutativity and complexity of every model, as they are now."""
+
+    SHARES: Final = {"seen": "train", "id": "id", "ood": "ood"}
+
+    def __init__(self, sets: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        self.sets = sets
+
+    def __call__(self, learners: Learners) -> list[dict[str, Any]]:
+        said = {
+            name: learners.predict(tokens)
+            for name, (tokens, _) in self.sets.items()
+            if name != "train"
+        }
+        shares = {
+            measure: (said[name] == self.sets[name][1]).double().mean(1).tolist()
+            for name, measure in self.SHARES.items()
+            if name in said
+        }
+        if "swapped" in said:
+            same = (said["ood"] == said["swapped"]).double().mean(1)
+            shares["commutativity"] = same.tolist()
+        learners.write_back()
+        return [
+            {**{name: values[i] for name, values in shares.items()}, **_complexity(model)}
+            for i, model in enumerate(learners.models)
+        ]
+
+
+def query_neurons(model: SmallDecoder) -> Float[Tensor, "neuron d_model"]:
+    """W_Q of the first layer, heads merged: a row is a neuron's input weights."""
+    neurons: Tensor = model.W_Q[0].detach().mT.flatten(0, 1)
+    return neurons
+
+
+def _complexity(model: Any) -> dict[str, float | None]:
+    W_Q = query_neurons(model)
+    if not bool(W_Q.isfinite().all()):
+        return {"stable_rank": None, "mean_abs_cosine": None}
+    cosine = mean_abs_cosine(W_Q)  # NaN of a single neuron
+    return {
+        "stable_rank": float(stable_rank(W_Q)),
+        "mean_abs_cosine": None if math.isnan(cosine) else cosine,
+    }

@@ -1,0 +1,151 @@
+"""Finished runs of a phase diagram, found again in the folder that holds them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interp_compose.runs.files import read_json
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.models.load import load_model
+from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.studies.phases.measure import WORK, setting_of
+from interp_compose.studies.anchors.run import HISTORY, MODEL, PhaseRun
+from interp_compose.runs.folder import Plan, Run, read_sweep
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that is done: what it was, where it lies, and its history."""
+
+    run: PhaseRun
+    folder: Path
+    rows: list[dict[str, Any]]
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Its cell of the diagram: init rate and weight decay."""
+        return self.run.init_rate, self.run.weight_decay
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its weights are numbers."""
+        return bool(self.rows[-1]["finite"])
+
+    def model(self) -> SmallDecoderModel:
+        """The model as it was at the end."""
+        found = load_model(str(self.folder / MODEL))
+        assert isinstance(found, SmallDecoderModel)
+        return found
+
+
+def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list[FinishedRun]:
+    """The finished runs of one seed in the folder of a diagram, by init rate and weight decay.
+
+    Args:
+        runs: what was ``out`` of :func:`.phase_diagram`.
+        seed: of the runs; None: the smallest there is.
+
+    Raises:
+        MissingDataError: the folder holds no runs, or none of this seed is done.
+        InputError: it holds another sweep, runs of another version, or runs of several settings.
+        CorruptFileError: a run's files were altered after it was done.
+    """
+    try:
+        out = Path(runs).absolute()
+    except TypeError as error:
+        raise InputError(
+            f"runs={runs!r}: expected the folder of a diagram's runs, such as 'out/phases'"
+        ) from error
+    about = read_sweep(out)
+    if about is None:
+        raise MissingDataError(
+            f"{out} holds no runs; train them first: interp-compose complexity --out {runs}"
+        )
+    if about["work"] != WORK:
+        raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {WORK!r}")
+    done = [
+        (_phase_run(run), run)
+        for run in Plan(about["work"], about["configs"], None).runs(out)
+        if run.is_done
+    ]
+    seeds = sorted({each.seed for each, _ in done})
+    if not seeds:
+        raise MissingDataError(
+            f"no run in {out} is finished; give the command `interp-compose complexity` that fills "
+            "it again"
+        )
+    if seed is not None and seed not in seeds:
+        raise MissingDataError(
+            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds))}"
+        )
+    wanted = seeds[0] if seed is None else seed
+    kept = [(each, run) for each, run in done if each.seed == wanted]
+    _check_setting(out, [each for each, _ in kept])
+    return sorted((_opened(*each) for each in kept), key=lambda each: each.place)
+
+
+def chosen(
+    runs: Sequence[FinishedRun], init_rates: Sequence[float], weight_decay: float
+) -> list[FinishedRun]:
+    """The runs of some init rates at one weight decay, in the order asked for.
+
+    Raises:
+        MissingDataError: a cell without a finished run; names those that have one.
+        InputError: a run that diverged.
+    """
+    found = []
+    for rate in init_rates:
+        fit = [one for one in runs if _near(one.place, (rate, weight_decay))]
+        if not fit:
+            rates, decays = (sorted({one.place[axis] for one in runs}) for axis in (0, 1))
+            raise MissingDataError(
+                f"no finished run of seed {runs[0].run.seed} at init rate γ {rate:g} and weight "
+                f"decay {weight_decay:g}; finished are γ {', '.join(f'{one:g}' for one in rates)} "
+                f"and weight decays {', '.join(f'{one:g}' for one in decays)}"
+            )
+        if not fit[0].is_sound:
+            raise InputError(
+                f"the run at init rate γ {rate:g} and weight decay {weight_decay:g} diverged: it "
+                "has no outputs to look at; leave it out"
+            )
+        found.append(fit[0])
+    return found
+
+
+def _near(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Equal, but for what single precision loses."""
+    return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
+
+
+def _phase_run(run: Run) -> PhaseRun:
+    try:
+        return PhaseRun(**run.config)
+    except TypeError as error:
+        raise InputError(
+            f"{run.folder} was trained by another version of this library ({error}); train it "
+            "again, in another folder"
+        ) from error
+
+
+def _opened(run: PhaseRun, kept: Run) -> FinishedRun:
+    damage = kept.damage()
+    if damage:
+        raise CorruptFileError(f"{damage}; the command that trained it trains it anew")
+    return FinishedRun(run, kept.folder, read_json(kept.folder / HISTORY)["rows"])
+
+
+def _check_setting(out: Path, runs: Sequence[PhaseRun]) -> None:
+    settings = [setting_of(run) for run in runs]
+    differing = sorted(
+        name for name in settings[0] if any(s[name] != settings[0][name] for s in settings)
+    )
+    if differing:
+        raise InputError(
+            f"{out} holds runs that differ in {', '.join(differing)}; train each setting in a "
+            "folder of its own"
+        )

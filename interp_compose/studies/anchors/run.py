@@ -1,0 +1,228 @@
+"""One training run of the phase diagram: data, model, and what is measured while it learns."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose._public import public
+from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.models.decoder__decoder_config import Act, Biases, DecoderConfig, Norm
+from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
+from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
+from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
+from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
+from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
+from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.parallel import Samples, fit
+from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.loop__state import trains
+
+HISTORY: Final = "history.json"
+CIRCUITS: Final = "circuits.json"
+MODEL: Final = "model"
+STREAMS: Final = ("train", "id", "ood", "init", "order")
+MOST_SEED: Final = 2**32 // len(STREAMS) - 1
+"""Each stream has a seed of its own, below 2³²."""
+
+
+@public
+@dataclass(frozen=True)
+class PhaseRun:
+    """Everything that decides a run. The default takes about 40 s of one core."""
+
+    init_rate: float = 0.8
+    """γ: every matrix starts with the deviation fan_in^-γ."""
+    weight_decay: float = 0.01
+    """Decoupled, on every parameter (AdamW's, of appendix A; section III-E adds λ‖W‖² to the loss
+    instead, which is not offered)."""
+    seed: int = 0
+    """Of data, initialisation and order."""
+    norm: Norm = "pre"
+    n_layers: int = 2
+    d_model: int = 64
+    n_heads: int = 1
+    d_head: int | None = None
+    d_mlp: int = 128
+    act: Act = "gelu"
+    biases: Biases = "all"
+    fan_in: FanIn = "own"
+    scale_writers: bool = False
+    modulus: Modulus = "paper"
+    violations: int = 0
+    """Groups of anchor pairs whose target breaks the rule: the reasoning complexity."""
+    hold_out: bool = True
+    """Whether (c, d) and (d, c) are kept from training."""
+    d_vocab: int | None = None
+    """None: as few as the task needs."""
+    samples: int = 5000
+    """Training sequences."""
+    n_test: int = 1000
+    """Sequences on which each accuracy is measured."""
+    steps: int = 1500
+    batch_size: int = 256
+    lr: float = 3e-3
+    final_lr: float = 1e-5
+    warmup_steps: int = 500
+    """At most a tenth of the steps."""
+    clip: float | None = 1.0
+    """Norm to which gradients are clipped; None: not at all."""
+    evaluate_every: int = 100
+    checkpoint_every: int | None = None
+
+    @property
+    def task(self) -> AnchorTask:
+        """The data's definition."""
+        return AnchorTask(
+            unseen=UNSEEN if self.hold_out else (),
+            modulus=self.modulus,
+            violations=violations(self.violations),
+            d_vocab=self.d_vocab,
+        )
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before anything is.
+
+        Raises:
+            InputError: data, shape, schedule or rate that cannot be; each names its value.
+        """
+        for name in ("samples", "n_test", "steps", "evaluate_every"):
+            value = getattr(self, name)
+            most = MOST_SAMPLES if name in ("samples", "n_test") else math.inf
+            if not 1 <= value <= most:
+                upto = "or more" if most == math.inf else f"to {most}"
+                raise OptionError(f"{name}={value!r}: expected a whole number, 1 {upto}")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise OptionError(f"seed={self.seed!r}: expected a whole number from 0 to {MOST_SEED}")
+        self.train_config()
+        shape = self.decoder_config(self.task)
+        with torch.device("meta"):
+            model = SmallDecoder(shape)
+        rates = InitRates(*[self.init_rate] * 4)
+        init_scales(model, rates, fan_in=self.fan_in, scale_writers=self.scale_writers)
+
+    @property
+    def kind(self) -> PhaseRun:
+        """The run without what may differ among runs that learn side by side."""
+        return replace(self, init_rate=0.0, weight_decay=0.0, seed=0, violations=0)
+
+    @property
+    def flops(self) -> float:
+        """About how many floating-point operations its steps take: 6 for each weight and each token
+        that it acts on, 2 forwards and 4 backwards.
+
+        In the last layer all but keys and values act on the last token alone, as the unembedding
+        does. Attention's scores, lookups and looks are left out.
+        """
+        shape = self.decoder_config(self.task)
+        attention = 4 * shape.d_model * shape.n_heads * shape.head_width
+        mlp = 2 * shape.d_model * shape.d_mlp
+        everywhere = (shape.n_layers - 1) * (attention + mlp) + attention / 2
+        last = attention / 2 + mlp + shape.d_model * shape.d_vocab
+        return 6.0 * self.steps * self.batch_size * (everywhere * shape.n_ctx + last)
+
+    def stream(self, name: str) -> int:
+        """A seed of its own for each thing that is random, one of :data:`STREAMS`."""
+        if name not in STREAMS:
+            raise OptionError(f"stream {name!r}: expected one of {', '.join(STREAMS)}")
+        return self.seed * len(STREAMS) + STREAMS.index(name)
+
+    def decoder_config(self, task: AnchorTask) -> DecoderConfig:
+        """The model's shape."""
+        here = {name: getattr(self, name) for name in _SHARED}
+        return DecoderConfig(**{**here, "d_vocab": task.vocabulary, "n_ctx": task.length})
+
+    def model(self, task: AnchorTask) -> SmallDecoder:
+        """The model as it starts."""
+        model = SmallDecoder(self.decoder_config(task))
+        init_weights(
+            model,
+            self.init_rate,
+            seed=self.stream("init"),
+            fan_in=self.fan_in,
+            scale_writers=self.scale_writers,
+        )
+        return model
+
+    def train_config(self) -> TrainConfig:
+        """AdamW with warm-up and cosine."""
+        return TrainConfig(
+            lr=self.lr,
+            final_lr=self.final_lr,
+            weight_decay=self.weight_decay,
+            epochs=self.steps * self.batch_size // self.samples + 1,
+            max_steps=self.steps,
+            batch_size=self.batch_size,
+            warmup_steps=self.warmup_steps,
+            schedule="cosine",
+            clip=self.clip,
+            evaluate_every=self.evaluate_every,
+            checkpoint_every=self.checkpoint_every,
+            seed=self.seed,
+        )
+
+
+_SHARED: Final = [
+    field.name for field in fields(DecoderConfig) if field.name in PhaseRun.__dataclass_fields__
+]
+
+
+@trains
+def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """Runs of one shape as one program, on the GPU where there is one; history, weights and what
+    masks show of each into its folder. Resumes from a checkpoint there."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    runs = [PhaseRun(**config) for config in configs]
+    task = runs[0].task
+    models = [run.model(task).to(device) for run in runs]
+    learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
+    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream) for run in runs], device)
+    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
+    rows = fit(
+        learners,
+        Samples(*sets["train"], seeds=tuple(run.stream("order") for run in runs)),
+        Looks(sets),
+        checkpoints=checkpoints,
+        progress=False,
+    )
+    for run, folder, own, model in zip(runs, folders, rows, models, strict=True):
+        _remove(folder / MODEL)  # of an attempt that was killed
+        lens = SmallDecoderModel(model.cpu().eval(), name=f"γ = {run.init_rate:g}")
+        save_decoder(lens, folder / MODEL)
+        circuits = []
+        try:
+            if own[-1]["finite"]:
+                circuits = _circuits(lens, task)
+        except NonFiniteError:
+            own[-1]["finite"] = False
+        atomic_write(folder / CIRCUITS, json_bytes(circuits))
+        atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
+    clear_together(folders)
+
+
+def _circuits(model: SmallDecoderModel, task: AnchorTask) -> list[dict[str, Any]]:
+    """What masks show; nothing where the model has collapsed, so that no edit of its attention
+    changes its output.
+
+    Raises:
+        NonFiniteError: finite weights, so large that outputs are not.
+    """
+    try:
+        return [{"mode": mode, **circuit_numbers(model, task, mode=mode)} for mode in MODES]
+    except CapabilityError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)

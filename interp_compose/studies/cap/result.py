@@ -1,0 +1,256 @@
+"""The result of a CAP study: one accuracy per layer and pooling protocol, and what it rests on.
+
+Three tidy tables: ``clean`` (one row per example, the model untouched), ``outcomes`` (one row per
+example, layer and protocol) and ``frame`` (one row per layer and protocol, computed from them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import InputError
+from interp_compose.stats.intervals import share_interval, wilson_interval
+from interp_compose.plots.chart import answers_note
+from interp_compose.studies.cap.result__cap_outcomes import CONTROLS, POOLINGS, checked_clean, checked_outcomes
+from interp_compose.checks__options import labelled
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+__all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
+
+AVERAGE: Final = "average"
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class CapCurve(Result):
+    """What constituent-aware pooling does to a model, layer by layer (CARMA, section 3).
+
+    Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
+    :meth:`~Result.load`.
+    """
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        outcomes: pd.DataFrame,
+        clean: pd.DataFrame,
+        config: Mapping[str, Any],
+        *,
+        n_layers: int,
+    ) -> CapCurve:
+        """Summarise per-example outcomes.
+
+        Args:
+            outcomes: one row per example, layer and pooling, *all* examples included (one that
+                pooling cannot change carries its clean outcome). Columns: example, layer,
+                pooling, prediction (token id), correct, target_logprob (nats), target_rank.
+            clean: one row per example. Columns: example, prompt, answer, prediction,
+                prediction_text, correct, target_logprob, target_rank, affected (has a
+                multi-token unit), n_tokens, n_groups.
+            config: what was run, in JSON's types.
+            n_layers: of the model; depth is layer / (n_layers - 1), so that 0 is the embeddings
+                and 1 the entry of the last block (0 for a model of one block).
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type; a number is not finite;
+                rows are missing or doubled; an unaffected example's outcome is not its clean one.
+            LayerError: a layer outside 0 … n_layers - 1.
+            OptionError: a pooling that is none of POOLINGS and CONTROLS.
+        """
+        clean = checked_clean(clean)
+        outcomes = checked_outcomes(outcomes, clean, n_layers=n_layers)
+        frames = {
+            "curve": _summarise(outcomes, clean, n_layers),
+            "outcomes": outcomes,
+            "clean": clean,
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per layer and pooling.
+
+        Columns: layer; depth (0 … 1); pooling; accuracy over all n examples, with its Wilson 95 %
+        interval ci_low, ci_high; accuracy_kept, the share still correct of the n_clean_correct
+        examples that the clean model got right (NaN when there are none); target_logprob (mean,
+        nats); target_rank (median; 1 is the most likely token); n; n_affected; n_clean_correct;
+        clean_accuracy; clean_target_logprob (mean).
+        """
+        return self.frames["curve"]
+
+    @property
+    def outcomes(self) -> pd.DataFrame:
+        """One row per example, layer and protocol: see :meth:`from_outcomes`."""
+        return self.frames["outcomes"]
+
+    @property
+    def clean(self) -> pd.DataFrame:
+        """One row per example, the model untouched: see :meth:`from_outcomes`."""
+        return self.frames["clean"]
+
+    def average(self) -> pd.DataFrame:
+        """The mean accuracy over the protocols in POOLINGS, as in CARMA's figures 2 and 8.
+
+        One row per layer: layer, depth, pooling ("average"), accuracy, ci_low, ci_high, n. The
+        protocols see the same examples, so they are not independent trials: the 95 % interval is
+        a percentile bootstrap over whole examples (1000 draws, seed 0) of each example's mean
+        correctness over the protocols; where all examples agree, Wilson's, counting examples.
+
+        Raises:
+            InputError: only controls were run.
+        """
+        rows = self.outcomes[self.outcomes["pooling"].isin(POOLINGS)]
+        if rows.empty:
+            raise InputError(
+                f"nothing to average: only {sorted(self.outcomes['pooling'].unique())} were run; "
+                f"run at least one of {', '.join(POOLINGS)}"
+            )
+        shares = rows.pivot_table(
+            index="example", columns="layer", values="correct", aggfunc="mean"
+        )
+        values = shares.to_numpy(float)
+        low, high = share_interval(values)
+        depth = self.frame.drop_duplicates("layer").set_index("layer")["depth"]
+        return pd.DataFrame(
+            {
+                "layer": shares.columns.to_numpy(np.int64),
+                "depth": depth[shares.columns].to_numpy(float),
+                "pooling": AVERAGE,
+                "accuracy": values.mean(axis=0),
+                "ci_low": low,
+                "ci_high": high,
+                "n": len(values),
+            }
+        )
+
+    def plot(self, *, normalised_depth: bool = False, average: bool = False) -> ChartFigure:
+        """Accuracy against the layer at which tokens are pooled, one curve per protocol.
+
+        Bands are 95 % intervals, the horizontal line is the clean accuracy, controls are dashed.
+
+        Args:
+            normalised_depth: the x axis is depth in per cent instead of the layer's number.
+            average: one curve for the mean over POOLINGS instead of one each.
+        """
+        from interp_compose.studies.cap.figures import curve_figure
+
+        frame = self.frame
+        if average:
+            controls = frame[frame["pooling"].isin(CONTROLS)]
+            frame = pd.concat([self.average(), controls], ignore_index=True)
+        return curve_figure(
+            frame,
+            clean_accuracy=float(self.clean["correct"].mean()),
+            n_affected=int(self.clean["affected"].sum()),
+            config=self.config,
+            normalised_depth=normalised_depth,
+        )
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study, by the name its files get."""
+        return {"cap_curve": self.plot()}
+
+    def summary(self) -> str:
+        """The curve as aligned text: a row per layer, a column per protocol, then what it means."""
+        n, affected = len(self.clean), int(self.clean["affected"].sum())
+        right = int(self.clean["correct"].sum())
+        low, high = wilson_interval(right, n)
+        table = self.frame.pivot(index="layer", columns="pooling", values="accuracy")
+        names = [name for name in (*POOLINGS, *CONTROLS) if name in table.columns]
+        depth = dict(zip(self.frame["layer"], self.frame["depth"], strict=True))
+        what = [
+            f"{key} {self.config[key]}" for key in ("model", "task", "unit") if self.config.get(key)
+        ]
+        lines = [
+            " · ".join(
+                [
+                    *what,
+                    *answers_note(self.config),
+                    f"{n} examples, {affected} with a unit of several tokens",
+                ]
+            ),
+            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
+            "layer  depth" + "".join(f"{name:>10}" for name in names),
+        ]
+        for layer, row in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
+            cells = "".join(f"{accuracy:>10.3f}" for accuracy in row)
+            lines.append(f"{layer!s:>5}  {depth[layer]:>5.2f}{cells}")
+        return "\n".join(lines)
+
+
+@public
+def compare_curves(
+    curves: Mapping[str, CapCurve] | Sequence[CapCurve],
+    *,
+    pooling: str = AVERAGE,
+    normalised_depth: bool = True,
+) -> ChartFigure:
+    """Several models in one figure, as in CARMA's figures 2 and 8.
+
+    Args:
+        curves: with a label for each, or a list, labelled by the models' names.
+        pooling: the protocol to compare, or "average" for the mean over POOLINGS.
+        normalised_depth: depth in per cent, so that models of different sizes share an axis.
+
+    Raises:
+        InputError: no curves, or one that lacks the protocol.
+    """
+    from interp_compose.studies.cap.figures import comparison_figure
+
+    if not curves:
+        raise InputError("there is nothing to compare; pass at least one curve, {label: CapCurve}")
+    frames, clean = {}, {}
+    for label, curve in labelled(curves).items():
+        frame = curve.average() if pooling == AVERAGE else curve.frame
+        frames[label] = frame[frame["pooling"] == pooling]
+        if frames[label].empty:
+            raise InputError(
+                f"the curve {label!r} has no protocol {pooling!r}; it has "
+                f"{', '.join([AVERAGE, *curve.frame['pooling'].unique()])}"
+            )
+        clean[label] = float(curve.clean["correct"].mean())
+    return comparison_figure(frames, clean, pooling=pooling, normalised_depth=normalised_depth)
+
+
+def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:
+    """The tidy curve: one row per layer and pooling, in the order of POOLINGS and CONTROLS."""
+    n = len(clean)
+    clean_right = clean.set_index("example")["correct"]
+    kept = outcomes["correct"].where(outcomes["example"].map(clean_right))
+    groups = outcomes.assign(kept=kept.astype(float)).groupby(["pooling", "layer"], sort=False)
+    table = groups.agg(
+        right=("correct", "sum"),
+        accuracy_kept=("kept", "mean"),
+        target_logprob=("target_logprob", "mean"),
+        target_rank=("target_rank", "median"),
+    ).reset_index()
+    low, high = wilson_interval(table["right"].to_numpy(), n)
+    frame = pd.DataFrame(
+        {
+            "layer": table["layer"],
+            "depth": table["layer"] / max(n_layers - 1, 1),
+            "pooling": table["pooling"],
+            "accuracy": table["right"] / n,
+            "ci_low": low,
+            "ci_high": high,
+            "accuracy_kept": table["accuracy_kept"],
+            "target_logprob": table["target_logprob"],
+            "target_rank": table["target_rank"],
+            "n": n,
+            "n_affected": int(clean["affected"].sum()),
+            "n_clean_correct": int(clean_right.sum()),
+            "clean_accuracy": float(clean_right.mean()),
+            "clean_target_logprob": float(clean["target_logprob"].mean()),
+        }
+    )
+    order = frame["pooling"].map({name: i for i, name in enumerate((*POOLINGS, *CONTROLS))})
+    return frame.iloc[np.lexsort((frame["layer"], order))].reset_index(drop=True)

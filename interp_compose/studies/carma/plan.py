@@ -1,0 +1,286 @@
+"""What a comparison will do, settled and checked before any of it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+
+from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import weights_digest
+from interp_compose.studies.cap.result__cap_outcomes import POOLINGS
+from interp_compose.studies.cap.measure__cap_plan import CapPlan, plan_cap
+from interp_compose.studies.carma.result__carma_comparison_tables import VERSIONS
+from interp_compose.training.finetune import check_training, encode_examples
+from interp_compose.checks__options import check_numbers
+from interp_compose.models.ready import check_model
+from interp_compose.tasks.task import Task
+from interp_compose.text.synonyms.replace__synonym_slots import Surroundings, content_words, words_of
+from interp_compose.text.synonyms.sources import SynonymSource
+from interp_compose.text.synonyms.replace import replace_synonyms
+from interp_compose.training.carma import CarmaConfig
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.data import TrainingExample
+
+MOST_SEEDS = 10_000
+"""More are a slip of the pen."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The test prompts of one seed with a share of their words replaced, as every version reads
+    them."""
+
+    seed: int
+    rate: float
+    items: Sequence[TrainingExample]
+    changed: Bool[np.ndarray, "example"]
+    """In which of them a word was replaced."""
+
+
+@dataclass(frozen=True)
+class ComparePlan:
+    """A comparison whose input has been checked; ``config`` is what the result says of itself."""
+
+    model: LensModel
+    task: str
+    versions: Sequence[str]
+    train: Sequence[TrainingExample]
+    validation: Sequence[TrainingExample]
+    cap: CapPlan
+    seeds: Sequence[int]
+    training: TrainConfig
+    carma: CarmaConfig
+    replaced: Sequence[Replacement]
+    replacements: pd.DataFrame
+    doses: pd.DataFrame
+    config: Mapping[str, Any]
+
+
+def plan_comparison(
+    model: LensModel,
+    task: Task,
+    *,
+    versions: Sequence[str] = VERSIONS,
+    seeds: int | Sequence[int],
+    carma: CarmaConfig | None,
+    config: TrainConfig | None,
+    synonyms: SynonymSource | Callable[[], SynonymSource],
+    rates: Sequence[float],
+    layers: Sequence[int | float] | None,
+    answers: str = "vocabulary",
+) -> ComparePlan:
+    """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise.
+
+    ``synonyms`` may be a function, which is called last, when nothing else is left to be refused.
+    """
+    _check_alone()
+    check_model(model)
+    if model.active_hooks:
+        raise InterventionError(
+            f"{model.name!r} has open interventions ({', '.join(model.active_hooks)}), which only "
+            "one of the versions would feel; end their `with` blocks first."
+        )
+    _check_versions(versions)
+    chosen = checked_seeds(seeds)
+    _check_rates(rates)
+    starts = resolve_layers(layers, model.n_layers)
+    carma = (carma or CarmaConfig()).resolved(model.n_layers)
+    if carma.weight == 0:
+        raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
+    if config is None:
+        config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
+    if not task.test:
+        raise InputError("the task's test split is empty; there is nothing to compare on.")
+    among = task.answer_set(answers)
+    cap = _cap(model, task, starts, among)
+    train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
+    validation = encode_examples(
+        model, task.validation, unit=carma.unit, which="validation", answers=among
+    )
+    check_training(model, train, validation, config, carma if "carma" in versions else None)
+    source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
+    replaced, rows, doses = _replaced(model, task, source, chosen, rates, among)
+    settings = {
+        "study": "carma",
+        "model": model.name,
+        "architecture": model.architecture,
+        "task": task.name,
+        "versions": list(versions),
+        "seeds": chosen,
+        "rates": [float(rate) for rate in rates],
+        "rates_of": "words of the text",
+        "answers": among if isinstance(among, str) else list(among),
+        "n_layers": model.n_layers,
+        "layers": starts,
+        "carma": asdict(carma),
+        "train": {key: value for key, value in asdict(config).items() if key != "seed"},
+        "total_steps": config.total_steps(len(train)),
+        "warmup": config.warmup_of(config.total_steps(len(train))),
+        "synonyms": dict(source.settings),
+        "n_train": len(train),
+        "n_validation": len(validation),
+        "n_test": len(task.test),
+        "task_sha256": _digest(task),
+        "synonyms_sha256": _synonyms_digest(task, source),
+        "weights_sha256": weights_digest(model),
+        "device": model.device.type,
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    return ComparePlan(
+        model,
+        task.name,
+        versions,
+        train,
+        validation,
+        cap,
+        chosen,
+        config,
+        carma,
+        replaced,
+        rows,
+        doses,
+        settings,
+    )
+
+
+def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """A number n stands for the seeds 0 … n-1.
+
+    Raises:
+        OptionError: no seed, one that is no integer of 0 or more, or one that is named twice.
+    """
+    if isinstance(seeds, int):
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise OptionError(
+                f"seeds={seeds}: expected 1 to {MOST_SEEDS}, or a list of seeds such as [0, 1, 2]"
+            )
+        return list(range(seeds))
+    if not 1 <= len(seeds) <= MOST_SEEDS:
+        raise OptionError(f"seeds={seeds!r}: expected how many, or a list such as [0, 1, 2]")
+    for seed in seeds:
+        check_numbers(seed, None)
+    chosen = list(seeds)
+    repeated = sorted({seed for seed in chosen if chosen.count(seed) > 1})
+    if repeated:
+        raise OptionError(
+            f"seeds={chosen} name {repeated[0]} more than once; the same run twice is no second "
+            "observation: name each seed once"
+        )
+    return chosen
+
+
+def _check_alone() -> None:
+    """Several processes would each train every version, and write the same files."""
+    count = os.environ.get("WORLD_SIZE") or "1"
+    if count != "1":
+        raise InputError(
+            f"a comparison runs in one process, and this is one of WORLD_SIZE={count}; start it "
+            "without accelerate launch or torchrun. To share one training out, call ic.finetune "
+            "under accelerate launch."
+        )
+
+
+def _check_versions(versions: Sequence[str]) -> None:
+    known = all(name in VERSIONS for name in versions)
+    if not known or len(versions) < 2 or len(set(versions)) != len(versions):
+        raise OptionError(f"versions={versions!r}: expected two or all of {VERSIONS}, each once")
+
+
+def _check_rates(rates: Sequence[float]) -> None:
+    if not rates:
+        raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+    for rate in rates:
+        if not 0 < rate <= 1:
+            raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
+    if len(set(rates)) != len(rates):
+        raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+
+
+def _cap(
+    model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
+) -> CapPlan:
+    return plan_cap(
+        model,
+        task.test,
+        unit="word",
+        labels=None,
+        height=None,
+        parser=None,
+        pooling=POOLINGS,
+        mode="collapse",
+        layers=layers,
+        controls=False,
+        renumber=False,
+        batch_size=None,
+        seed=0,
+        answers=answers,
+        task=task.name,
+    )
+
+
+_DOSE = ["rate", "seed", "example", "n_words", "n_eligible", "n_wanted", "n_replaced"]
+
+
+def _replaced(
+    model: LensModel,
+    task: Task,
+    synonyms: SynonymSource,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+    answers: str | Sequence[str],
+) -> tuple[list[Replacement], pd.DataFrame, pd.DataFrame]:
+    """The test prompts of each seed and rate, every word that was replaced, and the doses."""
+    found: list[Replacement] = []
+    tables: list[pd.DataFrame] = []
+    doses: list[pd.DataFrame] = []
+    for seed in seeds:
+        for rate in rates:
+            new = replace_synonyms(
+                task.test, synonyms, rate=rate, seed=seed, template=task.template
+            )
+            which = f"test (synonyms at {rate:.0%}, seed {seed})"
+            items = encode_examples(model, new.examples, unit="word", which=which, answers=answers)
+            changed = np.zeros(len(items), dtype=bool)
+            changed[new.frame["example"].unique()] = True
+            found.append(Replacement(seed, float(rate), items, changed))
+            sentences, at = new.sentences(), {"rate": float(rate), "seed": seed}
+            texts = sentences[["example", "prompt", "replaced"]]
+            table = new.frame.merge(texts, on="example").rename(columns={"start": "position"})
+            tables.append(table.assign(**at))
+            doses.append(sentences.assign(**at)[_DOSE])
+    columns = ["rate", "seed", "example", "prompt", "replaced", "position", "original"]
+    columns += ["replacement", "similarity"]
+    replaced = pd.concat(tables, ignore_index=True)[columns]
+    return found, replaced, pd.concat(doses, ignore_index=True)
+
+
+def _digest(task: Task) -> str:
+    digest = sha256()
+    for split in (task.train, task.validation, task.test):
+        for one in split:
+            digest.update(json.dumps([one.prompt, one.answer, one.tree, one.spans]).encode())
+    return digest.hexdigest()
+
+
+def _synonyms_digest(task: Task, source: SynonymSource) -> str:
+    """Of the candidates of every word that may be replaced, whatever the seeds."""
+    around = Surroundings.of(task.template)
+    texts = [around.text(one.prompt, row) for row, one in enumerate(task.test)]
+    words = {word.text.lower() for text in texts for word in content_words(text, words_of(text))}
+    known = [[word, *(one.word for one in source.candidates(word, None))] for word in sorted(words)]
+    return sha256(json.dumps(known).encode()).hexdigest()
+
+
+def run_config(plan: ComparePlan, seed: int) -> TrainConfig:
+    """The training settings of one seed: the same for both versions."""
+    return replace(plan.training, seed=seed)

@@ -1,0 +1,218 @@
+"""The result of a comparison: what CARMA changes beside plain fine-tuning from the same start.
+
+Eight tidy tables of what was measured, and five that are computed from them: ``values`` (one
+number per run and measure), ``summary`` (over seeds), ``differences`` (paired by seed, with a
+verdict each), ``dose_summary`` (words replaced) and ``overhead``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.studies.cap.result__cap_outcomes import POOLINGS
+from interp_compose.studies.carma.result__carma_comparison_tables import checked_tables
+from interp_compose.studies.carma.differences import differences_table, saturated_rates
+from interp_compose.studies.carma.differences__carma_values import (
+    AVERAGE,
+    dose_summary,
+    seed_values,
+    summary_table,
+    training_curve,
+)
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
+    """A model as it was, fine-tuned, and fine-tuned with CARMA (sections 4 and 5).
+
+    Make one with :meth:`from_runs`; keep it with :meth:`~Result.save`; read it back with
+    :meth:`~Result.load`.
+    """
+
+    @classmethod
+    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Comparison:
+        """Compare the versions, seed by seed.
+
+        Args:
+            tables: by name; ``version`` is "original", "ft" or "carma", ``seed`` a number.
+                *accuracy*: version, seed, n_correct, n, n_distinct (how many different tokens were
+                predicted; the original has a row per seed as well); *cap*: version, seed, layer,
+                depth (0 … 1), pooling (mean, max or sum), n_correct, n; *synonyms*: version, seed,
+                rate (share of words asked for), n (prompts in which a word was replaced), n_test
+                (all prompts) and, of the n, n_before (right before), n_after (right after),
+                n_both; *training*: version, seed, steps, seconds,
+                step_seconds (median), first_loss, last_loss, validation_accuracy, converged, why
+                (text, "" if converged), stopped_early; *representations*: version, seed, layer,
+                same_word_cosine, different_word_cosine, stable_rank; *replacements*: rate, seed,
+                example, prompt, replaced, position, original, replacement, similarity; *doses*:
+                rate, seed, example, n_words (of the prompt's own text), n_eligible, n_wanted,
+                n_replaced; *history*: version, seed, step, loss, task_loss, mi, stability.
+            config: what was run, in JSON's types.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit; tables speak of different runs.
+        """
+        checked = checked_tables(tables)
+        values = seed_values(checked)
+        frames = {
+            "summary": summary_table(values),
+            "differences": differences_table(values, checked["training"]),
+            "overhead": _overhead(checked["training"]),
+            "values": values,
+            "dose_summary": dose_summary(checked["doses"]),
+            **checked,
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per version and measure, over seeds.
+
+        Columns: version; metric ("accuracy", "cap", "consist_syn", in per cent; "consist_syn_cv",
+        the coefficient of variation; "improvement_over_ft" and "improvement_over_original", the
+        normalised improvement of ConsistSyn in per cent; "same_word_cosine",
+        "different_word_cosine", "stable_rank"); rate, layer, depth and pooling where the metric
+        has them; mean; sd; ci_low and ci_high, the 95 % interval; n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """One row per pair of versions and measure, with the verdict that the numbers allow.
+
+        Columns: see :func:`~interp_compose.studies.carma.differences.differences_table`.
+        """
+        return self.frames["differences"]
+
+    @property
+    def overhead(self) -> pd.DataFrame:
+        """What CARMA costs, one row per seed: its tables 6 and 7.
+
+        Columns: seed; ft_seconds, carma_seconds and their ratio (depends on early stopping);
+        ft_step_seconds, carma_step_seconds (median of a step) and their step_ratio.
+        """
+        return self.frames["overhead"]
+
+    @property
+    def dose(self) -> pd.DataFrame:
+        """How many words were asked to be replaced, and were, one row per rate.
+
+        Columns: see :func:`~interp_compose.studies.carma.differences__carma_values.dose_summary`; the numbers of each
+        prompt are in ``frames["doses"]``.
+        """
+        return self.frames["dose_summary"]
+
+    def plot_cap(self, pooling: str = AVERAGE) -> ChartFigure:
+        """Accuracy under CAP by depth, a curve per version, as in CARMA's figures 2 and 8.
+
+        Args:
+            pooling: a protocol, or "average" for the mean over protocols.
+
+        Raises:
+            OptionError: a protocol that was not run.
+        """
+        from interp_compose.studies.carma.figures import cap_figure
+
+        known = [AVERAGE, *self._poolings()]
+        if pooling not in known:
+            raise OptionError(f"pooling {pooling!r} was not run; choose {', '.join(known)}")
+        return cap_figure(self.frame, [pooling], config=self.config, notice=self._notice())
+
+    def plot_cap_protocols(self) -> ChartFigure:
+        """The same in a panel per protocol, as in CARMA's figures 6 and 7."""
+        from interp_compose.studies.carma.figures import cap_figure
+
+        return cap_figure(self.frame, self._poolings(), config=self.config, notice=self._notice())
+
+    def plot_consistency(self) -> ChartFigure:
+        """ConsistSyn against the share of words replaced, a line per version."""
+        from interp_compose.studies.carma.figures import consistency_figure
+
+        rates = saturated_rates(self.frame)
+        notice = [self._notice(), f"saturated at {rates}" if rates else ""]
+        return consistency_figure(
+            self.frame, config=self.config, notice=" · ".join(filter(None, notice))
+        )
+
+    def plot_representations(self) -> ChartFigure:
+        """Cosines of tokens of the same and of different words, by layer."""
+        from interp_compose.studies.carma.figures import representations_figure
+
+        return representations_figure(self.frame, config=self.config, notice=self._notice())
+
+    def plot_training(self) -> ChartFigure:
+        """The task's loss over the steps, a curve per trained version."""
+        from interp_compose.studies.carma.figures import training_figure
+
+        curve = training_curve(self.frames["history"])
+        return training_figure(curve, config=self.config, notice=self._notice())
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure that has something to show, by the name its files get."""
+        figures = {
+            "cap_average": self.plot_cap(),
+            "cap_protocols": self.plot_cap_protocols(),
+        }
+        if (self.frames["synonyms"]["n_before"] > 0).any():
+            figures["consistency"] = self.plot_consistency()
+        cosines = self.frames["representations"][["same_word_cosine", "different_word_cosine"]]
+        if cosines.notna().any(axis=None):
+            figures["representations"] = self.plot_representations()
+        if len(self.frames["history"]):
+            figures["training"] = self.plot_training()
+        return figures
+
+    def summary(self) -> str:
+        """Verdicts and the main numbers as aligned text, for a terminal."""
+        from interp_compose.studies.carma.verdicts import terminal_summary
+
+        return terminal_summary(self)
+
+    def report(self) -> str:
+        """One HTML page with everything in it: verdicts, tables, figures, the paper's numbers.
+
+        About 5 MB (plotly.js is inside); nothing is fetched from anywhere when it is opened.
+        """
+        from interp_compose.studies.carma.report import report_page
+
+        return report_page(self)
+
+    def _notice(self) -> str:
+        """Like "4 of 10 trainings not converged", for a picture; "" if all have."""
+        converged = self.frames["training"]["converged"]
+        stuck = int((~converged).sum())
+        return f"{stuck} of {len(converged)} trainings not converged" if stuck else ""
+
+    def _poolings(self) -> list[str]:
+        there = set(self.frames["cap"]["pooling"])
+        return [name for name in POOLINGS if name in there]
+
+
+def _overhead(training: pd.DataFrame) -> pd.DataFrame:
+    """See :attr:`Comparison.overhead`."""
+    columns = ["seed", "seconds", "step_seconds"]
+    ft, carma = (training[training["version"] == name][columns] for name in ("ft", "carma"))
+    both = ft.merge(carma, on="seed", suffixes=("_ft", "_carma"))
+    return pd.DataFrame(
+        {
+            "seed": both["seed"],
+            "ft_seconds": both["seconds_ft"],
+            "carma_seconds": both["seconds_carma"],
+            "ratio": both["seconds_carma"] / both["seconds_ft"],
+            "ft_step_seconds": both["step_seconds_ft"],
+            "carma_step_seconds": both["step_seconds_carma"],
+            "step_ratio": both["step_seconds_carma"] / both["step_seconds_ft"],
+        }
+    )

@@ -1,0 +1,260 @@
+"""What a comparison's numbers allow to be said, in sentences, and the table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose.plots.chart import answers_note
+from interp_compose.studies.carma.verdicts__carma_cautions import cautions
+from interp_compose.studies.carma.result__carma_comparison_tables import VERSIONS
+from interp_compose.studies.carma.differences import (
+    NOTHING,
+    ONE_SEED,
+    UNDEFINED,
+    without_convergence,
+)
+from interp_compose.studies.core.text import decimal
+from interp_compose.studies.carma.differences__carma_values import AVERAGE, REPRESENTATIONS, records
+
+if TYPE_CHECKING:
+    from interp_compose.studies.carma.result import Comparison
+
+LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
+TIMED: Final = 10
+"""Steps that a run needs before the time of one is told."""
+SYMBOLS: Final = {
+    "weight": "λ, weight of both terms",
+    "mi_weight": "γ, mutual information",
+    "stability_weight": "η, stability",
+    "layers": "layers of mutual information",
+    "stability_layers": "layers of stability",
+    "temperature": "τ, temperature",
+}
+
+
+def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
+    """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
+    rows = _against_ft(comparison.differences)
+    said: list[tuple[str, str]] = []
+    for row in records(rows[rows["metric"] == "accuracy"]):
+        said.append(("Accuracy", _sentence(row)))
+    cap = rows[(rows["metric"] == "cap") & (rows["pooling"] == AVERAGE)]
+    if len(cap):
+        said.append(("CAP, mean of the protocols", _by_layer(cap)))
+    for row in records(rows[rows["metric"] == "consist_syn"]):
+        at = f"{100 * row['rate']:g} % replaced"
+        said.append((f"ConsistSyn, {at}", _sentence(row)))
+        said.append((f"CV of ConsistSyn, {at}", _variation(comparison.frame, row["rate"])))
+    for metric in REPRESENTATIONS:
+        part = rows[rows["metric"] == metric]
+        if part["difference"].notna().any():
+            said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
+    if len(comparison.overhead):
+        said.append(("Overhead", overhead_sentence(comparison)))
+    return said
+
+
+def overhead_sentence(comparison: Comparison) -> str:
+    """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"; no ratio where a run
+    has fewer than :data:`TIMED` steps."""
+    overhead, steps = comparison.overhead, int(comparison.frames["training"]["steps"].min())
+    if steps < TIMED:
+        return (
+            f"{steps} step{'s' if steps != 1 else ''} a run cannot time CARMA beside plain "
+            f"fine-tuning; train for {TIMED} or more"
+        )
+    step = overhead["carma_step_seconds"].median() / overhead["ft_step_seconds"].median()
+    low, high = overhead["step_ratio"].min(), overhead["step_ratio"].max()
+    whole = overhead["carma_seconds"].median() / overhead["ft_seconds"].median()
+    seeds = f"{len(overhead)} seed" + ("s" if len(overhead) > 1 else "")
+    return (
+        f"a step of CARMA takes {step:.2f} times as long as one of plain fine-tuning "
+        f"({low:.2f} … {high:.2f} over {seeds}), a whole training {whole:.2f} times"
+    )
+
+
+def dose_sentences(dose: pd.DataFrame) -> list[str]:
+    """Like "25 % replaced: 1.0 of 4.1 words a prompt (1.0 wanted, 1.9 eligible), …"."""
+    return [
+        f"{100 * row['rate']:g} % replaced: {row['replaced']:.2f} of {row['words']:.2f} words a "
+        f"prompt ({row['wanted']:.2f} wanted, {row['eligible']:.2f} eligible), a mean dose of "
+        f"{100 * row['dose']:.1f} %"
+        for row in records(dose)
+    ]
+
+
+def settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The config as (name, value), CARMA's numbers with the paper's symbols."""
+    rows = []
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            names = SYMBOLS if key == "carma" else {}
+            for name, inner in value.items():
+                rows.append((f"{key}: {names.get(name, name.replace('_', ' '))}", shown(inner)))
+        else:
+            rows.append((key.replace("_", " "), shown(value)))
+    return rows
+
+
+def shown(value: object) -> str:
+    """A value of the config as a person writes it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(part) for part in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown(part)}" for key, part in value.items())
+    return str(value)
+
+
+def terminal_summary(comparison: Comparison) -> str:
+    """A row per headline measure, a column per version, the paired difference and its verdict."""
+    config = comparison.config
+    seeds = len(set(comparison.frames["accuracy"]["seed"]))
+    known = [f"{key} {config[key]}" for key in ("model", "task") if config.get(key)]
+    versions = [name for name in VERSIONS if name in set(comparison.frame["version"])]
+    lines = [
+        " · ".join([*known, *answers_note(config), f"{seeds} seed{'s' if seeds > 1 else ''}"]),
+        "",
+        f"{'mean over seeds':<26}"
+        + "".join(f"{LABELS[name]:>10}" for name in versions)
+        + "    CARMA − FT (SE)  verdict",
+    ]
+    frame = comparison.frame
+    rows = _against_ft(comparison.differences)
+    wanted = frame["pooling"].isin(["", AVERAGE])
+    wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
+    for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
+        place = records(part)[0]
+        mean = dict(zip(part["version"], part["mean"], strict=True))
+        digits = 1
+        if place["metric"] == "consist_syn_cv":
+            digits = 3
+            mean["original"] = None  # one model: it varies with the replaced words alone
+        cells = "".join(f"{decimal(mean.get(name), digits):>10}" for name in versions)
+        lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
+    lines += ["", *dose_sentences(comparison.dose)]
+    lines += [""] + [f"! {text}" for text in cautions(comparison)]
+    if len(comparison.overhead):
+        lines.append(overhead_sentence(comparison))
+    return "\n".join(lines).strip("\n")
+
+
+def measure_name(row: Mapping[str, Any]) -> str:
+    """Like "CAP at layer 3 (%)" or "ConsistSyn (%), 25 %"."""
+    if row["metric"] == "accuracy":
+        return "accuracy (%)"
+    if row["metric"] == "cap":
+        return f"CAP at layer {row['layer']} (%)"
+    name = "ConsistSyn (%)" if row["metric"] == "consist_syn" else "CV of ConsistSyn"
+    return f"{name}, {100 * row['rate']:g} %"
+
+
+def kind_of(verdict: str) -> str:
+    """ "none", "hint", "one", "undefined" or, where one is established, "higher" or "lower"."""
+    if verdict in (NOTHING, ONE_SEED):
+        return "none" if verdict == NOTHING else "one"
+    if verdict.startswith(UNDEFINED):
+        return "undefined"
+    if verdict.startswith("hint only"):
+        return "hint"
+    return "higher" if " higher by " in verdict else "lower"
+
+
+def _against_ft(differences: pd.DataFrame) -> pd.DataFrame:
+    rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
+    return rows[rows["pooling"].isin(["", AVERAGE])]
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """Verdict, interval and caveat of one row; runs unfinished are told elsewhere."""
+    said = str(row["verdict"]).replace("carma", "CARMA")
+    if row["n_seeds"] > 1:
+        ends = dict.fromkeys(_signed(row[end]) for end in ("ci_low", "ci_high"))
+        said += (
+            f"; difference {_signed(row['difference'])} points, standard error "
+            f"{decimal(row['standard_error'], 2)}, 95 % interval {' … '.join(ends)}, "
+            f"{row['n_seeds']} seeds"
+        )
+    return said + _caveat(row["caveat"])
+
+
+def _caveat(caveat: str) -> str:
+    own = without_convergence(caveat)
+    return f". {own[0].upper()}{own[1:]}" if own else ""
+
+
+def _variation(summary: pd.DataFrame, rate: float) -> str:
+    """The coefficients of variation of both; no test, but whether their intervals overlap."""
+    rows = summary[(summary["metric"] == "consist_syn_cv") & (summary["rate"] == rate)]
+    ft, carma = (rows[rows["version"] == name].iloc[0] for name in ("ft", "carma"))
+    if not np.isfinite([ft["ci_low"], ft["ci_high"], carma["ci_low"], carma["ci_high"]]).all():
+        return "undefined, or without an interval: no statement"
+    values = ", ".join(
+        f"{name} {decimal(row['mean'], 4)} "
+        f"[{decimal(row['ci_low'], 4)}, {decimal(row['ci_high'], 4)}]"
+        for name, row in (("CARMA", carma), ("FT", ft))
+    )
+    if carma["ci_high"] < ft["ci_low"] or ft["ci_high"] < carma["ci_low"]:
+        steadier = "CARMA" if carma["mean"] < ft["mean"] else "FT"
+        return f"{steadier} steadier, the 95 % intervals do not overlap: {values}"
+    return f"{NOTHING}, the 95 % intervals overlap: {values}"
+
+
+def _by_layer(rows: pd.DataFrame) -> str:
+    """Layers with the same verdict in one breath."""
+    rows = rows[rows["difference"].notna()]
+    kinds = [kind_of(verdict) for verdict in rows["verdict"]]
+    words = {
+        "higher": "CARMA higher at {}",
+        "lower": "CARMA lower at {}",
+        "hint": "hint only at {} (does not survive correction, or has no spread)",
+        "none": "no difference established at {}",
+        "one": "one seed: no statement at {}",
+    }
+    points = " points" if rows["metric"].iloc[0] == "cap" else ""
+    said = []
+    for kind, text in words.items():
+        part = rows[np.array(kinds) == kind]
+        if len(part):
+            at = text.format(_layers(part["layer"].astype(int).tolist()))
+            low, high = part["difference"].min(), part["difference"].max()
+            span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
+            said.append(at + ("" if kind == "one" else f" (difference {span}{points})"))
+    return "; ".join(said) + _caveat(rows["caveat"].iloc[0])
+
+
+def _layers(layers: list[int]) -> str:
+    """Like "layers 0–3, 5"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    parts = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(parts)}"
+
+
+def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
+    """The end of a line: difference, standard error, verdict, where there is one."""
+    for row in records(rows[rows["metric"] == place["metric"]]):
+        if measure_name(row) == measure_name(place):
+            difference = decimal(row["difference"], 2, sign=True)
+            error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
+            said = str(row["verdict"]).replace("carma", "CARMA")
+            said = "hint only" if kind_of(said) == "hint" else said  # the report says why
+            return f"{difference:>12} {error:<7}  {said}"
+    return ""
+
+
+def _signed(value: float) -> str:
+    return decimal(value, 2, sign=True)

@@ -1,0 +1,116 @@
+"""Examples, checked, tokenized and aligned; everything is refused here or never."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from interp_compose.types import Example, HookedModel
+from interp_compose.errors import InputError
+from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.tasks.examples import read_example
+from interp_compose.text.answers import answer_ids
+from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
+from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One example, ready to run: its place in the user's list, tokens, units, answer."""
+
+    index: int
+    example: Example
+    prompt: TokenizedPrompt
+    answer_id: int
+    candidates: Int[np.ndarray, "label"] | None = None
+    """The tokens that the answer is chosen among, ascending; None: the whole vocabulary."""
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.prompt.ids)
+
+    @property
+    def n_slots(self) -> int:
+        return self.prompt.n_slots
+
+    @property
+    def affected(self) -> bool:
+        return self.prompt.affected
+
+
+def prepare(
+    model: HookedModel,
+    examples: Iterable[Example | Mapping[str, Any]],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    collapse: str | None = None,
+    answered: bool = True,
+    answers: str | Sequence[str] = VOCABULARY,
+) -> list[Prepared]:
+    """Check, tokenize and align every example. The last token is a unit of its own.
+
+    Without ``answered`` the answers are not looked at, and answer ids are 0. ``answers`` are what
+    the prediction is chosen among: ``"vocabulary"``, or a list of labels.
+
+    ``collapse`` is the remedy for prompts that a collapse would stretch beyond the window of local
+    attention, or None where nothing is shortened.
+
+    Raises:
+        InputError: no example at all; see :func:`tokenize_prompts` and :func:`answer_ids` for
+            what else is refused.
+        PromptError: a prompt longer than the model's context, or, for a collapse, than the
+            window of its local attention: a shorter sequence would let it look further back.
+        TrainingModeError: the model is in training mode.
+    """
+    check_model(model)
+    labels_of_answers = checked_labels(answers)
+    checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
+    if not checked:
+        raise InputError("no examples: expected at least one prompt with its answer.")
+    prompts = tokenize_prompts(
+        model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
+    )
+    check_prompts(
+        model,
+        prompts,
+        lambda index: f"example {index}: its prompt",
+        collapse=collapse,
+    )
+    highest = max(int(prompt.ids.max()) for prompt in prompts)
+    found = [0] * len(prompts)
+    if answered:
+        found = answer_ids(model.tokenizer, checked, prompts).tolist()
+    candidates = None
+    if labels_of_answers is not None:
+        candidates = label_ids(model.tokenizer, checked, prompts, labels_of_answers)
+    check_ids(model, max(highest, *found, 0 if candidates is None else int(candidates.max())))
+    return [
+        Prepared(
+            index,
+            example,
+            prompt.with_last_apart(),
+            int(answer),
+            None if candidates is None else candidates[index],
+        )
+        for index, (example, prompt, answer) in enumerate(zip(checked, prompts, found, strict=True))
+    ]
+
+
+def examples_digest(items: Sequence[Prepared]) -> str:
+    """Of everything the run reads: texts, token ids, units, answers."""
+    digest = hashlib.sha256()
+    for item in items:
+        row: list[Any] = [item.example.prompt, item.example.answer, item.answer_id]
+        row += [] if item.candidates is None else [item.candidates.tolist()]
+        row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
+        digest.update(json.dumps(row).encode())
+    return digest.hexdigest()

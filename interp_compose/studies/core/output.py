@@ -1,0 +1,162 @@
+"""The folder a command writes to: looked at before work starts, locked, and written at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from interp_compose.runs.files import (
+    check_writable,
+    differences,
+    disk,
+    locked,
+    make_folder,
+    named,
+    plain_json,
+)
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
+from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.runs.result import RESULT, WAIT, Result, check_names, store
+
+TABLES: Final[Mapping[str, str]] = {
+    "cap": "curve outcomes clean",
+    "ablation": "curve outcomes clean cells",
+    "similarity": "curve by_layer outcomes layer_cosines clean",
+    "carma": "summary differences overhead values dose_summary accuracy cap synonyms training "
+    "representations history replacements doses",
+    "probe": "matrices",
+    "complexity": "runs history circuits",
+    "mechanism": "models circuits pairs samples cosines neurons embedding orders history",
+    "speed": "runs pairs samples",
+}
+FIGURES: Final[Mapping[str, str]] = {
+    "cap": "cap_curve",
+    "ablation": "ablation_curve ablation_words ablation_heads",
+    "similarity": "similarity_curve similarity_by_layer order_sensitivity",
+    "carma": "cap_average cap_protocols consistency representations training",
+    "probe": "stable_rank condensation",
+    "complexity": "phase_curve phase_map phase_bubbles",
+    "mechanism": "masked_key_pca_zero masked_key_pca_exclude masked_key_tsne_zero "
+    "masked_key_tsne_exclude masked_second_anchor neurons all_neurons embedding "
+    "condensation_and_reasoning",
+    "speed": "fitting_epochs fitting_epochs_by_loss fitting_pairs violations_roc",
+}
+PAGES: Final = {"carma": ("report.html",)}
+
+
+def file_names(study: str) -> tuple[str, ...]:
+    """Every file that a study's command may write into its folder itself."""
+    tables = [f"{name}.{kind}" for name in TABLES[study].split() for kind in ("parquet", "csv")]
+    figures = [f"{name}.{kind}" for name in FIGURES[study].split() for kind in ("html", "png")]
+    return (RESULT, *tables, *figures, *PAGES.get(study, ()))
+
+
+@contextmanager
+def held_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> Iterator[None]:
+    """``out`` is this process's alone inside the block; :func:`check_folder` comes first.
+
+    Raises:
+        InputError: as :func:`check_folder`.
+        OutputError: another process is writing there.
+    """
+    _make(out)
+    with locked(out):
+        check_folder(out, config, overwrite=overwrite)
+        yield
+
+
+def check_folder(
+    out: Path, config: Mapping[str, Any], *, overwrite: bool, grows: Sequence[str] = ()
+) -> None:
+    """Before any work: hours of it must not vanish because two runs were given one folder.
+
+    Args:
+        config: of the run, with "study"; what an earlier result there says otherwise is refused.
+        grows: what an earlier result may say otherwise.
+
+    Raises:
+        InputError: ``out`` is a file, cannot be written to or, unless ``overwrite``, holds another
+            run's result, or files that this library did not write and that would be replaced.
+    """
+    _make(out)
+    try:
+        check_writable(out)
+    except OutputError as refusal:
+        raise InputError(f"{refusal}.") from refusal
+    if not overwrite:
+        try:
+            earlier = Result.load(out).config
+        except MissingDataError:
+            earlier = {}
+        except CorruptFileError as damaged:
+            raise InputError(f"{damaged}. Or replace it with --overwrite.") from damaged
+        here = {key: one for key, one in plain_json(config, "config").items() if key not in grows}
+        differing = differences({name: earlier[name] for name in here if name in earlier}, here)
+        if earlier and differing:
+            raise InputError(
+                f"{out} holds the result of another run: {differing}. Choose another --out, or "
+                "replace it with --overwrite."
+            )
+    check_names(out, file_names(config["study"]), overwrite=overwrite)
+
+
+def _make(out: Path) -> None:
+    try:
+        with disk(out):
+            is_file = out.is_file()
+        if not is_file:
+            make_folder(out)
+    except OutputError as refusal:
+        why = getattr(refusal.__cause__, "strerror", None) or str(refusal.__cause__)
+        raise InputError(f"{named(out)} cannot be made ({why}); choose another --out.") from refusal
+    if is_file:
+        raise InputError(f"{named(out)} is a file; choose a folder for --out.")
+
+
+def check_larger(out: Path, grid: dict[str, Any]) -> None:
+    """Tables and figures of a grid are replaced by those of a larger one alone.
+
+    Raises:
+        InputError: ``out`` holds the tables of a grid with values that this one lacks.
+    """
+    try:
+        earlier = Result.load(out).config
+    except MissingDataError:
+        return
+    for axis, values in grid.items():
+        lost = sorted(set(earlier[axis]) - set(values))
+        if lost:
+            raise InputError(
+                f"{out} holds tables of a grid with {axis} {', '.join(f'{v:g}' for v in lost)}, "
+                "which this one lacks; name them too, choose another --out, or replace the tables "
+                "with --overwrite (runs stay)"
+            )
+
+
+def write_result(
+    out: Path,
+    result: Result,
+    figures: Mapping[str, ChartFigure],
+    *,
+    overwrite: bool,
+    pages: Mapping[str, bytes] | None = None,
+    grows: Sequence[str] = (),
+) -> None:
+    """The result's tables, each figure as a page and as a picture, and other pages.
+
+    What the manifest names of an earlier result goes: no table and no figure of it is left beside
+    these.
+
+    Raises:
+        InputError: as :func:`check_folder`, for what has appeared in ``out`` in the meantime.
+        OutputError: the folder cannot be written to.
+    """
+    others = dict(pages or {})
+    for name, figure in figures.items():
+        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+    with locked(out, wait=WAIT):
+        check_folder(out, result.config, overwrite=overwrite, grows=grows)
+        store(result, out, others, overwrite=overwrite, replaces=True)

@@ -1,0 +1,325 @@
+"""How fast the training data were fitted: every run, every pair, every sample that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import InputError, OptionError
+from interp_compose.studies.fitting_speed.result__speed_cells import MEASURES, cells_of, pair_cells_of, roc_of
+from interp_compose.studies.core.tables import typed
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+PLACE: Final = {
+    "init_rate": "float64",
+    "n_layers": "int64",
+    "violations": "int64",
+    "seed": "int64",
+}
+RUNS: Final = {
+    **PLACE,
+    "finite": "bool",
+    "epochs": "float64",
+    "accuracy": "float64",
+    "loss": "float64",
+    "accuracy_epochs": "float64",
+    "loss_epochs": "float64",
+    "auc": "float64",
+}
+PAIRS: Final = {**PLACE, "pair": "str", "violates": "bool", "touched": "bool", "epochs": "float64"}
+SAMPLES: Final = {
+    **PLACE,
+    "sample": "int64",
+    "pair": "str",
+    "violates": "bool",
+    "lateness": "float64",
+}
+MAY_LACK: Final = {
+    "runs": ("loss", "accuracy_epochs", "loss_epochs", "auc"),
+    "pairs": ("epochs",),
+    "samples": (),
+}
+"""NaN where it never came, where nothing violates the rule, or where a run has diverged."""
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class FittingSpeed(Result):
+    """How fast models fit data that break the rule; made by :func:`fitting_speed`."""
+
+    @classmethod
+    def from_rows(
+        cls,
+        runs: pd.DataFrame,
+        pairs: pd.DataFrame,
+        samples: pd.DataFrame,
+        config: Mapping[str, Any],
+    ) -> FittingSpeed:
+        """A result of rows as :attr:`frame`, :attr:`pairs` and :attr:`samples` describe them.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type, or holds no number.
+        """
+        frames = {
+            name: typed(name, rows, columns, MAY_LACK[name])
+            for name, rows, columns in (
+                ("runs", runs, RUNS),
+                ("pairs", pairs, PAIRS),
+                ("samples", samples, SAMPLES),
+            )
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per run.
+
+        ================= =====================================================================
+        init_rate         γ: the deviation of a weight at the start is fan_in^-γ
+        n_layers          the depth
+        violations        groups of anchor pairs with a consistent wrong target: the reasoning
+                          complexity
+        seed              of data, initialisation and order
+        finite            whether every weight is a number at the end; else the run has diverged
+        epochs            that were trained: until both numbers below were there, or to the end
+        accuracy, loss    of all training samples, at the last look (loss in nats)
+        accuracy_epochs   until every training sample was predicted right, for the first time
+                          (Fig. 8A); NaN where that never came
+        loss_epochs       until the mean training loss was 0.05 or less (section VIII's text)
+        auc               area under the ROC curve by which lateness tells the samples that
+                          violate the rule from the others; NaN where none does, or where the
+                          run has diverged
+        ================= =====================================================================
+
+        Numbers of epochs are those of looks: rounded up to the next one, by default a whole epoch.
+        """
+        return self.frames["runs"]
+
+    @property
+    def pairs(self) -> pd.DataFrame:
+        """A row per run and pair of anchors: ``epochs`` until 0.6 of the pair's own training
+        samples were predicted right, for the first time (Fig. 8B), NaN where that never came;
+        ``violates`` where the pair's target breaks the rule, ``touched`` where both of its anchors
+        are those of one such pair."""
+        return self.frames["pairs"]
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """A row per training sample of each run in which something violates the rule.
+
+        ``sample`` is its place in the run's training data, which
+        ``run.task.sample("train", run.samples, seed=run.stream("train"))`` gives again.
+        ``lateness`` is when it had converged: the share of looks, the one before the first step
+        among them, before that from which it was predicted right to the end; 1 where it was wrong
+        at the last.
+        """
+        return self.frames["samples"]
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row per init rate, depth and number of violating groups.
+
+        ``n`` counts the runs, ``diverged`` those whose weights became NaN or infinite. For
+        ``accuracy`` and ``loss`` each, ``<measure>_fitted`` counts the runs that got there,
+        ``<measure>_epochs``, ``_low`` and ``_high`` are their mean, smallest and largest number of
+        epochs. Where some run never got there, mean and largest are NaN: they are above what was
+        counted, by an amount that is not known. ``auc``, ``auc_low`` and ``auc_high`` are over the
+        runs that have one.
+        """
+        return cells_of(self.frame)
+
+    @property
+    def pair_cells(self) -> pd.DataFrame:
+        """One row per cell and pair of anchors: ``n`` runs of which ``fitted`` got there, and their
+        ``epochs``, ``low`` and ``high`` as in :attr:`cells`."""
+        return pair_cells_of(self.pairs)
+
+    @property
+    def roc(self) -> pd.DataFrame:
+        """Mean ROC curves of each cell: ``true_positive_rate`` with its smallest (``low``) and
+        largest (``high``) over ``n`` seeds, by ``false_positive_rate``. A violating sample that is
+        later than a threshold is a true positive, another one a false positive."""
+        sound = self.frame.loc[self.frame["finite"], list(PLACE)]
+        return roc_of(self.samples.merge(sound, on=list(PLACE)))
+
+    def ranked(
+        self,
+        *,
+        init_rate: float | None = None,
+        n_layers: int | None = None,
+        violations: int | None = None,
+        seed: int | None = None,
+    ) -> pd.DataFrame:
+        """The training samples of one run, the latest first: where data that break a rule are to
+        be looked for. ``rank`` counts from 1; samples that are as late share the mean of theirs,
+        and stay in the order of the data.
+
+        Args:
+            init_rate: by default the largest, which is the smallest initialisation.
+            n_layers: by default the smallest depth.
+            violations: by default the fewest that there are.
+            seed: by default the first.
+
+        Raises:
+            InputError: nothing violates the rule in any run.
+            OptionError: no such run, one that diverged, or nothing violates the rule in it.
+        """
+        own = self.samples
+        self._check_violations()
+        for name, value in (
+            ("init_rate", init_rate), ("n_layers", n_layers),
+            ("violations", violations), ("seed", seed),
+        ):  # fmt: skip
+            known = sorted(own[name].unique().tolist())
+            chosen = (known[-1] if name == "init_rate" else known[0]) if value is None else value
+            own = own[own[name] == self._known(name, chosen, known)]
+        run = dict(own.iloc[0][list(PLACE)])
+        if not self.frame.set_index(list(PLACE)).loc[tuple(run.values()), "finite"]:
+            raise OptionError(
+                f"the run of {', '.join(f'{key} {value:g}' for key, value in run.items())} "
+                "diverged: none of its samples was ever learned; choose another"
+            )
+        late = own.sort_values("lateness", ascending=False, kind="stable")
+        ranks = late["lateness"].rank(ascending=False, method="average")
+        return late.assign(rank=ranks).reset_index(drop=True)
+
+    def plot_epochs(self, measure: str = "accuracy") -> ChartFigure:
+        """Epochs until the data were fitted against the depth, a panel per init rate (Fig. 8A).
+
+        Args:
+            measure: "accuracy", every training sample right; or "loss", 0.05 or less.
+
+        Raises:
+            OptionError: an unknown measure.
+            InputError: in no cell did every run get there.
+        """
+        from interp_compose.studies.fitting_speed.figures import fitting_epochs_figure
+
+        if measure not in MEASURES:
+            raise OptionError(f"measure={measure!r}: expected one of {', '.join(MEASURES)}")
+        return fitting_epochs_figure(self.cells, measure=measure, config=self.config)
+
+    def plot_pairs(
+        self, *, n_layers: int | None = None, violations: int | None = None
+    ) -> ChartFigure:
+        """Epochs until each pair of anchors was learned, from the fastest to the slowest at the
+        largest init rate; those that violations touch in another colour (Fig. 8B).
+
+        Args:
+            n_layers: by default the smallest depth.
+            violations: by default 1, or the fewest from 1 on, or 0 where there are no others.
+
+        Raises:
+            OptionError: a depth or number that is not in the study.
+            InputError: no pair was learned by every run.
+        """
+        from interp_compose.studies.fitting_speed.figures import fitting_pairs_figure
+
+        cells = self.pair_cells
+        groups = sorted(cells["violations"].unique().tolist())
+        fewest = next((number for number in groups if number), 0)
+        depth, chosen = self._depth(n_layers), fewest if violations is None else violations
+        self._known("violations", chosen, groups)
+        own = cells[(cells["n_layers"] == depth) & (cells["violations"] == chosen)]
+        return fitting_pairs_figure(own, config=self.config)
+
+    def plot_roc(self, *, n_layers: int | None = None) -> ChartFigure:
+        """ROC curves of finding samples that violate the rule by their lateness, a panel per init
+        rate, averaged over seeds.
+
+        Args:
+            n_layers: by default the smallest depth.
+
+        Raises:
+            OptionError: a depth that is not in the study.
+            InputError: nothing violates the rule, or every run of this depth diverged.
+        """
+        from interp_compose.studies.fitting_speed.figures import violations_roc_figure
+
+        depth = self._depth(n_layers)
+        self._check_violations()
+        roc, cells = self.roc, self.cells
+        return violations_roc_figure(
+            roc[roc["n_layers"] == depth], cells[cells["n_layers"] == depth], config=self.config
+        )
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure that there is something for, by the name its files get; the summary says
+        why one is missing."""
+        return self._drawn()[0]
+
+    def summary(self) -> str:
+        """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
+        lines = [
+            "epochs until the training data were fitted: mean (smallest-largest seed)",
+            "where some run never got there: how many did",
+            "",
+            f"{'γ':>6}{'layers':>8}{'groups':>8}{'accuracy 100 %':>22}{'loss ≤ 0.05':>22}"
+            f"{'ROC AUC':>20}{'n':>4}",
+        ]
+        for cell in self.cells.to_dict("records"):
+            told = [_epochs({str(key): cell[key] for key in cell}, name) for name in MEASURES]
+            area = "-"
+            if cell["auc"] == cell["auc"]:
+                area = f"{cell['auc']:.3f} ({cell['auc_low']:.3f}-{cell['auc_high']:.3f})"
+            lines.append(
+                f"{cell['init_rate']:>6g}{cell['n_layers']:>8}{cell['violations']:>8}"
+                f"{told[0]:>22}{told[1]:>22}{area:>20}{cell['n']:>4}"
+                + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
+            )
+        lines += [f"{name} is not drawn: {why}" for name, why in self._drawn()[1].items()]
+        return "\n".join(lines)
+
+    # ---- details -------------------------------------------------------------------------
+
+    def _drawn(self) -> tuple[dict[str, ChartFigure], dict[str, str]]:
+        """The figures, and why others are missing."""
+        made: dict[str, Callable[[], ChartFigure]] = {
+            "fitting_epochs": self.plot_epochs,
+            "fitting_epochs_by_loss": partial(self.plot_epochs, "loss"),
+            "fitting_pairs": self.plot_pairs,
+            "violations_roc": self.plot_roc,
+        }
+        found: dict[str, ChartFigure] = {}
+        missing: dict[str, str] = {}
+        for name, plot in made.items():
+            try:
+                found[name] = plot()
+            except InputError as error:
+                missing[name] = str(error)
+        return found, missing
+
+    def _depth(self, n_layers: int | None) -> int:
+        depths = sorted(self.frame["n_layers"].unique().tolist())
+        return int(self._known("n_layers", depths[0] if n_layers is None else n_layers, depths))
+
+    def _known(self, name: str, value: Any, known: list[Any]) -> Any:
+        if value not in known:
+            raise OptionError(
+                f"{name}={value!r} is not there; expected one of "
+                f"{', '.join(f'{one:g}' for one in known)}"
+            )
+        return known[known.index(value)]
+
+    def _check_violations(self) -> None:
+        if self.samples.empty:
+            raise InputError(
+                "no sample violates the rule, so that there is none to find; train runs with "
+                "violations from 1 to 6"
+            )
+
+
+def _epochs(cell: Mapping[str, Any], measure: str) -> str:
+    """Like "21.3 (19-24)", or "2 of 3"."""
+    if cell[f"{measure}_fitted"] < cell["n"]:
+        return f"{cell[f'{measure}_fitted']} of {cell['n']}"
+    low, high = (round(cell[f"{measure}_{end}"], 1) for end in ("low", "high"))
+    return f"{cell[f'{measure}_epochs']:.1f} ({low:g}-{high:g})"

@@ -1,0 +1,193 @@
+"""The phase diagram: every run of a grid, its history, and the phase of every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.studies.anchors.phase import PHASES, cells_of, onsets_of, with_phases
+from interp_compose.studies.core.tables import typed
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+PLACE: Final = {"init_rate": "float64", "weight_decay": "float64", "seed": "int64"}
+MEASURED: Final = {
+    "finite": "bool",
+    "train": "float64",
+    "id": "float64",
+    "ood": "float64",
+    "commutativity": "float64",
+    "stable_rank": "float64",
+    "mean_abs_cosine": "float64",
+}
+RUNS: Final = {**PLACE, **MEASURED, "phase": "str"}
+HISTORY: Final = {**PLACE, "step": "int64", "train_loss": "float64", **MEASURED}
+CIRCUITS: Final = {
+    **PLACE,
+    "mode": "str",
+    "pair_silhouette": "float64",
+    "twin_distance": "float64",
+    "anchor_contrast": "float64",
+}
+MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
+"""NaN before the first step, or where a run has diverged."""
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class PhaseDiagram(Result):
+    """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""
+
+    @classmethod
+    def from_rows(
+        cls,
+        runs: pd.DataFrame,
+        history: pd.DataFrame,
+        circuits: pd.DataFrame,
+        config: Mapping[str, Any],
+    ) -> PhaseDiagram:
+        """A diagram of rows as :attr:`frame`, :attr:`history` and :attr:`circuits` describe them.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type, or holds no number.
+        """
+        frames = {
+            name: typed(name, rows, columns, MAY_LACK)
+            for name, rows, columns in (
+                ("runs", runs, RUNS),
+                ("history", history, HISTORY),
+                ("circuits", circuits, CIRCUITS),
+            )
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    def __post_init__(self) -> None:
+        runs = with_phases(self.frames.get("runs"))
+        object.__setattr__(self, "frames", {**self.frames, "runs": runs})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per run, at its last step.
+
+        ================= =====================================================================
+        init_rate         γ: the deviation of a weight at the start is fan_in^-γ
+        weight_decay      decoupled, on every parameter
+        seed              of data, initialisation and order
+        finite            whether every weight is a number; else the run has diverged
+        train, id, ood    accuracy on seen pairs with training keys, seen pairs with test keys,
+                          unseen pairs
+        commutativity     share of unseen inputs whose prediction stays when their anchors change
+                          places
+        stable_rank       of W_Q of the first layer, heads merged (NaN where it diverged)
+        mean_abs_cosine   of two of its neurons
+        phase             "1", "2", "2c" (with commutativity) or "3"; "0" where the training data
+                          are not fitted (accuracy below 0.9); "" where it diverged
+        ================= =====================================================================
+        """
+        return self.frames["runs"]
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The same measures over training: a row per run and look, with ``train_loss`` (nats, mean
+        over the steps since the look before; NaN before the first)."""
+        return self.frames["history"]
+
+    @property
+    def circuits(self) -> pd.DataFrame:
+        """What masks show of each run (section V): a row per run and ``mode``, "zero" after the
+        softmax as the paper does it, "exclude" before it, which hides the token. No rows of a run
+        that diverged, or that collapsed so that its output no longer depends on its attention.
+
+        ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
+        ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
+        :func:`.complexity_circuits.circuit_numbers`.
+        """
+        return self.frames["circuits"]
+
+    @property
+    def onsets(self) -> pd.DataFrame:
+        """Which came first (a row per run): ``reasons`` is the first step at which OOD accuracy was
+        above 0.5, ``condenses`` the first at which W_Q's stable rank had made half of its way from
+        the start to the end. NaN where that never came, or where the rank fell by less than half.
+        """
+        return onsets_of(self.history)
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row per init rate and weight decay; see :func:`cells_of`."""
+        return cells_of(self.frame)
+
+    def plot_curve(self, weight_decay: float | None = None) -> ChartFigure:
+        """Accuracies against γ at one weight decay (Fig. 3A); by default 0.01, or the smallest.
+
+        Raises:
+            OptionError: a weight decay that is not in the grid.
+        """
+        from interp_compose.studies.phases.figures import phase_curve_figure
+
+        known = sorted(self.frame["weight_decay"].unique().tolist())
+        if weight_decay is None:
+            sound = self._sound_decays or known
+            weight_decay = 0.01 if 0.01 in sound else sound[0]
+        if weight_decay not in known:
+            raise OptionError(
+                f"weight_decay={weight_decay!r} is not in the grid; it has "
+                f"{', '.join(f'{value:g}' for value in known)}"
+            )
+        return phase_curve_figure(self.cells, weight_decay=weight_decay, config=self.config)
+
+    def plot_map(self) -> ChartFigure:
+        """OOD accuracy over γ and weight decay (Fig. 3B)."""
+        from interp_compose.studies.phases.figures import phase_map_figure
+
+        return phase_map_figure(self.cells, config=self.config)
+
+    def plot_bubbles(self) -> ChartFigure:
+        """Phase and stable rank over weight decay and γ (Fig. 5C)."""
+        from interp_compose.studies.phases.figures import phase_bubble_figure
+
+        return phase_bubble_figure(self.cells, config=self.config)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure, by the name its files get; no curve where every run diverged."""
+        curve = {"phase_curve": self.plot_curve()} if self._sound_decays else {}
+        return {**curve, "phase_map": self.plot_map(), "phase_bubbles": self.plot_bubbles()}
+
+    @property
+    def _sound_decays(self) -> list[float]:
+        """Weight decays at which some run did not diverge."""
+        found: list[float] = self.frame.loc[self.frame["finite"], "weight_decay"].unique().tolist()
+        return sorted(found)
+
+    def summary(self) -> str:
+        """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""
+        cells = self.cells
+        rates = sorted(cells["init_rate"].unique().tolist())
+        lines = ["phase by weight decay and init rate γ (of means over seeds)", ""]
+        lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
+        for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
+            own = cells[cells["weight_decay"] == decay].set_index("init_rate")
+            named = own["phase"] + own["doubt"]
+            told = "".join(f"{named.get(rate, '') or '-':>6}" for rate in rates)
+            lines.append(f"{decay:>8g}{told}")
+        lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
+        if cells["doubt"].any():
+            lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
+        lines.append("")
+        lines.append("weight decay     γ   train      ID     OOD  commutes  stable rank   n")
+        for cell in cells.to_dict("records"):
+            lines.append(
+                f"{cell['weight_decay']:>12g}{cell['init_rate']:>6g}"
+                + "".join(f"{cell[name]:>8.3f}" for name in ("train", "id", "ood"))
+                + f"{cell['commutativity']:>10.3f}{cell['stable_rank']:>13.2f}{cell['n']:>4}"
+                + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
+            )
+        return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""The result of a similarity study: how well cosines follow people, per layer and protocol.
+
+Five tidy tables: ``clean`` (one row per pair, the model untouched), ``outcomes`` (one cosine per
+pair, layer and protocol), ``layer_cosines`` (one cosine per pair and layer, no intervention), and
+what is computed from them: ``frame`` and ``by_layer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.stats.agreement import METRICS
+from interp_compose.errors import InputError, OptionError
+from interp_compose.checks__options import labelled
+from interp_compose.studies.similarity.result__similarity_agreement import curve_table, layer_table, rounding
+from interp_compose.studies.similarity.result__similarity_tables import (
+    CONTROLS,
+    MIRROR,
+    NONE,
+    POOLINGS,
+    checked_cosines,
+    checked_pairs,
+)
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class SimilarityCurve(Result):
+    """What constituent-aware pooling does to a model's agreement with people, layer by layer.
+
+    Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
+    :meth:`~Result.load`.
+    """
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        cosines: pd.DataFrame,
+        pairs: pd.DataFrame,
+        config: Mapping[str, Any],
+        *,
+        n_layers: int,
+    ) -> SimilarityCurve:
+        """Summarise cosines, pair by pair.
+
+        Args:
+            cosines: columns pair, layer, pooling, cosine. Rows with the pooling "none" are the
+                model untouched, at layers 0 … n_layers (n_layers is what leaves the last block,
+                and the clean cosine); the others are cells of the sweep, *all* pairs in each.
+            pairs: one row per pair; columns pair, text1, text2, target (score, or label 0 or 1),
+                subset ("" for none), mirror, affected, n_tokens1, n_tokens2, n_groups1, n_groups2.
+            config: what was run, in JSON's types; ``kind`` is "score" or "label".
+            n_layers: of the model; depth is layer / (n_layers - 1) where something is pooled, and
+                layer / n_layers where nothing is.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type; a number is not finite;
+                rows are missing or doubled; an unaffected pair's cosine is not its clean one.
+            LayerError: a layer outside the model.
+            OptionError: an unknown pooling or kind.
+        """
+        kind = config.get("kind")
+        if kind not in METRICS:
+            raise OptionError(f"config['kind'] is {kind!r}: expected one of {', '.join(METRICS)}")
+        pairs = checked_pairs(pairs)
+        cosines = checked_cosines(cosines, pairs, n_layers=n_layers)
+        untouched = cosines["pooling"] == NONE
+        layer_cosines = cosines[untouched].drop(columns="pooling").reset_index(drop=True)
+        outcomes = cosines[~untouched].reset_index(drop=True)
+        last = layer_cosines[layer_cosines["layer"] == n_layers]
+        clean = pairs.merge(last.drop(columns="layer"), on="pair")
+        metrics, step = METRICS[kind], rounding(str(config.get("dtype", "float32")))
+        frames = {
+            "curve": curve_table(outcomes, clean, metrics, n_layers, step=step),
+            "by_layer": layer_table(layer_cosines, clean, metrics, n_layers, step=step),
+            "outcomes": outcomes,
+            "layer_cosines": layer_cosines,
+            "clean": clean,
+        }
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Pearson and Spearman for scores, AUC for labels."""
+        return METRICS[self.config["kind"]]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per layer, pooling and subset.
+
+        Columns: layer; depth (0 … 1); pooling; subset ("all", the user's own, "mirror"); for each
+        of :attr:`metrics` m (pearson and spearman, or auc): m with its 95 % interval m_low, m_high;
+        clean_m, clean_m_low, clean_m_high of the untouched model; m_diff (m - clean_m) with
+        m_diff_low, m_diff_high, from the same bootstrap samples as both; cosine (mean over pairs)
+        with cosine_low, cosine_high; n pairs; n_affected by pooling. Intervals are percentile
+        bootstraps over pairs, 1000 samples, seed 0. Cosines are ranked in steps of 1e-6 (float32;
+        coarser in half precision), so that rounding breaks no ties; where all of a subset are one
+        number, as of mirror pairs whose order nothing tells, a correlation is NaN.
+        """
+        return self.frames["curve"]
+
+    @property
+    def by_layer(self) -> pd.DataFrame:
+        """The model untouched, one row per layer (0 … n_layers) and subset: where is the meaning
+        readable?
+
+        The embedding is read from the residual that enters block ``layer``; at ``n_layers`` from
+        the last hidden state. Columns: layer; depth; subset; for each of :attr:`metrics` m, m_low,
+        m_high; cosine, cosine_low, cosine_high (on "mirror": order sensitivity, 1 where the order
+        of words leaves no trace); n.
+        """
+        return self.frames["by_layer"]
+
+    @property
+    def outcomes(self) -> pd.DataFrame:
+        """One cosine per pair, layer and protocol."""
+        return self.frames["outcomes"]
+
+    @property
+    def layer_cosines(self) -> pd.DataFrame:
+        """One cosine per pair and layer, the model untouched."""
+        return self.frames["layer_cosines"]
+
+    @property
+    def clean(self) -> pd.DataFrame:
+        """One row per pair with its clean cosine: see :meth:`from_outcomes`."""
+        return self.frames["clean"]
+
+    def plot(self, metric: str | None = None, *, normalised_depth: bool = False) -> ChartFigure:
+        """Agreement against the layer at which units are pooled, a panel per subset.
+
+        Args:
+            metric: one of :attr:`metrics`; the first by default.
+            normalised_depth: the x axis is depth in per cent instead of the layer's number.
+
+        Raises:
+            OptionError: a metric that was not measured.
+        """
+        from interp_compose.studies.similarity.figures import similarity_figure
+
+        return similarity_figure(
+            self.frame,
+            metric=self._metric(metric),
+            config=self.config,
+            normalised_depth=normalised_depth,
+        )
+
+    def plot_layers(self, metric: str | None = None) -> ChartFigure:
+        """Agreement at every layer of the untouched model, a line per subset."""
+        from interp_compose.studies.similarity.figures import layers_figure
+
+        return layers_figure(self.by_layer, metric=self._metric(metric), config=self.config)
+
+    def plot_order(self) -> ChartFigure:
+        """Order sensitivity: the mean cosine of mirror pairs at every layer, nothing pooled.
+
+        Raises:
+            InputError: there are no mirror pairs.
+        """
+        from interp_compose.studies.similarity.figures import order_figure
+
+        return order_figure(self.by_layer, config=self.config)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study that has something to show, by the name its files get."""
+        figures, metric = {}, self.metrics[0]
+        if self.frame[metric].notna().any():  # mirror pairs alone may have no correlation at all
+            figures["similarity_curve"] = self.plot()
+        if self.by_layer[metric].notna().any():
+            figures["similarity_by_layer"] = self.plot_layers()
+        if MIRROR in set(self.frame["subset"]):
+            figures["order_sensitivity"] = self.plot_order()
+        return figures
+
+    def summary(self) -> str:
+        """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
+        metric = self.metrics[0]
+        known = [key for key in ("model", "task", "unit") if self.config.get(key)]
+        lines = [
+            " · ".join([f"{key} {self.config[key]}" for key in known])
+            + f" · embedding: {self.config.get('reading', 'not on record')}"
+        ]
+        names = [n for n in (*POOLINGS, *CONTROLS) if n in set(self.frame["pooling"])]
+        for subset, rows in self.frame.groupby("subset", sort=False):
+            first = rows.iloc[0]
+            value, low, high = (first[f"clean_{metric}{end}"] for end in ("", "_low", "_high"))
+            lines += [
+                "",
+                f"{subset}: {first['n']} pairs, {first['n_affected']} affected; {metric} of the "
+                f"model untouched {value:.3f} [{low:.3f}, {high:.3f}]",
+                "layer  depth" + "".join(f"{name:>10}" for name in names),
+            ]
+            table = rows.pivot(index="layer", columns="pooling", values=metric)
+            depth = dict(zip(rows["layer"], rows["depth"], strict=True))
+            for layer, row in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
+                cells = "".join(f"{value:>10.3f}" for value in row)
+                lines.append(f"{layer!s:>5}  {depth[layer]:>5.2f}{cells}")
+        few = int(self.clean["mirror"].sum())
+        if few and MIRROR not in set(self.frame["subset"]):
+            lines += ["", f"{few} mirror pair(s): too few, or judged alike, for a subset."]
+        return "\n".join(lines)
+
+    def _metric(self, metric: str | None) -> str:
+        if metric is None:
+            return self.metrics[0]
+        if metric not in self.metrics:
+            raise OptionError(
+                f"metric {metric!r} was not measured on pairs with a {self.config['kind']}; "
+                f"choose one of {', '.join(self.metrics)}"
+            )
+        return metric
+
+
+@public
+def compare_similarities(
+    curves: Mapping[str, SimilarityCurve] | Sequence[SimilarityCurve],
+    *,
+    pooling: str = "mean",
+    metric: str | None = None,
+    normalised_depth: bool = True,
+) -> ChartFigure:
+    """Several models, encoders and decoders, in one figure.
+
+    Args:
+        curves: with a label for each, or a list, labelled by the models' names.
+        pooling: the protocol to compare.
+        metric: the first that was measured, by default.
+        normalised_depth: depth in per cent, so that models of different sizes share an axis.
+
+    Raises:
+        InputError: no curves, one that lacks the protocol, or curves of different pairs.
+        OptionError: a metric that was not measured.
+    """
+    from interp_compose.studies.similarity.figures import similarity_comparison
+
+    if not curves:
+        raise InputError(
+            "there is nothing to compare; pass at least one curve, {label: SimilarityCurve}"
+        )
+    curves = labelled(curves)
+    first_label, first = next(iter(curves.items()))
+    frames = {}
+    for label, curve in curves.items():
+        same = ["text1", "text2", "target"]
+        if not curve.clean[same].equals(first.clean[same]):
+            raise InputError(
+                f"the curves {first_label!r} and {label!r} were measured on different pairs; "
+                "measure them on the same ones to compare them"
+            )
+        frames[label] = curve.frame[curve.frame["pooling"] == pooling]
+        if frames[label].empty:
+            raise InputError(
+                f"the curve {label!r} has no protocol {pooling!r}; it has "
+                f"{', '.join(np.unique(curve.frame['pooling']))}"
+            )
+    return similarity_comparison(
+        frames, metric=first._metric(metric), normalised_depth=normalised_depth
+    )

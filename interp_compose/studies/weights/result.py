@@ -1,0 +1,151 @@
+"""What a probe of a model's weights found: one row per matrix and head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.studies.core.tables import typed
+from interp_compose.runs.result import Result, environment_versions
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+MERGED: Final = -1
+"""``head`` of a whole matrix."""
+COLUMNS: Final = {
+    "layer": "int64",
+    "matrix": "str",
+    "head": "int64",
+    "rows": "int64",
+    "cols": "int64",
+    "stable_rank": "float64",
+    "random_stable_rank": "float64",
+    "effective_rank": "float64",
+    "spectral_entropy": "float64",
+    "frobenius_norm": "float64",
+    "mean_abs_cosine": "float64",
+    "random_abs_cosine": "float64",
+    "n_directions": "int64",
+    "largest_direction": "int64",
+    "compared": "int64",
+    "tied_to": "str",
+}
+MAY_LACK: Final = ("effective_rank", "spectral_entropy", "mean_abs_cosine")
+"""NaN where there is no number: see :attr:`ComplexityReport.frame`."""
+MEASURES: Final = (
+    *("stable_rank", "effective_rank", "spectral_entropy", "frobenius_norm"),
+    *("mean_abs_cosine", "n_directions", "largest_direction"),
+)
+"""What :meth:`ComplexityReport.plot` draws."""
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class ComplexityReport(Result):
+    """How complex every weight matrix of a model is; made by :func:`complexity_report`.
+
+    ``config["left_out"]`` names the parameters that no row covers, such as token types.
+    """
+
+    @classmethod
+    def from_rows(cls, rows: pd.DataFrame, config: Mapping[str, Any]) -> ComplexityReport:
+        """A report of rows as :attr:`frame` describes them.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type, or holds no number.
+        """
+        frame = typed("the report", rows.fillna(dict.fromkeys(MAY_LACK, 0.0)), COLUMNS)
+        for name in set(MAY_LACK) & set(rows.columns):
+            frame[name] = rows[name].to_numpy(float)
+        return cls(config=config, frames={"matrices": frame}, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per matrix and head.
+
+        ==================== ==================================================================
+        layer                0 … n_layers-1; -1 for W_E and W_pos, n_layers for W_U
+        matrix               W_E, W_pos, W_Q, W_K, W_V, W_O, W_in, W_gate, W_out, W_U
+        head                 0, 1, … (of W_K and W_V: key-value heads); -1 all heads merged
+        rows, cols           the shape as it was measured: a row is a neuron's input weights, of
+                             W_E and W_pos a token or a position
+        stable_rank          ‖A‖_F² / ‖A‖₂² (complexity control)
+        random_stable_rank   its value for independent Gaussian entries: mn / (√m + √n)², the
+                             limit for large matrices
+        effective_rank       exp of the entropy of σ / Σσ (Roy and Vetterli 2007)
+        spectral_entropy     that entropy, in nats; both NaN if both sides exceed 8192
+        frobenius_norm       ‖A‖_F
+        mean_abs_cosine      mean ``|cos|`` of two different rows; NaN where fewer than two are
+                             not zero
+        random_abs_cosine    its expectation for random directions in ``cols`` dimensions
+        n_directions         condensed directions: groups of at least two rows that the greedy
+                             reordering at cos > 0.4 finds (complexity control, section VI-A)
+        largest_direction    rows in its largest group; 1 where nothing is condensed
+        compared             rows that the four columns before were computed on: all, or so many
+                             evenly spaced ones of a larger matrix
+        tied_to              "W_E" where W_U is the embedding itself (measured once), else ""
+        ==================== ==================================================================
+        """
+        return self.frames["matrices"]
+
+    @property
+    def merged(self) -> pd.DataFrame:
+        """The rows of whole matrices."""
+        return self.frame[self.frame["head"] == MERGED].reset_index(drop=True)
+
+    @property
+    def heads(self) -> pd.DataFrame:
+        """The rows of single heads."""
+        return self.frame[self.frame["head"] != MERGED].reset_index(drop=True)
+
+    def plot(self, measure: str = "stable_rank") -> ChartFigure:
+        """Layers × matrices, coloured by one of :data:`MEASURES`; heads merged.
+
+        Raises:
+            OptionError: an unknown measure.
+        """
+        from interp_compose.models.weight_matrices import MATRICES
+        from interp_compose.studies.weights.figures import complexity_figure
+
+        if measure not in MEASURES:
+            raise OptionError(f"unknown measure {measure!r}: expected one of {', '.join(MEASURES)}")
+        return complexity_figure(self.frame, measure, config=self.config, matrices=MATRICES)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study, by the name its files get."""
+        return {"stable_rank": self.plot(), "condensation": self.plot("mean_abs_cosine")}
+
+    def summary(self) -> str:
+        """Stable ranks as aligned text: a row per layer, a column per matrix; what random matrices
+        of these shapes have; embeddings; what was left out."""
+        merged, n_layers = self.merged, int(self.config["n_layers"])
+        inside = merged[merged["layer"].between(0, n_layers - 1)]
+        names = list(dict.fromkeys(inside["matrix"]))
+        table = inside.pivot(index="layer", columns="matrix", values="stable_rank")
+        lines = [
+            f"model {self.config['model']} · stable rank, heads merged",
+            "",
+            " layer" + "".join(f"{name:>10}" for name in names),
+        ]
+        for layer, cells in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
+            lines.append(f"{layer!s:>6}" + "".join(_cell(value) for value in cells))
+        random = inside.groupby("matrix")["random_stable_rank"].mean()
+        lines.append("random" + "".join(_cell(float(random[name])) for name in names))
+        lines.append("")
+        for row in merged[~merged["layer"].between(0, n_layers - 1)].to_dict("records"):
+            told = f"{row['matrix']}: {row['stable_rank']:.2f}"
+            told += f" (random {row['random_stable_rank']:.2f})"
+            lines.append(f"{told}; it is {row['tied_to']}" if row["tied_to"] else told)
+        if self.config.get("left_out"):
+            lines.append(f"left out: {', '.join(self.config['left_out'])}")
+        return "\n".join(lines)
+
+
+def _cell(value: float) -> str:
+    return f"{'' if value != value else format(value, '.2f'):>10}"

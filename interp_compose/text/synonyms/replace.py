@@ -1,0 +1,246 @@
+"""Synonym replacement (CARMA, appendix C.2): some words of a prompt, each by a synonym.
+
+What is replaced depends on the prompt, the seed and the source alone: an example comes out alike
+in any order and in any subset. Deviations from the paper are listed at
+:mod:`.synonym_sources`, and in :func:`replace_synonyms`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from interp_compose._public import public, short
+from interp_compose.types import Example
+from interp_compose.errors import CapabilityError, InputError, InterventionError, OptionError
+from interp_compose.text.synonyms.replace__synonym_slots import (
+    Surroundings,
+    Word,
+    content_words,
+    count_words,
+    rewritten,
+    words_of,
+    written_like,
+)
+from interp_compose.text.synonyms.sources import Candidate, SynonymSource
+
+COLUMNS = ("example", "start", "original", "replacement", "similarity", "score", "n_eligible")
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Examples after the replacement, in the order they came.
+
+    ``frame`` has one row per replaced word: ``example`` (its index), ``start`` (the character of
+    the *old* prompt), ``original``, ``replacement`` (as written), ``similarity``, ``score`` and
+    ``n_eligible`` of its example. ``n_words``, ``n_eligible`` and ``n_wanted`` are per example: the
+    words of its text, how many of them could be replaced, and how many the rate asked for.
+    ``report`` holds the settings and counts, in JSON's types. An example without an eligible word
+    is unchanged, and 0 in ``n_eligible``.
+    """
+
+    examples: tuple[Example, ...]
+    frame: pd.DataFrame
+    originals: tuple[Example, ...]
+    n_words: tuple[int, ...]
+    n_eligible: tuple[int, ...]
+    n_wanted: tuple[int, ...]
+    report: Mapping[str, Any]
+
+    def sentences(self) -> pd.DataFrame:
+        """One row per example: both prompts, how many words, and the dose reached.
+
+        Columns: example, prompt, replaced; n_words, n_eligible, n_wanted (max(1, ⌊n_words · rate⌋))
+        and n_replaced; dose (n_replaced / n_words, 0 for a text without words).
+        """
+        replaced = self.frame["example"].value_counts()
+        rows = range(len(self.examples))
+        n_replaced = [int(replaced.get(row, 0)) for row in rows]
+        return pd.DataFrame(
+            {
+                "example": rows,
+                "prompt": [one.prompt for one in self.originals],
+                "replaced": [one.prompt for one in self.examples],
+                "n_words": self.n_words,
+                "n_eligible": self.n_eligible,
+                "n_wanted": self.n_wanted,
+                "n_replaced": n_replaced,
+                "dose": [n / max(1, of) for n, of in zip(n_replaced, self.n_words, strict=True)],
+            }
+        )
+
+
+@public
+def replace_synonyms(
+    examples: Sequence[Example],
+    source: SynonymSource,
+    *,
+    rate: float,
+    seed: int,
+    template: str = "{}",
+    top_n: int = 5,
+    tagger: Any | None = None,
+) -> Replaced:
+    """Replaces max(1, ⌊words of the text · rate⌋) words of each example, drawn at random.
+
+    The words of the text are all those inside the template (its own are not counted), stop words
+    among them: the paper replaces a share "of prompt words", and its released code rounds that
+    share as here. Where fewer words are eligible than the rate asks for, as many as there are
+    become synonyms, and the example falls short of the rate (:meth:`Replaced.sentences`).
+
+    Eligible are the words inside the template (its own words are never replaced) that consist of
+    at least three letters, are no stop words and no part of a hyphenated compound, and have a
+    candidate that is neither in the text nor the answer. Each drawn word becomes one of its
+    ``top_n`` best candidates, at random, in its own case; no two become the same word, and where
+    that leaves a word without a candidate the next one drawn takes its turn. ``a`` and ``an``
+    follow. With the same seed a higher rate replaces the same words alike, and maybe more.
+    ``spans`` and ``tree`` of a changed example are dropped: they fitted the old text.
+
+    Args:
+        examples: prompts and answers.
+        source: where candidates come from; it remembers the words that it has looked up.
+        rate: share of the text's words, in (0, 1]; the paper's are 0.25 and 0.4.
+        seed: draws words and candidates, together with the prompt's text.
+        template: the prompt around the text, with one ``{}``; ``task.template``.
+        top_n: candidates that are drawn from, the best first.
+        tagger: a spaCy pipeline that reads each word's part of speech in its sentence, as in the
+            paper. Without it the source takes a word's most usual one.
+
+    Raises:
+        InputError: a rate outside (0, 1], ``top_n`` below 1, a template without exactly one
+            ``{}``, no examples, or a prompt that does not fit the template.
+        CapabilityError: ``tagger`` gives no part of speech.
+        InterventionError: no example has an eligible word.
+    """
+    if not 0 < rate <= 1:
+        raise InputError(f"rate is {rate}; expected a share of the words in (0, 1], e.g. 0.25")
+    if top_n < 1:
+        raise InputError(f"top_n is {top_n}; expected at least 1 candidate to draw from, e.g. 5")
+    if not examples:
+        raise InputError("there are no examples to replace words in; pass e.g. task.test")
+    around = Surroundings.of(template)
+    texts = [around.text(one.prompt, row) for row, one in enumerate(examples)]
+    tags = _tags(texts, tagger)
+
+    after: list[Example] = []
+    rows: list[tuple[Any, ...]] = []
+    n_words = [count_words(text) for text in texts]
+    n_wanted = [_how_many(n, rate) for n in n_words]
+    n_eligible: list[int] = []
+    doses: list[float] = []
+    for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
+        words = words_of(text)
+        taken = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
+        eligible = []
+        for word in content_words(text, words):
+            found = source.candidates(word.text.lower(), tags[row].get(word.start))
+            if _free(found, taken):
+                eligible.append((word, found))
+        rng = _rng(seed, example.prompt)
+        drawn = _draw(eligible, n_wanted[row], taken, top_n, rng)
+        n_eligible.append(len(eligible))
+        doses.append(len(drawn) / max(1, n_words[row]))
+        after.append(_changed(example, around, text, drawn) if drawn else example)
+        rows += [
+            (
+                row,
+                len(around.head) + word.start,
+                word.text,
+                written_like(new.word, word.text),
+                new.similarity,
+                new.score,
+                len(eligible),
+            )
+            for word, new in drawn
+        ]
+    if not rows:
+        raise InterventionError(
+            f"none of {len(examples)} examples has a word with a synonym in {source.name!r}, so "
+            f"nothing was replaced; the first text is {texts[0]!r}. Give another source, or one "
+            "with a lower frequency threshold"
+        )
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    report = {
+        "source": source.settings,
+        "rate": rate,
+        "seed": seed,
+        "top_n": top_n,
+        "template": template,
+        "tagger": _name(tagger),
+        "examples": len(after),
+        "unchanged": n_eligible.count(0),
+        "words": sum(n_words),
+        "eligible_words": sum(n_eligible),
+        "wanted_words": sum(n_wanted),
+        "replaced_words": len(rows),
+        "mean_dose": sum(doses) / len(doses),
+    }
+    counts = (tuple(n_words), tuple(n_eligible), tuple(n_wanted))
+    return Replaced(tuple(after), frame, tuple(examples), *counts, report)
+
+
+def _how_many(n_words: int, rate: float) -> int:
+    """As in the released code; 29 % of 100 is 29, not 28.999…"""
+    return max(1, int(n_words * rate + 1e-9)) if n_words else 0
+
+
+def _draw(
+    eligible: Sequence[tuple[Word, Sequence[Candidate]]],
+    wanted: int,
+    taken: set[str],
+    top_n: int,
+    rng: random.Random,
+) -> list[tuple[Word, Candidate]]:
+    """The words to replace, from left to right, each with what it becomes."""
+    taken = set(taken)
+    drawn: list[tuple[Word, Candidate]] = []
+    for word, candidates in rng.sample(eligible, len(eligible)):
+        free = _free(candidates, taken)[:top_n]
+        if free and len(drawn) < wanted:
+            chosen = rng.choice(free)
+            taken.add(chosen.word.casefold())
+            drawn.append((word, chosen))
+    return sorted(drawn)
+
+
+def _free(candidates: Sequence[Candidate], taken: set[str]) -> list[Candidate]:
+    return [one for one in candidates if one.word.casefold() not in taken]
+
+
+def _changed(
+    example: Example, around: Surroundings, text: str, drawn: Sequence[tuple[Word, Candidate]]
+) -> Example:
+    new = rewritten(text, [(word, written_like(one.word, word.text)) for word, one in drawn])
+    return Example(around.head + new + around.tail, example.answer)
+
+
+def _rng(seed: int, prompt: str) -> random.Random:
+    """Python's own hash differs from run to run; SHA-256 does not."""
+    digest = hashlib.sha256(f"{seed}\n{prompt}".encode()).digest()
+    return random.Random(int.from_bytes(digest, "big"))
+
+
+def _tags(texts: Sequence[str], tagger: Any | None) -> list[dict[int, str]]:
+    """Of each text: the character at which a word begins → its part of speech."""
+    if tagger is None:
+        return [{} for _ in texts]
+    if not (hasattr(tagger, "pipe") and hasattr(tagger, "meta")):  # a frame can be piped, too
+        raise OptionError(f"tagger={short(tagger)}: expected a spaCy pipeline, or None")
+    tags = [{word.idx: word.pos_ for word in doc} for doc in tagger.pipe(texts)]
+    if not any(pos for of_text in tags for pos in of_text.values()):
+        raise CapabilityError(
+            f"the tagger {_name(tagger)!r} gives no word a part of speech; load a pipeline with a "
+            "tagger, such as en_core_web_md, or pass none"
+        )
+    return tags
+
+
+def _name(tagger: Any | None) -> str | None:
+    if tagger is None:
+        return None
+    return "{lang}_{name}-{version}".format(**tagger.meta)

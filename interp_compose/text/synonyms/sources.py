@@ -1,0 +1,149 @@
+"""Where synonyms come from: the protocol, what all sources share, and a thesaurus of one's own.
+
+:mod:`.synonym_wordnet` and :mod:`.synonym_vectors` hold the two sources of CARMA (appendix
+C.2). What passes their filters is ranked as in the authors' released code, by
+0.6 · similarity + 0.4 · (1 − difference in polarity), the difference taken without its sign.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from interp_compose._public import public
+from interp_compose.errors import InputError
+from interp_compose.text.synonyms.sources__sentiment_words import polarity, same_sentiment, textblob
+from interp_compose.text.synonyms.frequency import WordFrequency
+
+MIN_LENGTH = 3
+"""Characters of the shortest word replaced, as in the released code (the paper's text says 2)."""
+
+
+class Candidate(NamedTuple):
+    """A word that may stand for another; ``similarity`` is in [0, 1], ``score`` ranks it."""
+
+    word: str
+    similarity: float
+    score: float
+
+
+@runtime_checkable
+class SynonymSource(Protocol):
+    """What gives the candidates for a word."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a result records of the source, in JSON's types."""
+        ...
+
+    def candidates(self, word: str, pos: str | None) -> Sequence[Candidate]:
+        """Candidates for ``word`` (in lower case), the best score first, equal ones by word.
+
+        ``pos`` is a universal part of speech (``NOUN``) if a tagger gave one.
+        """
+        ...
+
+
+class RankedSource(ABC):
+    """A source that finds similar words, filters rare ones, and ranks what is left.
+
+    It remembers what it has looked up; ``frequency`` of ``None`` lets every word pass. Raises
+    ``MissingPackageError`` without TextBlob.
+    """
+
+    def __init__(self, frequency: WordFrequency | None) -> None:
+        textblob()
+        self._frequency = frequency
+        self._known: dict[tuple[str, str | None], tuple[Candidate, ...]] = {}
+
+    def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
+        """The word's candidates, best score first; none for a word that the source cannot read."""
+        key = (word, pos)
+        if key not in self._known:
+            self._known[key] = ranked(word, self._similarities(word, pos))
+        return self._known[key]
+
+    @abstractmethod
+    def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
+        """Words that may stand for ``word`` before sentiment is looked at, with similarities."""
+
+    def _admissible(self, word: str) -> bool:
+        """A content word in lower case that is not rare."""
+        common = self._frequency is None or self._frequency.common(word)
+        return word.islower() and is_content_word(word) and common
+
+
+@public
+@dataclass(frozen=True)
+class ThesaurusSource:
+    """Given synonyms: word → those that may stand for it, each with similarity 1.
+
+    They are taken as they are, whatever their sentiment, frequency or part of speech. Keys are
+    compared in lower case. Raises ``InputError`` if there is none, or one without synonyms.
+    """
+
+    mapping: Mapping[str, Sequence[str]]
+    name: str = "thesaurus"
+
+    def __post_init__(self) -> None:
+        if not self.mapping:
+            raise InputError(f"the thesaurus {self.name!r} is empty; give word → synonyms")
+        merged: dict[str, set[str]] = {}
+        for word, synonyms in self.mapping.items():
+            if not synonyms or not all(synonyms):
+                raise InputError(
+                    f"the thesaurus {self.name!r} gives {word!r} the synonyms {synonyms!r}; "
+                    "expected a list with at least one word, such as ['mama']"
+                )
+            merged.setdefault(word.lower(), set()).update(synonyms)
+        lowered = {word: tuple(sorted(synonyms)) for word, synonyms in merged.items()}
+        object.__setattr__(self, "mapping", lowered)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Name and size."""
+        return {"name": self.name, "words": len(self.mapping), "check_sentiment": False}
+
+    def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
+        """The synonyms given for ``word``; ``pos`` is not looked at."""
+        return tuple(Candidate(synonym, 1.0, 1.0) for synonym in self.mapping.get(word, ()))
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    from spacy.lang.en.stop_words import STOP_WORDS
+
+    return frozenset(STOP_WORDS)
+
+
+def is_content_word(word: str) -> bool:
+    """Letters only, at least :data:`MIN_LENGTH` of them, and none of spaCy's stop words.
+
+    The paper names NLTK's list, which is a download of its own; spaCy's comes with spaCy, is
+    longer (326 words), and holds number words such as *three* and verbs such as *make*.
+    """
+    return word.isalpha() and len(word) >= MIN_LENGTH and word.lower() not in _stop_words()
+
+
+def ranked(word: str, similarities: Mapping[str, float]) -> tuple[Candidate, ...]:
+    """Candidates that keep ``word``'s sentiment, the best score first.
+
+    Kept are those that are negative, neutral or positive as the word is.
+    """
+    found = [
+        Candidate(other, similarity, score(similarity, polarity(word) - polarity(other)))
+        for other, similarity in similarities.items()
+        if other != word and same_sentiment(word, other)
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.score, one.word)))
+
+
+def score(similarity: float, polarity_apart: float) -> float:
+    """The released code's rank: 0.6 · similarity + 0.4 · (1 − difference in polarity)."""
+    return 0.6 * similarity + 0.4 * (1 - abs(polarity_apart))

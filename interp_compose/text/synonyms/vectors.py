@@ -1,0 +1,156 @@
+"""Synonyms by word vectors: a pipeline's common words, by the cosine of their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float
+
+from interp_compose.errors import CapabilityError, InputError, MissingDataError
+from interp_compose.text.synonyms.sources import RankedSource
+from interp_compose.text.synonyms.frequency import WordFrequency
+
+MIN_COSINE = 0.6
+"""The released code's bound: only what is closer is a candidate."""
+
+
+def load_vectors(name: str = "en_core_web_md") -> Any:
+    """A spaCy pipeline with word vectors, a tagger and a lemmatizer, as the paper's.
+
+    Raises ``MissingDataError``, with the command that gets it.
+    """
+    import spacy
+
+    try:
+        return spacy.load(name, exclude=["parser", "ner"])
+    except OSError as error:
+        raise MissingDataError(
+            f"spaCy has no model {name!r}; get it once with: python -m spacy download {name}"
+        ) from error
+
+
+_BLOCK: Final = 128
+"""Words per matrix product."""
+
+
+class VectorSource(RankedSource):
+    """Candidates from the vocabulary of ``nlp``, whose vectors are closer than 0.6 to the word's.
+
+    The vocabulary holds the content words in lower case that have a vector and that
+    ``frequency`` does not call rare (``None`` lets all pass). A candidate has the word's part of
+    speech (the tagger's in context, or that of the word on its own), another lemma than it
+    (*running* is no synonym of *run*) and its sentiment. ``similarity`` is the cosine. Pipelines
+    whose vectors were pruned give merged words the same vector, and so a cosine of 1.
+
+    Raises:
+        InputError: ``nlp`` has no vectors, or no word of its vocabulary passes.
+        CapabilityError: ``nlp`` gives words no part of speech or no lemma.
+        MissingPackageError: TextBlob is not installed.
+    """
+
+    name: Final = "vectors"
+
+    def __init__(self, nlp: Any, frequency: WordFrequency | None) -> None:
+        super().__init__(frequency)
+        self._nlp = nlp
+        self._check_tagging()
+        vectors = nlp.vocab.vectors
+        if not vectors.n_keys:
+            raise InputError(
+                f"the pipeline {self._label!r} has no word vectors; load one that has, such as "
+                "load_vectors('en_core_web_md')"
+            )
+        strings = nlp.vocab.strings
+        at = {strings[key]: row for key, row in vectors.key2row.items() if key in strings}
+        passing = sorted(word for word in at if self._admissible(word))
+        if not passing:
+            raise InputError(
+                f"none of the {len(at)} words with vectors of {self._label!r} is a common word in "
+                "lower case; give other frequencies, or a lower threshold"
+            )
+        rows, row_of = np.unique([at[word] for word in passing], return_inverse=True)
+        self._units = _unit(np.asarray(vectors.data[rows], np.float32))
+        self._row_of = dict(zip(passing, row_of.tolist(), strict=True))
+        self._words_at: list[list[str]] = [[] for _ in rows]  # of each row, several if pruned
+        for word, row in self._row_of.items():
+            self._words_at[row].append(word)
+        self._near: dict[int, list[tuple[int, float]]] = {}
+        self._read: dict[str, tuple[str, str]] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The pipeline and the bounds."""
+        return {
+            "name": self.name,
+            "pipeline": self._label,
+            "words": len(self._row_of),
+            "min_cosine": MIN_COSINE,
+            "frequency": self._frequency.settings if self._frequency else None,
+            "check_sentiment": True,
+        }
+
+    def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
+        if not self._nlp.vocab.has_vector(word):
+            return {}
+        close = {other: cosine for at, cosine in self._close(word) for other in self._words_at[at]}
+        self._read_words([word, *close])
+        own_pos, own_lemma = self._read[word]
+        wanted = pos or own_pos
+        found = {}
+        for other, cosine in close.items():
+            its_pos, lemma = self._read[other]
+            if its_pos == wanted and lemma != own_lemma:
+                found[other] = cosine
+        return found
+
+    def _close(self, word: str) -> list[tuple[int, float]]:
+        """Rows near a word, with their cosines.
+
+        A word of the vocabulary is looked up with the rows around it, in one matrix product: that
+        is many times faster than one by one, and most rows are asked for sooner or later.
+        """
+        row = self._row_of.get(word)
+        if row is None:
+            vector = np.asarray(self._nlp.vocab.get_vector(word), np.float32)
+            return self._neighbours(_unit(vector[None]))[0]
+        if row not in self._near:
+            first = row - row % _BLOCK
+            found = self._neighbours(self._units[first : first + _BLOCK])
+            self._near.update(enumerate(found, start=first))
+        return self._near[row]
+
+    def _neighbours(self, units: Float[np.ndarray, "word width"]) -> list[list[tuple[int, float]]]:
+        """Of each vector: the rows closer to it than the bound, with their cosines."""
+        out = []
+        for cosines in units @ self._units.T:
+            rows = np.flatnonzero(cosines > MIN_COSINE)
+            out.append(list(zip(rows.tolist(), np.minimum(cosines[rows], 1).tolist(), strict=True)))
+        return out
+
+    def _read_words(self, words: Iterable[str]) -> None:
+        """Part of speech and lemma of each word on its own, remembered."""
+        unread = [word for word in words if word not in self._read]
+        for word, doc in zip(unread, self._nlp.pipe(unread), strict=True):
+            self._read[word] = doc[0].pos_, doc[0].lemma_.lower()
+
+    def _check_tagging(self) -> None:
+        token = self._nlp("house")[0]
+        if not token.pos_ or not token.lemma_:
+            raise CapabilityError(
+                f"the pipeline {self._label!r} gives words no part of speech or no lemma; load one "
+                "with a tagger and a lemmatizer, such as load_vectors('en_core_web_md')"
+            )
+
+    @property
+    def _label(self) -> str:
+        meta = self._nlp.meta
+        return f"{meta['lang']}_{meta['name']}-{meta['version']}"
+
+
+def _unit(rows: Float[np.ndarray, "word width"]) -> Float[np.ndarray, "word width"]:
+    """Rows of length 1; a row of zeros stays one, and is close to nothing."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Float[np.ndarray, "word width"] = rows / np.where(lengths, lengths, 1)
+    return unit

@@ -1,0 +1,200 @@
+"""Tokens ↔ words by character offsets.
+
+A *unit* is what CAP pools into one vector (CARMA, section 4.3):
+
+``word``
+    What spaCy's rule-based English tokenizer calls a word (``spacy.blank("en")``, no download):
+    punctuation stands alone and contractions are two words, ``do`` and ``n't``. Where a token
+    reaches over several words, they are one group: GPT-2 cuts ``don`` + ``'t``, so ``don't`` is
+    one there; a single token ``."`` is one group of two punctuation marks.
+``pretoken``
+    The tokenizer's own boundaries, as the original CAP code reads them: a group begins where a
+    blank stands before the token (which ``Ġ`` and ``▁`` spell out; newlines count as well), and
+    with WordPiece at every token without ``##``. (That code also joins BOS to the first word.)
+``phrase``
+    The constituents that :mod:`~interp_compose.text.constituents` chooses; words elsewhere.
+``span``
+    The example's own ``spans``; every token outside them is a group of its own.
+
+Always: special tokens are in no group, every other token in exactly one, tokens that share a
+character share a group, blanks belong to what follows them (:func:`.alignment.group_tokens`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from interp_compose._public import public
+from interp_compose.types import Example, Span
+from interp_compose.errors import AlignmentError, DataFormatError, OptionError, SpanError
+from interp_compose.text import alignment
+from interp_compose.text.encoding import Encoded, encode
+from interp_compose.text.spacy_words import word_starts
+from interp_compose.text.units__tokenized import TokenizedPrompt
+
+__all__ = ["UNITS", "TokenizedPrompt", "tokenize_prompts"]
+
+UNITS = ("word", "pretoken", "phrase", "span")
+_BATCH = 4096  # prompts that share a character axis; bounds the memory
+
+
+@public
+def tokenize_prompts(
+    tokenizer: Callable[..., Any],
+    examples: Sequence[Example | str],
+    *,
+    unit: str = "word",
+    labels: frozenset[str] | None = None,
+    height: int | None = None,
+    parser: str | None = None,
+) -> list[TokenizedPrompt]:
+    """Tokenize prompts and group their tokens into units; results in the order of ``examples``,
+    which may be bare texts.
+
+    ``labels``, ``height`` and ``parser`` belong to ``unit="phrase"``: which constituents
+    (:func:`.constituents.tree_spans`), and who parses (:func:`.parsers.parse_spans`); without a
+    parser the examples' own trees are read.
+
+    Raises ``OptionError`` for an unknown unit or an option of another unit, ``PromptError`` for
+    an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
+    tokens and text cannot be matched with certainty.
+    """
+    if unit not in UNITS:
+        raise OptionError(f"unit {unit!r} is unknown; choose one of {', '.join(UNITS)}")
+    if unit != "phrase" and (labels, height, parser) != (None, None, None):
+        raise OptionError(
+            f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
+            'leave them out, or pass unit="phrase"'
+        )
+    rows = [Example(one, "") if isinstance(one, str) else one for one in examples]
+    alignment.refuse_empty([row.prompt for row in rows])
+    spans: Sequence[Sequence[Span]] = ()
+    if unit == "span":
+        spans = [_own_spans(row, i) for i, row in enumerate(rows)]
+    elif unit == "phrase":
+        spans = _phrases(rows, labels, height, parser)
+    out: list[TokenizedPrompt] = []
+    for first in range(0, len(rows), _BATCH):
+        batch = slice(first, first + _BATCH)
+        axis = alignment.lay_out([row.prompt for row in rows[batch]], first)
+        encoded = encode(tokenizer, axis.prompts)
+        walls = None
+        if unit == "pretoken":
+            starts = _pretoken_starts(tokenizer, axis, encoded)
+        elif unit == "span":
+            starts = alignment.blocks(axis, np.ones_like(axis.visible), spans[batch])
+            walls = alignment.edges(axis, spans[batch])
+        else:
+            starts = word_starts(axis.text, axis.visible)
+            if unit == "phrase":
+                starts = alignment.blocks(axis, starts, spans[batch])
+        groups = alignment.group_tokens(
+            axis,
+            starts,
+            encoded.offsets,
+            encoded.special,
+            encoded.text_of,
+            walls=walls,
+            first=first,
+        )
+        ends = np.cumsum(encoded.counts).tolist()
+        for prompt, low, high in zip(axis.prompts, [0, *ends], ends, strict=False):
+            out.append(
+                TokenizedPrompt(
+                    prompt, encoded.ids[low:high], groups[low:high], encoded.offsets[low:high]
+                )
+            )
+    return out
+
+
+def _pretoken_starts(
+    tokenizer: Any, axis: alignment.Axis, encoded: Encoded
+) -> Bool[np.ndarray, "char"]:
+    """Starts after every blank; with WordPiece, at every token that does not continue a word."""
+    prefix = getattr(
+        getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None),
+        "continuing_subword_prefix",
+        None,
+    )
+    starts = np.append(True, ~axis.visible[:-1])
+    if prefix:
+        kinds, which = np.unique(encoded.ids, return_inverse=True)
+        surfaces = tokenizer.convert_ids_to_tokens(kinds.tolist())
+        begins = np.array([not surface.startswith(prefix) for surface in surfaces])[which]
+        chosen = np.flatnonzero(begins & (encoded.offsets[:, 0] < encoded.offsets[:, 1]))
+        starts[axis.next[encoded.offsets[chosen, 0] + axis.base[encoded.text_of[chosen]]]] = True
+    return starts
+
+
+def _own_spans(example: Example, index: int) -> Sequence[Span]:
+    """The example's spans, refused unless they are ranges of the prompt that do not overlap."""
+    remedy = "spans are (start, end) character ranges of the prompt, end not included"
+    if example.spans is None:
+        raise SpanError(
+            f'example {index} has no spans, which unit="span" pools; {remedy}; '
+            "give it spans=() if none of its tokens is to be pooled"
+        )
+    prompt = example.prompt
+    for low, high in example.spans:
+        if not 0 <= low < high <= len(prompt):
+            raise SpanError(
+                f"example {index}: the span ({low}, {high}) is empty or leaves the prompt's "
+                f"{len(prompt)} characters; {remedy}"
+            )
+        if prompt[low:high].isspace():
+            raise SpanError(
+                f"example {index}: the span ({low}, {high}) of {prompt!r} holds only blanks; "
+                f"{remedy}, with at least one that is not blank"
+            )
+    ordered = sorted(example.spans)
+    for one, two in pairwise(ordered):
+        if two[0] < one[1]:
+            raise SpanError(
+                f"example {index}: the spans {one} and {two} overlap; {remedy}, "
+                "and a token is pooled once: drop or shorten one"
+            )
+    return ordered
+
+
+def _phrases(
+    examples: Sequence[Example],
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+) -> Sequence[Sequence[Span]]:
+    if parser is not None:
+        from interp_compose.text.parsers import parse_spans
+
+        prompts = [example.prompt for example in examples]
+        return _some(parse_spans(prompts, parser, labels=labels, height=height), labels, height)
+    from interp_compose.text.constituents import tree_spans
+
+    spans = []
+    for i, example in enumerate(examples):
+        if example.tree is None:
+            raise SpanError(
+                f'example {i} has no tree, from which unit="phrase" reads constituents; '
+                'give it one, or pass parser="benepar", "stanza" or "spacy"'
+            )
+        try:
+            spans.append(tree_spans(example.tree, example.prompt, labels=labels, height=height))
+        except (AlignmentError, DataFormatError) as error:
+            raise type(error)(f"example {i}: {error}") from error
+    return _some(spans, labels, height)
+
+
+def _some(
+    spans: Sequence[Sequence[Span]], labels: frozenset[str] | None, height: int | None
+) -> Sequence[Sequence[Span]]:
+    """Refuse a choice of constituents that chooses none: words would be pooled in their name."""
+    if any(spans) or not spans:
+        return spans
+    raise SpanError(
+        f"labels={sorted(labels) if labels else None}, height={height} choose no constituent in "
+        f"any of {len(spans)} trees; see which labels the trees have, or raise the height"
+    )

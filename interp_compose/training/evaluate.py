@@ -1,0 +1,97 @@
+"""What is measured of a model between steps: accuracy, and what its residual streams look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from interp_compose.types import HookedModel
+from interp_compose.probes.rank import stable_rank
+from interp_compose.probes.word_cosines import CosineSums, word_cosine_sums
+from interp_compose.text.label_set import predicted
+from interp_compose.training.data import TrainingExample, collate, in_order
+from interp_compose.training.processes import Processes
+
+EVALUATION_BATCH = 64
+PROBED = 128
+"""Prompts on which representations are measured: enough for means, too few to be felt."""
+
+
+@torch.no_grad()
+def evaluate(
+    model: HookedModel, items: Sequence[TrainingExample], processes: Processes
+) -> dict[str, float | int]:
+    """Exact match of the answer among the examples' candidates, and the mean loss in nats.
+
+    Several processes share the examples out.
+    """
+    mine = list(items)[processes.index :: processes.count]
+    right, loss = answered(model, mine)
+    sums = torch.stack([right.double().sum(), loss.double().sum()])
+    processes.sum_([sums])
+    accuracy, mean_loss = (sums / len(items)).tolist()
+    return {"accuracy": accuracy, "loss": mean_loss, "n": len(items)}
+
+
+@torch.no_grad()
+def answered(
+    model: HookedModel, items: Sequence[TrainingExample]
+) -> tuple[Bool[Tensor, "example"], Float[Tensor, "example"]]:
+    """Of each example, in the order given: whether its answer is the most likely of its candidates
+    (of the whole vocabulary where it has none), and the answer's loss in nats over the vocabulary,
+    which is what is trained."""
+    right = torch.zeros(len(items), dtype=torch.bool, device=model.device)
+    loss = torch.zeros(len(items), dtype=model.dtype, device=model.device)
+    for places in in_order(items, EVALUATION_BATCH):
+        batch = collate([items[i] for i in places]).to(model.device)
+        logits, _ = model.capture(batch.tokens, [], attention_mask=batch.mask, read="last")
+        last = logits[:, -1]
+        right[places] = predicted(last, batch.candidates) == batch.answers
+        loss[places] = cross_entropy(last, batch.answers, reduction="none")
+    return right, loss
+
+
+@torch.no_grad()
+def representations(
+    model: HookedModel, items: Sequence[TrainingExample]
+) -> list[dict[str, float | int | None]]:
+    """Per layer, of the residual that enters it, over the first :data:`PROBED` prompts.
+
+    ``same_word_cosine`` and ``different_word_cosine`` are means over pairs of tokens of one text
+    (None without such a pair); ``stable_rank`` is that of all token vectors, BOS left out.
+    """
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
+    sums: list[CosineSums] = []
+    tokens: list[Float[Tensor, "layer token d_model"]] = []
+    probed = list(items)[:PROBED]
+    for places in in_order(probed, EVALUATION_BATCH):
+        batch = collate([probed[i] for i in places]).to(model.device)
+        _, kept = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
+        resid = torch.stack([kept[name] for name in names])
+        sums.append(word_cosine_sums(resid, batch.word_ids))
+        tokens.append(resid[:, batch.word_ids >= 0])
+    ranks = stable_rank(torch.cat(tokens, dim=1)).tolist()
+    same = _mean([one.same for one in sums], [one.same_pairs for one in sums])
+    different = _mean([one.different for one in sums], [one.different_pairs for one in sums])
+    return [
+        {
+            "layer": layer,
+            "same_word_cosine": same[layer] if same else None,
+            "different_word_cosine": different[layer] if different else None,
+            "stable_rank": ranks[layer],
+        }
+        for layer in range(model.n_layers)
+    ]
+
+
+def _mean(sums: Sequence[Tensor], pairs: Sequence[Tensor]) -> list[float]:
+    """Means by layer over several batches; empty without a single pair."""
+    n = int(torch.stack(list(pairs)).sum())
+    if n == 0:
+        return []
+    means: list[float] = (torch.stack(list(sums)).double().sum(dim=0) / n).tolist()
+    return means
