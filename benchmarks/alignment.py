@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
-from interp_compose.types import Example
 from interp_compose.text import spacy_words
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 
 PROMPTS = 20_000
 REPEATS = 7

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import interp_compose as ic
-from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.models.decoder import SmallDecoder
+from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
-from interp_compose.training.parallel import Samples, fit
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners, Samples, fit
 
 LAST: Final = "last.json"
 

@@ -35,13 +35,12 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
-from interp_compose.types import Example
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap.measure import _measure
-from interp_compose.studies.cap.measure__cap_prepare import Batch, as_batch, into_batches
+from interp_compose.studies.cap.measure import Batch, _measure, as_batch, into_batches
 from interp_compose.studies.core.inputs import Prepared, prepare
+from interp_compose.types import Example
 
 PROTOCOLS = ("mean", "max", "sum")
 D_MODEL, D_MLP, D_VOCAB = 768, 3072, 50257

@@ -26,9 +26,8 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
-from interp_compose.training.loop import Job, optimiser_step
+from interp_compose.training.loop import Job, TrainingState, optimiser_step
 from interp_compose.training.processes import Processes
-from interp_compose.training.loop__state import TrainingState
 
 BATCH, LENGTH = 16, 20
 

@@ -19,8 +19,8 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, write
+from interp_compose.models.weights import copy_model
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.models.weights__copying import copy_model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

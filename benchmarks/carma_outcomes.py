@@ -20,7 +20,7 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.common import machine, write
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.carma.differences__carma_values import AVERAGE
+from interp_compose.studies.carma.differences import AVERAGE
 
 TIMES = ["seconds", "step_seconds"]
 

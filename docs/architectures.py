@@ -16,7 +16,7 @@ from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.models.capabilities import MEANING, Capabilities
 from interp_compose.models.load import load_model
-from interp_compose.studies.similarity.measure__similarity_plan import NEEDS
+from interp_compose.studies.similarity.measure import NEEDS
 from tests import architectures
 
 TABLE = Path(__file__).parent / "_generated" / "capabilities.md"

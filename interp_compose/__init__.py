@@ -15,16 +15,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interp_compose.types import Example as Example
     from interp_compose.interventions.ablate import ablate as ablate
     from interp_compose.interventions.leak import attention_leak as attention_leak
     from interp_compose.interventions.mask_attention import mask_attention as mask_attention
+    from interp_compose.interventions.mask_residual import mask_residual as mask_residual
     from interp_compose.interventions.pool_at import pool_at as pool_at
     from interp_compose.interventions.pooling import pool_groups as pool_groups
-    from interp_compose.interventions.mask_residual import mask_residual as mask_residual
-    from interp_compose.training.losses import mutual_information_loss as mutual_information_loss
-    from interp_compose.training.losses import stability_loss as stability_loss
-    from interp_compose.models.decoder__decoder_config import DecoderConfig as DecoderConfig
+    from interp_compose.models.decoder import DecoderConfig as DecoderConfig
+    from interp_compose.models.embed import embed_texts as embed_texts
     from interp_compose.models.init import InitRates as InitRates
     from interp_compose.models.load import load_model as load_model
     from interp_compose.models.small_decoder import save_decoder as save_decoder
@@ -36,47 +34,51 @@ if TYPE_CHECKING:
     from interp_compose.probes.rank import effective_rank as effective_rank
     from interp_compose.probes.rank import spectral_entropy as spectral_entropy
     from interp_compose.probes.rank import stable_rank as stable_rank
-    from interp_compose.studies.ablation.result import AblationCurve as AblationCurve
+    from interp_compose.runs.sweep import run_sweep as run_sweep
+    from interp_compose.runs.sweep import sweep_status as sweep_status
     from interp_compose.studies.ablation.measure import ablation_curve as ablation_curve
+    from interp_compose.studies.ablation.result import AblationCurve as AblationCurve
+    from interp_compose.studies.anchors.run import PhaseRun as PhaseRun
+    from interp_compose.studies.cap.measure import cap_curve as cap_curve
     from interp_compose.studies.cap.result import CapCurve as CapCurve
     from interp_compose.studies.cap.result import compare_curves as compare_curves
-    from interp_compose.studies.cap.measure import cap_curve as cap_curve
     from interp_compose.studies.carma.measure import compare as compare
     from interp_compose.studies.carma.result import Comparison as Comparison
-    from interp_compose.tasks.synonyms import synonym_source as synonym_source
-    from interp_compose.studies.phases.result import PhaseDiagram as PhaseDiagram
-    from interp_compose.studies.phases.measure import phase_diagram as phase_diagram
-    from interp_compose.studies.anchors.run import PhaseRun as PhaseRun
-    from interp_compose.models.embed import embed_texts as embed_texts
-    from interp_compose.training.finetune import finetune as finetune
+    from interp_compose.studies.fitting_speed.measure import fitting_speed as fitting_speed
+    from interp_compose.studies.fitting_speed.result import FittingSpeed as FittingSpeed
     from interp_compose.studies.mechanism.measure import mechanism as mechanism
     from interp_compose.studies.mechanism.result import Mechanism as Mechanism
+    from interp_compose.studies.phases.measure import phase_diagram as phase_diagram
+    from interp_compose.studies.phases.result import PhaseDiagram as PhaseDiagram
+    from interp_compose.studies.similarity.measure import similarity_curve as similarity_curve
+    from interp_compose.studies.similarity.result import SimilarityCurve as SimilarityCurve
+    from interp_compose.studies.similarity.result import (
+        compare_similarities as compare_similarities,
+    )
     from interp_compose.studies.weights.measure import complexity_report as complexity_report
     from interp_compose.studies.weights.result import ComplexityReport as ComplexityReport
     from interp_compose.studies.weights.tracker import ComplexityTracker as ComplexityTracker
-    from interp_compose.studies.similarity.result import SimilarityCurve as SimilarityCurve
-    from interp_compose.studies.similarity.result import compare_similarities as compare_similarities
-    from interp_compose.studies.similarity.measure import similarity_curve as similarity_curve
-    from interp_compose.studies.fitting_speed.measure import fitting_speed as fitting_speed
-    from interp_compose.studies.fitting_speed.result import FittingSpeed as FittingSpeed
     from interp_compose.tasks.anchor_text import anchor_examples as anchor_examples
     from interp_compose.tasks.anchor_text import anchor_tokenizer as anchor_tokenizer
     from interp_compose.tasks.anchors import AnchorTask as AnchorTask
+    from interp_compose.tasks.examples import read_examples as read_examples
+    from interp_compose.tasks.load import load_pairs as load_pairs
     from interp_compose.tasks.load import load_task as load_task
-    from interp_compose.tasks.load__load_pairs import load_pairs as load_pairs
     from interp_compose.tasks.pairs import Pair as Pair
     from interp_compose.tasks.pairs import PairTask as PairTask
     from interp_compose.tasks.pairs import read_pairs as read_pairs
+    from interp_compose.tasks.synonyms import synonym_source as synonym_source
     from interp_compose.tasks.task import Task as Task
-    from interp_compose.tasks.examples import read_examples as read_examples
-    from interp_compose.text.synonyms.sources import ThesaurusSource as ThesaurusSource
     from interp_compose.text.synonyms.replace import replace_synonyms as replace_synonyms
+    from interp_compose.text.synonyms.sources import ThesaurusSource as ThesaurusSource
     from interp_compose.text.units import tokenize_prompts as tokenize_prompts
     from interp_compose.training.carma import CarmaConfig as CarmaConfig
     from interp_compose.training.config import TrainConfig as TrainConfig
+    from interp_compose.training.finetune import finetune as finetune
     from interp_compose.training.history import TrainingHistory as TrainingHistory
-    from interp_compose.runs.sweep import run_sweep as run_sweep
-    from interp_compose.runs.sweep__sweep_status import sweep_status as sweep_status
+    from interp_compose.training.losses import mutual_information_loss as mutual_information_loss
+    from interp_compose.training.losses import stability_loss as stability_loss
+    from interp_compose.types import Example as Example
 
 __version__ = "0.1.0"
 
@@ -88,7 +90,7 @@ _HOME = {
     "Comparison": "studies.carma.result",
     "ComplexityReport": "studies.weights.result",
     "ComplexityTracker": "studies.weights.tracker",
-    "DecoderConfig": "models.decoder__decoder_config",
+    "DecoderConfig": "models.decoder",
     "Example": "types",
     "FittingSpeed": "studies.fitting_speed.result",
     "InitRates": "models.init",
@@ -119,7 +121,7 @@ _HOME = {
     "finetune": "training.finetune",
     "fitting_speed": "studies.fitting_speed.measure",
     "load_model": "models.load",
-    "load_pairs": "tasks.load__load_pairs",
+    "load_pairs": "tasks.load",
     "load_task": "tasks.load",
     "load_weights": "models.weights",
     "mask_attention": "interventions.mask_attention",
@@ -140,7 +142,7 @@ _HOME = {
     "spectral_entropy": "probes.rank",
     "stability_loss": "training.losses",
     "stable_rank": "probes.rank",
-    "sweep_status": "runs.sweep__sweep_status",
+    "sweep_status": "runs.sweep",
     "synonym_source": "tasks.synonyms",
     "tokenize_prompts": "text.units",
 }

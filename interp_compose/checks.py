@@ -2,8 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
+
+from interp_compose.errors import LayerError, OptionError
+from interp_compose.runs.result import Result
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Result)
+
+
+def layer_from_text(text: str) -> int | float:
+    """A layer or a depth as the command line gives it.
+
+    Raises:
+        LayerError: neither an integer nor a number.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise LayerError(
+            f"layer {text!r} is neither a layer (an integer) nor a depth between 0.0 and 1.0"
+        ) from None
+
+
+def check_pooling(pooling: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse anything but some of ``known``, each once."""
+    if not pooling:
+        raise OptionError(f"pooling={pooling!r}: expected a sequence such as {tuple(known)}")
+    for name in pooling:
+        if name not in known:
+            raise OptionError(f"unknown pooling {name!r}: expected some of {', '.join(known)}")
+    if len(set(pooling)) != len(pooling):
+        raise OptionError(f"pooling={list(pooling)} names a protocol twice; name each once")
+
+
+def check_numbers(seed: int, batch_size: int | None) -> None:
+    """Refuse a seed below 0 and a batch of less than one."""
+    if seed < 0:
+        raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
+    if batch_size is not None and batch_size < 1:
+        raise OptionError(f"batch_size={batch_size!r}: expected an integer, 1 or more, or None")
+
+
+def check_limit(limit: int | None) -> None:
+    """Refuse to measure on less than one example."""
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
+
+
+def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
+    """Results by label: those of a list by their models' names, numbered where one comes again."""
+    if isinstance(curves, Mapping):
+        return dict(curves)
+    names = [str(curve.config.get("model", "model")) for curve in curves]
+    return {
+        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve
+        for i, (name, curve) in enumerate(zip(names, curves, strict=True))
+    }
+
+
+def drawn(examples: Sequence[T], limit: int | None, seed: int) -> tuple[T, ...]:
+    """So many examples, drawn at random, in their order: SST's files are sorted by label."""
+    if limit is None:
+        return tuple(examples)
+    chosen = Random(seed).sample(range(len(examples)), min(limit, len(examples)))
+    return tuple(examples[i] for i in sorted(chosen))
 
 
 def is_whole(value: Any) -> bool:

@@ -19,11 +19,11 @@ import tyro
 from interp_compose.studies.ablation.options import AblationConfig
 from interp_compose.studies.cap.options import CapConfig
 from interp_compose.studies.carma.options import CarmaStudy
-from interp_compose.studies.phases.options import ComplexityConfig
-from interp_compose.studies.mechanism.options import MechanismConfig
-from interp_compose.studies.weights.options import ProbeConfig
-from interp_compose.studies.similarity.options import SimilarityConfig
 from interp_compose.studies.fitting_speed.options import SpeedConfig
+from interp_compose.studies.mechanism.options import MechanismConfig
+from interp_compose.studies.phases.options import ComplexityConfig
+from interp_compose.studies.similarity.options import SimilarityConfig
+from interp_compose.studies.weights.options import ProbeConfig
 
 Study = (
     CapConfig

@@ -2,11 +2,119 @@
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
+import math
+from collections.abc import Sequence
+from typing import Any
 
-from interp_compose.errors import OptionError
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from interp_compose.errors import InputError, LayerError, OptionError
+
+
+def word_pairs(
+    word_ids: Int[Tensor, "batch pos"],
+) -> tuple[Bool[Tensor, "batch pos pos"], Bool[Tensor, "batch pos pos"]]:
+    """Ordered pairs of distinct tokens: of the same word, and of different words of a row."""
+    valid = word_ids >= 0
+    both = valid.unsqueeze(2) & valid.unsqueeze(1)
+    same = both & (word_ids.unsqueeze(2) == word_ids.unsqueeze(1))
+    different = both ^ same
+    same.diagonal(dim1=1, dim2=2).fill_(False)  # no token is its own partner
+    return same, different
+
+
+def cosines(
+    resid: Float[Tensor, "layer batch pos d_model"], valid: Bool[Tensor, "batch pos"]
+) -> Float[Tensor, "layer batch pos pos"]:
+    """Cosines of all pairs of positions of a row, by layer.
+
+    A position that is not valid counts as a zero vector, whatever stands there. A zero vector has
+    the cosine 0 with everything, itself included, and the gradient 0. To be called under
+    :func:`full_precision`.
+    """
+    seen = resid.masked_fill(~valid.unsqueeze(-1), 0)
+    unit: Tensor = _Unit.apply(seen.flatten(0, 1))  # layer·batch pos d_model
+    products: Tensor = torch.bmm(unit, unit.transpose(1, 2))
+    return products.view(resid.shape[:3] + valid.shape[1:])
+
+
+class _Unit(torch.autograd.Function):
+    """x / ‖x‖, and 0 with the gradient 0 for a zero vector.
+
+    Its own gradient, (g − u ⟨u, g⟩) / ‖x‖, takes a third of the kernels that autograd would.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        norm.masked_fill_(norm == 0, math.inf)
+        unit: Tensor = x / norm
+        ctx.save_for_backward(unit, norm)
+        return unit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        unit, norm = ctx.saved_tensors
+        along = (unit * grad).sum(-1, keepdim=True)
+        across: Tensor = torch.addcmul(grad, unit, along, value=-1) / norm
+        return across
+
+
+def stack_layers(
+    resid: Float[Tensor, "layer batch pos d_model"] | Sequence[Float[Tensor, "batch pos d_model"]],
+    rows: Tensor,
+    *,
+    at_least: int,
+) -> Float[Tensor, "layer batch pos d_model"]:
+    """One tensor of all layers in float32 (float64 stays), checked against ``rows`` [batch pos].
+
+    Raises:
+        LayerError: fewer than ``at_least`` layers.
+        InputError: shapes that disagree.
+    """
+    if len(resid) < at_least:
+        raise LayerError(
+            f"resid has {len(resid)} layers; expected {at_least} or more: capture the residual of "
+            "each layer wanted (stability compares each with the next)"
+        )
+    if not isinstance(resid, Tensor):
+        shapes = [tuple(layer.shape) for layer in resid]
+        if len(set(shapes)) > 1:
+            odd = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
+            raise InputError(
+                f"resid[{odd}] has the shape {shapes[odd]} and resid[0] {shapes[0]}; expected the "
+                "residuals of one batch at several layers"
+            )
+        resid = torch.stack(list(resid))
+    if resid.ndim != 4 or resid.shape[1:3] != rows.shape:
+        raise InputError(
+            f"resid has the shape {tuple(resid.shape)} for a batch of {tuple(rows.shape)} tokens; "
+            "expected [layer, batch, pos, d_model], with the same batch and pos"
+        )
+    return resid.to(torch.float64 if resid.dtype == torch.float64 else torch.float32)
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """A context in which autocast, where it is on, leaves products in their operands' dtype."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def pad_left(
+    ids: Sequence[Int[np.ndarray, "_"]], special: Sequence[Any]
+) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
+    """Token ids, mask and special-token marks of several texts, padded on the left with 0."""
+    width = max(map(len, ids))
+    tokens = np.zeros((len(ids), width), dtype=np.int64)
+    mask, marks = np.zeros_like(tokens), np.zeros_like(tokens)
+    for row, (own, mark) in enumerate(zip(ids, special, strict=True)):
+        at = slice(width - len(own), width)
+        tokens[row, at], mask[row, at], marks[row, at] = own, 1, mark
+    return torch.from_numpy(tokens), torch.from_numpy(mask), torch.from_numpy(marks)
 
 
 def positions_from_mask(mask: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:

@@ -20,17 +20,17 @@ import pandas as pd
 import safetensors.torch
 import torch
 
-from interp_compose.runs.files import file_sha256, remove
-from interp_compose.models.decoder__decoder_config import DecoderConfig
+from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import save_weights
-from interp_compose.studies.core import output as run_folder
 from interp_compose.runs.batches import batch_by_batch
-from interp_compose.studies.core.output import held_folder, write_result
-from interp_compose.runs.result import Result, store
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.training.history import Recorder
+from interp_compose.runs.files import file_sha256, remove
+from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
+from interp_compose.studies.core import output as run_folder
+from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.training.history import Recorder
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 MODEL = small_decoder(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interp_compose.stats.agreement import METRICS, agreement, bootstrap_counts
 from interp_compose.errors import InputError, OptionError
+from interp_compose.stats.agreement import METRICS, agreement, bootstrap_counts
 from interp_compose.stats.intervals import bootstrap_interval
 from tests.slow_agreement import ALL, SLOW, judged, slow_agreement, slow_interval
 from tests.untyped import outcomes_of

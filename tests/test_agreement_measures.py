@@ -11,8 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp_compose.stats.agreement import METRICS, Agreement, agreement, bootstrap_counts
-from interp_compose.stats.agreement__agreement_measures import auc, pearson, spearman
+from interp_compose.stats.agreement import (
+    METRICS,
+    Agreement,
+    agreement,
+    auc,
+    bootstrap_counts,
+    pearson,
+    spearman,
+)
 from tests.slow_agreement import ALL, SLOW, judged, slow_agreement
 
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, TypeCheckError, jaxtyped
 from torch import Tensor
 
-from interp_compose.types import HookedModel
 from interp_compose.interventions.pooling import spread_groups
 from interp_compose.models.load import load_model
+from interp_compose.types import HookedModel
 from tests.checked import checked
 
 

@@ -20,15 +20,15 @@ from PIL import Image
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.runs.files import json_bytes
-from interp_compose.types import Example
 from interp_compose.errors import OptionError
 from interp_compose.models.load import load_model
+from interp_compose.runs.files import json_bytes
 from interp_compose.studies.carma import options as carma
-from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.carma.options import CarmaStudy
+from interp_compose.studies.core import output as run_folder
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
+from interp_compose.types import Example
 from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
 
 SMALL = [

@@ -42,7 +42,7 @@ def test_again_prints_the_same_and_trains_nothing(
     def never(*_: object) -> None:
         raise AssertionError("a run was done again")
 
-    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure__speed_run.train", never)
+    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure.train", never)
     before = (finished / "runs.csv").read_bytes()
     cli.main(command(finished))
     assert (finished / "runs.csv").read_bytes() == before

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from interp_compose.errors import InputError
 from interp_compose.stats.seeds import (
     coefficient_of_variation,
     coefficient_of_variation_interval,
@@ -22,7 +23,6 @@ from interp_compose.stats.seeds import (
     normalised_improvement,
     paired_difference,
 )
-from interp_compose.errors import InputError
 
 FT = [50.1, 52.3, 49.8, 51.0, 50.9]
 CARMA = [51.0, 52.9, 50.1, 51.9, 50.8]

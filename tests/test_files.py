@@ -15,7 +15,18 @@ import pytest
 import torch
 
 from interp_compose import cli
+from interp_compose.errors import (
+    CorruptFileError,
+    DataFormatError,
+    InputError,
+    InterpComposeError,
+    MissingDataError,
+    OutputError,
+)
+from interp_compose.models.small_decoder import save_decoder, small_decoder
+from interp_compose.models.weights import load_weights, save_weights, verify_checksums
 from interp_compose.runs import files as _files
+from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import (
     atomic_write,
     check_writable,
@@ -27,16 +38,6 @@ from interp_compose.runs.files import (
     temporary_folder,
     write_safetensors,
 )
-from interp_compose.errors import (
-    CorruptFileError,
-    DataFormatError,
-    InputError,
-    InterpComposeError,
-    MissingDataError,
-    OutputError,
-)
-from interp_compose.models.small_decoder import save_decoder, small_decoder
-from interp_compose.models.weights import load_weights, save_weights, verify_checksums
 from interp_compose.runs.result import (
     BatchStore,
     Result,
@@ -45,11 +46,10 @@ from interp_compose.runs.result import (
     mixed_versions,
     store,
 )
-from interp_compose.tasks.rows import jsonl_rows
-from interp_compose.tasks.examples import read_examples
-from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.training.history import Recorder, check_history, read_history
 from interp_compose.runs.sweep import run_sweep
+from interp_compose.tasks.examples import read_examples
+from interp_compose.tasks.rows import jsonl_rows
+from interp_compose.training.history import Recorder, check_history, read_history
 from tests.training.sweep_jobs import JOBS
 
 STALE = f".interp_compose.{'0' * 16}.tmp"

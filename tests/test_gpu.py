@@ -12,18 +12,17 @@ import pandas as pd
 import pytest
 import torch
 
-from interp_compose.types import Example
 from interp_compose.interventions.pooling import HOW, pool_groups
-from interp_compose.training.losses import mutual_information_loss, stability_loss
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap.measure import _measure, cap_curve
-from interp_compose.studies.cap.measure__cap_prepare import as_batch
-from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.training.finetune import Finetuned, finetune_on
+from interp_compose.studies.cap.measure import _measure, as_batch, cap_curve
 from interp_compose.studies.core.inputs import prepare
+from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.similarity.measure import similarity_curve
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.finetune import Finetuned, finetune_on
+from interp_compose.training.losses import mutual_information_loss, stability_loss
+from interp_compose.training.parallel import Learners
+from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
 from tests.recipes.conftest import TEXTS, splitting_tokenizer

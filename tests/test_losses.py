@@ -11,8 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from interp_compose.tensors__word_pairs import word_pairs
-from interp_compose.training.losses import _draw, count_anchors, mutual_information_loss, stability_loss
+from interp_compose.tensors import word_pairs
+from interp_compose.training.losses import (
+    _draw,
+    count_anchors,
+    mutual_information_loss,
+    stability_loss,
+)
 from tests.slow_losses import LAYERS, POS, WIDTH, batch, cosine, slow_mi, slow_stability
 
 NAN = math.nan

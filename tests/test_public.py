@@ -21,7 +21,6 @@ from torch import Tensor
 
 import interp_compose as ic
 from interp_compose._public import public, short
-from interp_compose.types import HookedModel
 from interp_compose.errors import (
     CorruptFileError,
     InputError,
@@ -31,6 +30,7 @@ from interp_compose.errors import (
     OptionError,
     shortened,
 )
+from interp_compose.types import HookedModel
 from tests.interventions.shared import shared
 from tests.untyped import outcomes_of
 

@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public, short
-from interp_compose.types import HookedModel, Read
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.select import (
@@ -21,6 +20,7 @@ from interp_compose.interventions.select import (
     check_seed,
     resolve_positions,
 )
+from interp_compose.types import HookedModel, Read
 
 MOST_DRAWS: Final = 10_000
 

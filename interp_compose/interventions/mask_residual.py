@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.types import HookedModel, HookFn
 from interp_compose.errors import OptionError
-from interp_compose.interventions.record import Edited
 from interp_compose.interventions.call_positions import Places
+from interp_compose.interventions.record import Edited
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
+from interp_compose.types import HookedModel, HookFn
 
 PARTS = ("block", "attn", "mlp")
 

@@ -12,15 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.tensors import positions_from_mask
 from interp_compose._public import public
-from interp_compose.types import ForwardFn, HookedModel, Read
 from interp_compose.errors import InterventionError, LayerError, OptionError, PromptError
-from interp_compose.interventions.call_positions__layout import collapsed
+from interp_compose.interventions.call_positions import collapsed
+from interp_compose.interventions.pooling import HOW, Slots, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import MODES
-from interp_compose.interventions.pooling import HOW, pool_groups, spread_groups
-from interp_compose.interventions.pooling__slots import Slots
 from interp_compose.interventions.select import check_to_edit
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import ForwardFn, HookedModel, Read
 
 _ACTIVE: WeakKeyDictionary[HookedModel, list[str]] = WeakKeyDictionary()
 

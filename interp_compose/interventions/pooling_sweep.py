@@ -20,11 +20,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose.errors import OptionError
+from interp_compose.interventions.pooling import Slots, pool_groups, spread_groups
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import HookedModel
-from interp_compose.errors import OptionError
-from interp_compose.interventions.pooling import pool_groups, spread_groups
-from interp_compose.interventions.pooling__slots import Slots
 
 MODES = ("collapse", "broadcast")
 

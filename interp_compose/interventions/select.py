@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from interp_compose.types import HookedModel
 from interp_compose.errors import (
     HeadError,
     InputError,
@@ -26,6 +25,7 @@ from interp_compose.errors import (
     PositionError,
 )
 from interp_compose.text.find_words import word_positions
+from interp_compose.types import HookedModel
 
 Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
 Layers = int | float | Sequence[int | float] | None

@@ -19,9 +19,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from interp_compose.types import AttentionEdit
 from interp_compose.errors import InterventionError
 from interp_compose.models.recompute import acted, set_forward
+from interp_compose.types import AttentionEdit
 
 SOFTMAX = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
 

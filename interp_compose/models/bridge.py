@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read
 from interp_compose.errors import CapabilityError, InterpComposeError
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
 
 __all__ = [
     "BridgeModel",

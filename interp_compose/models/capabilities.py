@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp_compose.tensors import positions_from_mask
-from interp_compose.types import HookFn, Read
 from interp_compose.errors import (
     CapabilityError,
     InterpComposeError,
@@ -25,6 +23,8 @@ from interp_compose.errors import (
     NonFiniteError,
     OptionError,
 )
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import HookFn, Read
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel

@@ -11,14 +11,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose._public import public
-from interp_compose.types import Example, HookedModel
+from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.memory import MAX_BATCH
-from interp_compose.checks__options import check_numbers
 from interp_compose.models.ready import check_ids, check_model, check_prompts
-from interp_compose.tensors__padding import pad_left
-from interp_compose.text.units__tokenized import TokenizedPrompt
-from interp_compose.text.units import tokenize_prompts
+from interp_compose.tensors import pad_left
+from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example, HookedModel
 
 EMBEDDINGS = ("mean", "cls", "last", "model")
 

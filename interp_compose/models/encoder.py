@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
 
 HEADS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM"}
 """Architectures by Hugging Face's ``model_type``, and the class that the bridge wraps."""

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import Read
 
 
 def is_hooked_transformer(source: object) -> bool:

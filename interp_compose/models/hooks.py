@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from interp_compose.types import HookFn
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.models.recompute import acted
+from interp_compose.types import HookFn
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.types import AttentionEdit, HookFn, Read
 from interp_compose.errors import (
     CapabilityError,
     InputError,
@@ -39,6 +38,7 @@ from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.models.weighted import Weighted
 from interp_compose.models.wrappable import Wrappable
+from interp_compose.types import AttentionEdit, HookFn, Read
 
 
 @public

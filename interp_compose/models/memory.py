@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from interp_compose.types import HookedModel
 from interp_compose.models.decoder import SmallDecoder
+from interp_compose.types import HookedModel
 
 MAX_BATCH = 64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import json_value
 from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.runs.files import json_value
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")

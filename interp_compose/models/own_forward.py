@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from interp_compose.tensors import check_autocast
-from interp_compose.types import Read
 from interp_compose.errors import CapabilityError
 from interp_compose.models.hooks import in_evaluation_mode
+from interp_compose.tensors import check_autocast
+from interp_compose.types import Read
 
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from interp_compose.tensors import check_autocast
-from interp_compose.types import HookedModel
 from interp_compose.errors import (
     InputError,
     InterventionError,
     PromptError,
     TrainingModeError,
 )
-from interp_compose.text.units__tokenized import TokenizedPrompt
+from interp_compose.tensors import check_autocast
+from interp_compose.text.units import TokenizedPrompt
+from interp_compose.types import HookedModel
 
 __all__ = ["check_ids", "check_model", "check_prompts", "check_tokenizer"]
 

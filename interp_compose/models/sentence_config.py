@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import json_value
 from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.runs.files import json_value
 
 WAYS = {
     "pooling_mode_mean_tokens": "mean",

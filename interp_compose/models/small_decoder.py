@@ -12,6 +12,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose._public import public
+from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.models.hooks import without_hooks
+from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
 from interp_compose.runs.files import (
     atomic_write,
     disk,
@@ -20,15 +27,7 @@ from interp_compose.runs.files import (
     read_json,
     temporary_folder,
 )
-from interp_compose._public import public
 from interp_compose.types import Read
-from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig
-from interp_compose.models.hooks import without_hooks
-from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
-from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
 
 FORMAT: Final = "interp_compose.decoder/1"
 ABOUT: Final = "decoder.json"

@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.types import CallWrapper, ForwardFn, Prepare, Read
 from interp_compose.errors import InterventionError
 from interp_compose.models.attention import edited_layers
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks
+from interp_compose.types import CallWrapper, ForwardFn, Prepare, Read
 
 T = TypeVar("T", bound="Wrappable")
 

@@ -17,9 +17,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.tensors__word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices, wide_enough
+from interp_compose.tensors import full_precision
 
 CHUNK: Final = 1 << 24
 """Cosines that are held at one time where the whole matrix is not asked for."""

@@ -17,9 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.tensors__word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices
+from interp_compose.tensors import full_precision
 
 MOST_ORDERED: Final = 4096
 """Most tokens whose order is tested: all their distances are held in memory."""

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from interp_compose._public import public
-from interp_compose.tensors__word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.lanczos import top_pair
 from interp_compose.probes.matrices import check_matrices, largest_entry, row_major, wide_enough
+from interp_compose.tensors import full_precision
 
 SMALL: Final = 512
 """Up to this smaller side all eigenvalues of the Gram matrix are faster than an iteration."""

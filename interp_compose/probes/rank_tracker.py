@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.tensors__word_pairs import full_precision
 from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.lanczos import TopPair, top_pair
 from interp_compose.probes.matrices import check_matrices, wide_enough
 from interp_compose.probes.rank import check_tolerance, frobenius, scaled
+from interp_compose.tensors import full_precision
 
 
 class StableRankTracker:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.tensors__word_pairs import cosines, full_precision, stack_layers, word_pairs
+from interp_compose.tensors import cosines, full_precision, stack_layers, word_pairs
 
 
 class CosineSums(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pandas as pd
 from tqdm.auto import tqdm
 
-from interp_compose.runs.files import locked
 from interp_compose.errors import InterventionError, OptionError
+from interp_compose.runs.files import locked
 from interp_compose.runs.result import BatchStore, environment_versions, remove_if_empty
 
 T = TypeVar("T")

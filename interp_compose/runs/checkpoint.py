@@ -22,6 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.files import (
     differences,
     file_sha256,
@@ -31,9 +32,8 @@ from interp_compose.runs.files import (
     remove_stale,
     write_safetensors,
 )
-from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.runs.result import environment_versions
 from interp_compose.runs.folder import hashed
+from interp_compose.runs.result import environment_versions
 
 KEPT = 2
 ABOUT = "about"

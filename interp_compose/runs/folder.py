@@ -32,6 +32,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from interp_compose._versions import environment_versions
+from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.files import (
     atomic_write,
     disk,
@@ -43,8 +45,6 @@ from interp_compose.runs.files import (
     remove,
     remove_stale,
 )
-from interp_compose._versions import environment_versions
-from interp_compose.errors import CorruptFileError, InputError
 
 FORMAT = "interp_compose.sweep/1"
 SWEEP = "sweep.json"

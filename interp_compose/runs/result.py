@@ -30,6 +30,14 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 import pyarrow as pa
 
+from interp_compose._public import public
+from interp_compose._versions import (
+    PACKAGES,
+    environment_versions,
+    gathered_versions,
+    mixed_versions,
+)
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.runs.files import (
     MANIFEST,
     atomic_write,
@@ -46,14 +54,6 @@ from interp_compose.runs.files import (
     remove_stale,
     verified,
 )
-from interp_compose._public import public
-from interp_compose._versions import (
-    PACKAGES,
-    environment_versions,
-    gathered_versions,
-    mixed_versions,
-)
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 
 __all__ = [
     "PACKAGES",

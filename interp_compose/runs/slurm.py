@@ -1,7 +1,7 @@
 """Workers of a sweep as jobs of a cluster, through submitit.
 
 submitit (the extra ``sweeps``) writes the batch script, submits it and asks for the job's state.
-What the job runs is :mod:`interp_compose.runs.workers__sweep_worker` and not submitit's own runner: so
+What the job runs is :mod:`interp_compose.runs.workers` and not submitit's own runner: so
 nothing is pickled, and jobs start where ``setuptools`` 82 and later is installed, without the
 ``pkg_resources`` that submitit 1.5.3's runner imports.
 """
@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import make_folder
 from interp_compose.errors import MissingPackageError, OptionError
+from interp_compose.runs.files import make_folder
 from interp_compose.runs.workers import GRACE, Files, search_path, worker_command
 
 

@@ -19,16 +19,134 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
-from interp_compose.runs.files import plain_json
+import pandas as pd
+from tqdm.auto import tqdm
+
 from interp_compose._public import public
-from interp_compose.errors import InputError, OptionError
-from interp_compose.runs.folder import FAILED, Plan, Run, hashed, register, resolve
-from interp_compose.runs.workers import Process, supervise
-from interp_compose.runs.sweep__sweep_progress import Progress
+from interp_compose.errors import InputError, MissingDataError, OptionError
+from interp_compose.runs.files import plain_json
+from interp_compose.runs.folder import (
+    FAILED,
+    SWEEP,
+    Plan,
+    Run,
+    hashed,
+    read_sweep,
+    register,
+    resolve,
+)
 from interp_compose.runs.slurm import Cluster
-from interp_compose.runs.workers__sweep_worker import claimed, perform
+from interp_compose.runs.workers import Process, claimed, perform, supervise
+
+REDRAW: Final = 1.0
+"""Seconds after which the bar is drawn though nothing happened."""
+
+
+class Progress:
+    """Counts the runs of a call, whoever finishes them.
+
+    The bar's time left is that of the runs still to come at the pace of those finished since it
+    began; runs that were done before do not count.
+    """
+
+    def __init__(self, runs: Sequence[Run], *, progress: bool) -> None:
+        self._left = list(runs)
+        self._counted = self._took = self._drawn = 0.0
+        self._shown: dict[str, int] = {}
+        self.done = self.failed = 0
+        self._count()
+        self._bar = tqdm(
+            total=len(runs),
+            initial=self.done + self.failed,
+            desc="sweep",
+            unit="run",
+            smoothing=0,
+            disable=not progress,
+        )
+        self.show(0)
+
+    def show(self, running: int) -> None:
+        """Look which runs are finished, if that takes a tenth of the time at most; draw the bar
+        where a number changed, and once a second for the time."""
+        before = self.done + self.failed
+        if time.monotonic() - self._counted >= 10 * self._took:
+            self._count()
+        counts = {"done": self.done, "running": running, "failed": self.failed}
+        if counts == self._shown and time.monotonic() - self._drawn < REDRAW:
+            return
+        self._shown, self._drawn = counts, time.monotonic()
+        self._bar.set_postfix(counts, refresh=False)
+        self._bar.update(self.done + self.failed - before)
+        self._bar.refresh()
+
+    def _count(self) -> None:
+        began = time.monotonic()
+        left = []
+        for run in self._left:
+            if run.is_done:
+                self.done += 1
+            elif run.has_failed:
+                self.failed += 1
+            else:
+                left.append(run)
+        self._left = left
+        self._counted = time.monotonic()
+        self._took = self._counted - began
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._took = 0
+        self.show(0)
+        self._bar.close()
+
+
+OWN_COLUMNS = ("index", "hash", "state", "seconds")
+
+
+@public
+def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
+    """One row per configuration that the sweep in ``out`` was ever asked for, in that order.
+
+    Columns: ``index``; ``hash``, which is the folder's name under ``runs/``; ``state``, one of
+    "done", "damaged" (done, and a file was altered or lost since: every file is read for it),
+    "failed", "running" and "missing"; ``seconds`` of runs that are done, else NaN; and what the
+    configurations hold, under its own name, or as ``config.<name>`` where that is one of the
+    columns above. May be called while the sweep is going on.
+
+    Raises:
+        MissingDataError: the folder holds no sweep.
+        CorruptFileError: its ``sweep.json`` was damaged.
+    """
+    out = Path(out).absolute()
+    about = read_sweep(out)
+    if about is None:
+        raise MissingDataError(f"{out / SWEEP} is missing; expected the folder of a sweep")
+    runs = Plan(about["work"], about["configs"], None).runs(out)
+    rows = [
+        {"index": index, "hash": run.name, "state": _state(run), "seconds": run.seconds}
+        | {f"config.{k}" if k in OWN_COLUMNS else k: value for k, value in run.config.items()}
+        for index, run in enumerate(runs)
+    ]
+    return pd.DataFrame(rows).astype({"seconds": float})
+
+
+def _state(run: Run) -> str:
+    if run.is_done:
+        return "damaged" if run.damage() else "done"
+    if run.is_held:
+        return "running"
+    return "failed" if run.has_failed else "missing"
+
 
 PLACES = ("here", "workers", "slurm")
 WAIT = 0.2

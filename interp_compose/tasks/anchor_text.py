@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from interp_compose._public import public
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError, InputError
 from interp_compose.tasks.anchor_checks import check_width
 from interp_compose.tasks.anchors import AnchorData, AnchorTask
+from interp_compose.types import Example
 
 NO_WORD: Final = "<none>"
 """Token 0: padding, and every word that is neither an anchor nor a number of the task."""

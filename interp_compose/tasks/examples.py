@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import json_value
 from interp_compose._public import public
-from interp_compose.types import Example, Span
 from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.runs.files import json_value
+from interp_compose.types import Example, Span
 
 KEYS = ("prompt", "answer", "spans", "tree")
 

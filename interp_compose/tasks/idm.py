@@ -28,12 +28,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError
-from interp_compose.text.answers__answerable import one_token
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import SPLITS, Task
 from interp_compose.tasks.wordnet import Sense, wordnet_senses
+from interp_compose.text.answers import one_token
+from interp_compose.types import Example
 
 PAPER_SIZES = {"train": 9563, "validation": 1154, "test": 1231}
 

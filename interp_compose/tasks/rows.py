@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import json_value
 from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.runs.files import json_value
 
 
 def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:

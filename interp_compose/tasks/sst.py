@@ -11,12 +11,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from interp_compose.types import Example
 from interp_compose.errors import DataFormatError, MissingDataError
-from interp_compose.text.answers__answerable import require_one_token
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import Task
-from interp_compose.text.constituents__penn import without_escapes
+from interp_compose.text.answers import require_one_token
+from interp_compose.text.constituents import without_escapes
+from interp_compose.types import Example
 
 FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 LABELS = ("negative", "neutral", "positive")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from interp_compose.runs.files import json_value
 from interp_compose._public import public
 from interp_compose.errors import (
     DataFormatError,
@@ -14,13 +13,14 @@ from interp_compose.errors import (
     MissingPackageError,
     OptionError,
 )
+from interp_compose.runs.files import json_value
 from interp_compose.tasks.mini.sst import ADJECTIVES, NOUN_SYNONYMS
 from interp_compose.tasks.mini.world import reserve_words
 from interp_compose.tasks.wordnet import wordnet_reader
+from interp_compose.text.synonyms.frequency import read_frequency, spacy_frequency
 from interp_compose.text.synonyms.sources import SynonymSource, ThesaurusSource
 from interp_compose.text.synonyms.vectors import VectorSource, load_vectors
 from interp_compose.text.synonyms.wordnet import WordNetSource, wordnet_frequency
-from interp_compose.text.synonyms.frequency import read_frequency, spacy_frequency
 
 SOURCES = ("auto", "shipped", "wordnet", "vectors")
 

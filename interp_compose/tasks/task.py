@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp_compose._public import public
-from interp_compose.types import Example
 from interp_compose.errors import OptionError
+from interp_compose.types import Example
 
 SPLITS = ("train", "validation", "test")
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from interp_compose.types import Span
 from interp_compose.errors import AlignmentError, PromptError
+from interp_compose.types import Span
 
 _BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # no blank lies above U+3000
 _DROPPABLE = ("Mn", "Me", "Cc", "Cf")

@@ -21,9 +21,27 @@ from typing import Any
 
 import nltk
 
-from interp_compose.types import Span
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError
-from interp_compose.text.constituents__penn import without_escapes
+from interp_compose.types import Span
+
+ESCAPES = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LSB-": "[",
+    "-RSB-": "]",
+    "-LCB-": "{",
+    "-RCB-": "}",
+    "\\/": "/",
+    "\\*": "*",
+}
+
+
+def without_escapes(word: str) -> str:
+    """A leaf as it stands in running text; quotation marks are left as they are."""
+    for escape, meant in ESCAPES.items():
+        word = word.replace(escape, meant)
+    return word
+
 
 DEFAULT_HEIGHT = 3
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interp_compose.types import Example
 from interp_compose.errors import AlignmentError, PositionError
-from interp_compose.text.units__tokenized import TokenizedPrompt
-from interp_compose.text.units import tokenize_prompts
+from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example
 
 
 def word_positions(

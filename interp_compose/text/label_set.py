@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError, OptionError
 from interp_compose.text.answers import answer_ids
-from interp_compose.text.units__tokenized import TokenizedPrompt
+from interp_compose.text.units import TokenizedPrompt
+from interp_compose.types import Example
 
 VOCABULARY = "vocabulary"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import nltk
 
-from interp_compose.types import Span
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
 from interp_compose.text.constituents import check_choice, choose, leaves, place_leaves, read_tree
 from interp_compose.text.spacy_words import english
+from interp_compose.types import Span
 
 MODELS = {"benepar": "benepar_en3", "stanza": "en", "spacy": "en_core_web_sm"}
 """The parsers, and the model each uses unless told otherwise."""

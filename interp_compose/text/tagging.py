@@ -7,7 +7,7 @@ from typing import Any
 
 from interp_compose.errors import OptionError
 from interp_compose.text.parsers import load_spacy
-from interp_compose.text.units__tokenized import TokenizedPrompt
+from interp_compose.text.units import TokenizedPrompt
 
 Tagged = tuple[int, int, str]
 """Character range of a text, and its tag."""

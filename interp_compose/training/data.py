@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from interp_compose.tensors import pad_left
 from interp_compose.text.label_set import stacked
-from interp_compose.tensors__padding import pad_left
 
 
 @dataclass(frozen=True, eq=False)

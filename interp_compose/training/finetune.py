@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from interp_compose.runs.files import check_writable, locked, make_folder, named
-from interp_compose.tensors import check_autocast
 from interp_compose._public import public
-from interp_compose.types import Example
 from interp_compose.errors import (
     CapabilityError,
     DeviceError,
@@ -25,19 +22,20 @@ from interp_compose.errors import (
     InterventionError,
     OutputError,
 )
-from interp_compose.training.losses import count_anchors
-from interp_compose.models.weights__copying import copy_model
-from interp_compose.models.lens_model import LensModel
 from interp_compose.models.autocast import finite_scores
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_ids, check_prompts, check_tokenizer
+from interp_compose.models.weights import copy_model
+from interp_compose.runs.checkpoint import CheckpointFolder
+from interp_compose.runs.files import check_writable, locked, make_folder, named
 from interp_compose.runs.result import environment_versions
 from interp_compose.tasks.task import Task
+from interp_compose.tensors import check_autocast
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
-from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample, collate, in_order
 from interp_compose.training.history import (
@@ -47,9 +45,10 @@ from interp_compose.training.history import (
     WeightTracker,
     check_history,
 )
-from interp_compose.training.loop import Job, run_training
+from interp_compose.training.loop import Job, run_training, trains
+from interp_compose.training.losses import count_anchors
 from interp_compose.training.processes import Processes
-from interp_compose.training.loop__state import trains
+from interp_compose.types import Example
 
 CHECKPOINTS = "checkpoints"
 HISTORY = "history.jsonl"

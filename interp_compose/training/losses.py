@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from interp_compose._public import public
-from interp_compose.tensors__word_pairs import cosines, full_precision, stack_layers, word_pairs
 from interp_compose.errors import OptionError
+from interp_compose.tensors import cosines, full_precision, stack_layers, word_pairs
 
 MOST_NEGATIVES: Final = 100_000
 """Drawn for each anchor; they are all held in memory."""

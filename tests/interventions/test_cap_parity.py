@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import HOW
-from interp_compose.interventions.pooling__slots import Slots
+from interp_compose.interventions.pooling import HOW, Slots
+from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.lens_model import LensModel
 from tests import architectures
 from tests.architectures import DECODERS, N_LAYERS

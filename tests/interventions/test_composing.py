@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp_compose.types import Example
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
@@ -17,6 +16,7 @@ from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.types import Example
 from tests import architectures
 from tests.interventions.shared import (
     FEW,

@@ -12,8 +12,8 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
-from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.interventions.pool_at import pool_at
 from tests.interventions.shared import MASK, TOKENS, assert_clean, params, run, shared
 
 pytestmark = pytest.mark.tl3

@@ -16,10 +16,9 @@ import transformers
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import HOW, pool_groups
-from interp_compose.interventions.pooling__slots import Slots
+from interp_compose.interventions.pooling import HOW, Slots, pool_groups
+from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures, real_model

@@ -12,8 +12,13 @@ import torch
 from torch import Tensor
 
 from interp_compose.interventions.ablate import ablate
-from interp_compose.interventions.ablation_sweep import knock_sweep
-from interp_compose.interventions.ablation_sweep__knockouts import HeadsOut, Knockout, PartsOut, WordsOut
+from interp_compose.interventions.ablation_sweep import (
+    HeadsOut,
+    Knockout,
+    PartsOut,
+    WordsOut,
+    knock_sweep,
+)
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.lens_model import LensModel

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
-from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from tests.interventions.shared import (
     FEW,

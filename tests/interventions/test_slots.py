@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp_compose.errors import SpanError
-from interp_compose.interventions.pooling__slots import Slots, shuffled_groups
+from interp_compose.interventions.pooling import Slots, shuffled_groups
 from tests.interventions.test_pooling import groupings
 
 GROUPS = torch.tensor([[-1, 0, 0, 1, -1, -1], [-1, 0, 1, 1, 1, 2]])

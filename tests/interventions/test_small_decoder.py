@@ -10,15 +10,15 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.ablate import ablate
-from interp_compose.interventions.record import Edited
+from interp_compose.interventions.call_positions import Places
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
-from interp_compose.interventions.call_positions import Places
-from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.mask_residual import _passing, mask_residual
-from interp_compose.interventions.pooling__slots import Slots
-from interp_compose.models.decoder__decoder_config import DecoderConfig, Norm
+from interp_compose.interventions.pool_at import pool_at
+from interp_compose.interventions.pooling import Slots
+from interp_compose.interventions.pooling_sweep import Protocol, sweep
+from interp_compose.interventions.record import Edited
+from interp_compose.models.decoder import DecoderConfig, Norm
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_decoder import small_decoder
 from tests.interventions.reference import in_place_cap

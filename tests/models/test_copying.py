@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose.types import Example
 from interp_compose.errors import CapabilityError, InterventionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models import weights__copying as copying
-from interp_compose.models.weights__copying import copy_model
+from interp_compose.models import weights as copying
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.models.weights import copy_model
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 from tests import architectures
 from tests.interventions.test_hooked_transformer import make as hooked_transformer
 from tests.recipes.conftest import splitting_tokenizer

@@ -13,8 +13,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig, Norm
+from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
 
 pytestmark = pytest.mark.tl3
 

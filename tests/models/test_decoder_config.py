@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from interp_compose.errors import InputError, OptionError, PromptError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.small_decoder import small_decoder
 from tests.models.test_decoder import CASES, random
 

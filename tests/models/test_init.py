@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from interp_compose.errors import OptionError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.init import InitRates, init_scales, init_weights
 from tests.untyped import outcomes_of
 
@@ -208,7 +207,7 @@ def test_what_no_type_checker_saw() -> None:
         """
 import numpy as np
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig
+from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.init import init_weights
 model = SmallDecoder(DecoderConfig())
 options = {

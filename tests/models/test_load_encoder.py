@@ -14,12 +14,12 @@ import transformers
 
 from interp_compose.errors import CapabilityError, CorruptFileError
 from interp_compose.models.bridge import bridge_around
+from interp_compose.models.embed import embed_texts
 from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.load import load_model
+from interp_compose.models.memory import weights_digest
 from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.models.weights import load_weights, save_weights
-from interp_compose.models.memory import weights_digest
-from interp_compose.models.embed import embed_texts
 from tests import architectures, real_model
 from tests.models.test_load import byte_level_tokenizer
 from tests.models.test_sentence_folder import FLAGS, flags, offline, state  # noqa: F401

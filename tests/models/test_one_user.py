@@ -17,8 +17,8 @@ from torch import Tensor
 from interp_compose.errors import CapabilityError, InputError, InterventionError, ModelInUseError
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
-from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.mask_residual import mask_residual
+from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import small_decoder

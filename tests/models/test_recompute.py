@@ -10,9 +10,9 @@ import torch
 
 from interp_compose.errors import CapabilityError
 from interp_compose.models import autocast as masked_scores
+from interp_compose.models.autocast import finite_scores
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.autocast import finite_scores
 from tests import architectures
 from tests.interventions.test_hooked_transformer import make as hooked_transformer
 from tests.models.test_copying import ALL, TOKENS, built, equal, needs_tl3

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
-from interp_compose.models.load import load_model
-from interp_compose.models.sentence_config import StatedEmbedding, read_stated
-from interp_compose.models.memory import weights_digest
 from interp_compose.models.embed import embed_texts
+from interp_compose.models.load import load_model
+from interp_compose.models.memory import weights_digest
+from interp_compose.models.sentence_config import StatedEmbedding, read_stated
 from tests import architectures
 from tests.models.test_load_encoder import bert, rewrite, saved
 from tests.models.test_sentence_folder import FLAGS, flags, offline, state, write  # noqa: F401

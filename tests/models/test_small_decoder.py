@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp_compose.runs.files import file_sha256, json_bytes
-from interp_compose.tensors import positions_from_mask
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
@@ -20,16 +18,17 @@ from interp_compose.errors import (
     PromptError,
 )
 from interp_compose.models.capabilities import MEANING
-from interp_compose.models.weights__copying import copy_model
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig, Norm
+from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
 from interp_compose.models.init import InitRates
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder, small_decoder
 from interp_compose.models.weight_matrices import MATRICES, left_out, weight_matrices
+from interp_compose.models.weights import copy_model
 from interp_compose.probes.rank import stable_rank
+from interp_compose.runs.files import file_sha256, json_bytes
 from interp_compose.studies.weights.measure import complexity_report
+from interp_compose.tensors import positions_from_mask
 from tests import architectures
 
 pytestmark = pytest.mark.tl3

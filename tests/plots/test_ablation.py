@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.studies.ablation.figures import curve_figure, example_figure, heads_figure
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.studies.ablation.figures import curve_figure, example_figure, heads_figure
 from interp_compose.studies.ablation.result import AblationCurve
 from tests.recipes import test_ablation_result as made
 

@@ -6,16 +6,16 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
+from interp_compose.plots.chart import Chart, Line, Panel
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.static import paint, png_bytes
+from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.carma.figures import (
     cap_figure,
     consistency_figure,
     representations_figure,
     training_figure,
 )
-from interp_compose.plots.chart import Chart, Line, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.static import paint, png_bytes
-from interp_compose.plots.theme import COMPARISON_STYLES
 
 CONFIG = {"model": "folder/tiny", "task": "mini-idm"}
 VERSIONS = ("original", "ft", "carma")

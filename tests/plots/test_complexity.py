@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose.studies.weights.figures import FORMATS, TITLES, complexity_figure
 from interp_compose.plots.static import png_bytes
+from interp_compose.studies.weights.figures import FORMATS, TITLES, complexity_figure
 from interp_compose.studies.weights.result import COLUMNS, MEASURES
 
 CONFIG = {"model": "a model", "n_layers": 2}

@@ -16,9 +16,9 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from interp_compose.errors import InputError
-from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -22,13 +22,13 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_static import paint_heatmap
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.static import DPI, paint, png_bytes
 from interp_compose.studies.phases.figures import (
     MEASURES,
     phase_bubble_figure,
     phase_curve_figure,
     phase_map_figure,
 )
-from interp_compose.plots.static import DPI, paint, png_bytes
 from tests.plots.test_figures import HOSTILE, Tags, strings
 from tests.plots.test_similarity_files import visible_texts
 

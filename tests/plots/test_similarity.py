@@ -12,14 +12,14 @@ import pytest
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.static import paint
+from interp_compose.plots.theme import PROTOCOL_STYLES
 from interp_compose.studies.similarity.figures import (
     layers_figure,
     order_figure,
     similarity_comparison,
     similarity_figure,
 )
-from interp_compose.plots.static import paint
-from interp_compose.plots.theme import PROTOCOL_STYLES
 
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
 SUBSETS = {"all": (1627, 0.64, 0.025, 0.703), "mirror": (410, -0.08, 0.09, 0.358)}

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from interp_compose.plots.export import save_html, save_png
-from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from interp_compose.plots.static import paint
+from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from tests.plots.test_figures import HOSTILE, Tags, strings
 from tests.plots.test_similarity import (
     CONFIG,

@@ -11,12 +11,12 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.theme import VERMILLION
 from interp_compose.studies.fitting_speed.figures import (
     fitting_epochs_figure,
     fitting_pairs_figure,
     violations_roc_figure,
 )
-from interp_compose.plots.theme import VERMILLION
 
 CONFIG = {"norm": "pre", "d_model": 64, "samples": 5000}
 NAN = float("nan")

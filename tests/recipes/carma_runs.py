@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose.types import Example
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.carma import run as carma_run
@@ -22,6 +21,7 @@ from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import loop
 from interp_compose.training.config import TrainConfig
+from interp_compose.types import Example
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
 

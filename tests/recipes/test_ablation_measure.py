@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.types import Example
 from interp_compose.errors import (
     CapabilityError,
     InputError,
@@ -28,6 +27,7 @@ from interp_compose.models.load import load_model
 from interp_compose.studies.ablation import measure as ablation_measure
 from interp_compose.studies.ablation.measure import ablation_curve
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 from tests import architectures
 
 KEY = ["example", "layer", "unit"]

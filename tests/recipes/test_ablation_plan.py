@@ -8,7 +8,6 @@ import pytest
 import spacy
 import torch
 
-from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -27,8 +26,8 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.ablation import measure as ablation_measure
-from interp_compose.studies.ablation.measure import ablation_curve
-from interp_compose.studies.ablation.measure__ablation_plan import plan_ablation
+from interp_compose.studies.ablation.measure import ablation_curve, plan_ablation
+from interp_compose.types import Example
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
 from tests.untyped import outcomes_of
@@ -201,7 +200,7 @@ def test_more_cells_make_smaller_batches(
     def fitting(model: Any, streams: int, longest: int) -> int:
         return 1000 // streams
 
-    monkeypatch.setattr("interp_compose.studies.ablation.measure__ablation_plan.fitting_batch", fitting)
+    monkeypatch.setattr("interp_compose.studies.ablation.measure.fitting_batch", fitting)
     sizes = [planned(model, examples, what=what).config["batch_size"] for what in ("mlp", "words")]
     assert sizes == [1000 // 4, 1000 // (4 * 8)]  # the longest example has eight words
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import interp_compose as ic
-from interp_compose.types import Example
 from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.ablation import measure as ablation_measure
 from interp_compose.studies.ablation.measure import ablation_curve
+from interp_compose.types import Example
 
 
 def quiet(model: LensModel, examples: Any, **options: Any) -> ic.AblationCurve:

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import interp_compose as ic
-from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -27,14 +26,15 @@ from interp_compose.errors import (
     TrainingModeError,
 )
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling__slots import shuffled_groups
+from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap import measure as cap_measure
 from interp_compose.studies.cap.measure import cap_curve
-from interp_compose.studies.core.inputs__outcomes import outcome_of
+from interp_compose.studies.core.inputs import outcome_of
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 from tests import architectures
 from tests.recipes.conftest import splitting_tokenizer
 

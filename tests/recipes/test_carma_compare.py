@@ -16,15 +16,15 @@ import pytest
 import torch
 
 import interp_compose as ic
-from interp_compose.types import Example
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.carma import run as carma_run
 from interp_compose.models.memory import weights_digest
+from interp_compose.studies.carma import run as carma_run
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.training import loop
 from interp_compose.training.history import read_history
+from interp_compose.types import Example
 from tests.recipes.carma_runs import tiny
 
 SEEDS = (1, 4)

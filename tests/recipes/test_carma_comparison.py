@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError, OptionError
+from interp_compose.studies.carma.report import measures_table
 from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.report__carma_report_tables import measures_table
 from interp_compose.studies.carma.verdicts import verdicts
 from tests.recipes.carma_tables import (
     CONFIG,

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import interp_compose as ic
 from interp_compose._public import public
-from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -35,6 +34,7 @@ from interp_compose.studies.carma.plan import checked_seeds
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
+from interp_compose.types import Example
 from tests import architectures
 from tests.recipes.carma_runs import (
     SYNONYMS,

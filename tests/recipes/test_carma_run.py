@@ -14,17 +14,17 @@ import pandas as pd
 import pytest
 import torch
 
-from interp_compose.types import Example
 from interp_compose.errors import CorruptFileError, InputError, NonFiniteError
 from interp_compose.models.weights import load_weights
 from interp_compose.studies.carma import run as carma_run
 from interp_compose.studies.carma.measure import carry_out
-from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.plan import plan_comparison
+from interp_compose.studies.carma.result import Comparison
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import loop
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.history import read_history
+from interp_compose.types import Example
 from tests.recipes.carma_runs import (
     SETTINGS,
     SYNONYMS,
@@ -291,7 +291,7 @@ def test_an_unfinished_comparison_is_refused_as_well(tmp_path: Path) -> None:
 def test_another_release_of_a_package_is_another_comparison(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interp_compose.studies.carma import run__carma_runs_folder as carma_runs_folder
+    from interp_compose.studies.carma import run as carma_runs_folder
 
     versions = carma_runs_folder.environment_versions()
     monkeypatch.setattr(

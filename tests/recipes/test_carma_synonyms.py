@@ -15,7 +15,6 @@ from typing import Any
 import nltk
 import pytest
 
-from interp_compose.types import Example
 from interp_compose.errors import (
     DataFormatError,
     InputError,
@@ -23,17 +22,18 @@ from interp_compose.errors import (
     MissingPackageError,
     OptionError,
 )
-from interp_compose.tasks import synonyms as carma_synonyms
-from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.shipped.corpus import base_corpus
+from interp_compose.tasks import synonyms as carma_synonyms
 from interp_compose.tasks.mini import idm as mini_idm
 from interp_compose.tasks.mini import sst as mini_sst
 from interp_compose.tasks.mini.world import reserve_words
 from interp_compose.tasks.sst import parse_tree
+from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.wordnet import wordnet_reader
-from interp_compose.text.synonyms import sources__sentiment_words as sentiment_words
-from interp_compose.text.synonyms.sources import SynonymSource, ThesaurusSource
+from interp_compose.text.synonyms import sources as sentiment_words
 from interp_compose.text.synonyms.replace import replace_synonyms
+from interp_compose.text.synonyms.sources import SynonymSource, ThesaurusSource
+from interp_compose.types import Example
 from tests.tasks.conftest import data_dir  # noqa: F401  a fixture
 
 

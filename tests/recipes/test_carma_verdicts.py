@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose.studies.carma.verdicts__carma_cautions import cautions
-from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.differences import verdict
-from interp_compose.studies.carma.verdicts import kind_of, verdicts
+from interp_compose.studies.carma.result import Comparison
+from interp_compose.studies.carma.verdicts import cautions, kind_of, verdicts
 from tests.recipes.carma_tables import (
     CONFIG,
     N_LAYERS,

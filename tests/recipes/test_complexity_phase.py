@@ -10,13 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.studies.phases.result import (
-    CIRCUITS,
-    HISTORY,
-    MEASURED,
-    PLACE,
-    PhaseDiagram,
-)
 from interp_compose.studies.anchors.grid import numbers, runs_of
 from interp_compose.studies.anchors.phase import (
     cells_of,
@@ -26,6 +19,13 @@ from interp_compose.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.phases.result import (
+    CIRCUITS,
+    HISTORY,
+    MEASURED,
+    PLACE,
+    PhaseDiagram,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.runs.files import read_json
 from interp_compose.errors import InputError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.condensation import mean_abs_cosine
+from interp_compose.runs import folder as sweep_folder
+from interp_compose.runs.files import read_json
+from interp_compose.runs.result import environment_versions, mixed_versions
 from interp_compose.studies.anchors import run as complexity_run
 from interp_compose.studies.anchors.run import (
     CIRCUITS,
@@ -25,9 +27,7 @@ from interp_compose.studies.anchors.run import (
     _circuits,
     train,
 )
-from interp_compose.runs.result import environment_versions, mixed_versions
-from interp_compose.runs import folder as sweep_folder
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners
 from tests.untyped import outcomes_of
 
 TINY = PhaseRun(

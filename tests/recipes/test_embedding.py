@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InputError, OptionError, TrainingModeError
+from interp_compose.models.embed import Reading, embed_texts, reading_of
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.sentence_config import StatedEmbedding
-from interp_compose.models.embed import Reading, embed_texts, reading_of
-from interp_compose.tensors__padding import pad_left
+from interp_compose.tensors import pad_left
 from tests import architectures, real_model
 from tests.models.test_load_encoder import bert
 from tests.recipes.conftest import TEXTS

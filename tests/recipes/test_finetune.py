@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from interp_compose.types import Example
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -22,14 +21,15 @@ from interp_compose.errors import (
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.training import finetune as recipe
-from interp_compose.training.finetune import encode_examples, finetune
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.training import finetune as recipe
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
+from interp_compose.training.finetune import encode_examples, finetune
 from interp_compose.training.history import TrainingHistory
+from interp_compose.types import Example
 from tests import architectures
 from tests.untyped import outcomes_of
 

@@ -13,10 +13,10 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.studies.mechanism.figures import _told, embedding_figure, matrix_of
 from interp_compose.plots.scatter import Scatter
-from interp_compose.studies.anchors.masked_outputs import MODES, second_anchor_masked
 from interp_compose.studies.anchors.finished import FinishedRun, finished_runs
+from interp_compose.studies.anchors.masked_outputs import MODES, second_anchor_masked
+from interp_compose.studies.mechanism.figures import _told, embedding_figure, matrix_of
 from interp_compose.studies.mechanism.views import pairs_of
 from tests.untyped import outcomes_of
 

@@ -8,8 +8,8 @@ from interp_compose.errors import (
     InputError,
     OptionError,
 )
-from interp_compose.studies.similarity.result import SimilarityCurve, compare_similarities
 from interp_compose.studies.similarity.measure import similarity_curve
+from interp_compose.studies.similarity.result import SimilarityCurve, compare_similarities
 from tests.recipes import similarity_reference as slow
 from tests.recipes.test_similarity_result import make
 

@@ -22,8 +22,12 @@ from interp_compose.errors import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.similarity.measure import similarity_curve
-from interp_compose.studies.similarity.measure__similarity_prepare import as_batch, into_batches, prepare_pairs
+from interp_compose.studies.similarity.measure import (
+    as_batch,
+    into_batches,
+    prepare_pairs,
+    similarity_curve,
+)
 from tests import architectures
 from tests.recipes import similarity_reference as slow
 

@@ -20,9 +20,9 @@ from interp_compose.errors import (
     MissingDataError,
     OptionError,
 )
-from interp_compose.studies.similarity.result import SimilarityCurve
-from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.runs.result import Result
+from interp_compose.studies.similarity.measure import similarity_curve
+from interp_compose.studies.similarity.result import SimilarityCurve
 from tests.recipes import similarity_reference as slow
 
 N, N_LAYERS = 11, 3

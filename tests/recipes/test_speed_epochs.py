@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.result__speed_cells import (
+from interp_compose.studies.fitting_speed.measure import (
+    auc_of,
+    first_epoch,
+    lateness,
+    packed,
+    tables_of,
+    touched_pairs,
+)
+from interp_compose.studies.fitting_speed.result import (
     SHARES,
     cells_of,
     pair_cells_of,
@@ -21,14 +29,6 @@ from interp_compose.studies.fitting_speed.result__speed_cells import (
     spread,
     true_positive_rates,
 )
-from interp_compose.studies.fitting_speed.measure__speed_epochs import (
-    auc_of,
-    first_epoch,
-    lateness,
-    tables_of,
-    touched_pairs,
-)
-from interp_compose.studies.fitting_speed.measure__speed_run import packed
 from interp_compose.tasks.anchors import AnchorTask, violations
 
 RUN = PhaseRun(samples=50, batch_size=20, violations=1, hold_out=False, seed=7)  # 3 steps an epoch

@@ -12,9 +12,14 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import InputError, ModelError, OptionError
-from interp_compose.studies.fitting_speed import measure as speed_measure
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.measure import base_of, fitting_speed, runs_of, whole_numbers
+from interp_compose.studies.fitting_speed import measure as speed_measure
+from interp_compose.studies.fitting_speed.measure import (
+    base_of,
+    fitting_speed,
+    runs_of,
+    whole_numbers,
+)
 from interp_compose.studies.fitting_speed.presets import DEFAULT, PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 
@@ -122,7 +127,7 @@ def test_failed_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure__speed_run.train", broken)
+    monkeypatch.setattr("interp_compose.studies.fitting_speed.measure.train", broken)
     with (
         pytest.warns(UserWarning, match="1 of 1 runs failed"),
         pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"),

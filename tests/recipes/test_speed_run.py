@@ -15,8 +15,15 @@ from torch.nn.functional import cross_entropy
 
 from interp_compose.runs.files import read_json
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.measure__speed_run import HISTORY, Fits, fitted, packed, train, unpacked
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.studies.fitting_speed.measure import (
+    HISTORY,
+    Fits,
+    fitted,
+    packed,
+    train,
+    unpacked,
+)
+from interp_compose.training.parallel import Learners
 
 TINY = PhaseRun(
     d_model=8,

@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers as hf
 
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError, InputError
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import cap_curve
@@ -18,6 +17,7 @@ from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
 from interp_compose.tasks.anchors import AnchorTask
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 from tests.untyped import outcomes_of
 
 TASKS = [

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
 from interp_compose.tasks.idm import clean_definition, idm_from_senses
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.wordnet import Sense, wordnet_senses
+from interp_compose.types import Example
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 

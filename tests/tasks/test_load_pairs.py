@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interp_compose.errors import DataFormatError, MissingDataError, OptionError
-from interp_compose.tasks.load__load_pairs import PAIR_TASK_NAMES, load_pairs
+from interp_compose.tasks.load import PAIR_TASK_NAMES, load_pairs
 from interp_compose.tasks.pairs import Pair
 from tests.tasks import test_bird, test_paws
 

@@ -10,8 +10,8 @@ import nltk
 import pytest
 
 from interp_compose.errors import AnswerError
-from interp_compose.tasks.mini import world as mini_world
 from interp_compose.tasks.load import load_task
+from interp_compose.tasks.mini import world as mini_world
 from interp_compose.tasks.mini.definitions import FAMILIES
 from interp_compose.tasks.mini.idm import MAX_WORDINGS, definitions, splits
 from interp_compose.tasks.mini.world import reserve_words, thesaurus

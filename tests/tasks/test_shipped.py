@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from interp_compose.runs.files import file_sha256
 from interp_compose.errors import OptionError
+from interp_compose.runs.files import file_sha256
 from interp_compose.shipped import SHIPPED, build, corpus, shipped_folder, training
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.sst import sentences

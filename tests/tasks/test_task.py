@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from interp_compose.types import Example, HookedModel
 from interp_compose.errors import AnswerError, MissingDataError, OptionError
-from interp_compose.text.answers__answerable import keep_one_token, one_token, require_one_token
 from interp_compose.tasks.load import TASK_NAMES, load_task
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
 from interp_compose.tasks.task import Task, shuffled
+from interp_compose.text.answers import keep_one_token, one_token, require_one_token
+from interp_compose.types import Example, HookedModel
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interp_compose.types import Example
 from interp_compose.errors import DataFormatError, MissingDataError
 from interp_compose.tasks.examples import read_examples
+from interp_compose.types import Example
 
 GOOD = {"prompt": "a young cat is called a", "answer": " kitten"}
 

@@ -13,9 +13,9 @@ import spacy
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from interp_compose.types import Example
 from interp_compose.errors import AlignmentError
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example
 
 NLP = spacy.blank("en")
 KINDS = ("bpe", "bpe-trimmed", "unigram", "llama", "wordpiece")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interp_compose.types import Example
 from interp_compose.errors import AnswerError
 from interp_compose.text.answers import answer_id, answer_ids
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 
 
 def ids_of(tok: Any, *examples: Example) -> list[int]:

@@ -15,12 +15,12 @@ from nltk import Tree
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from interp_compose.types import Example
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
 from interp_compose.text import parsers
 from interp_compose.text.constituents import tree_spans
 from interp_compose.text.parsers import mend_tokenizers, parse_spans
 from interp_compose.text.units import tokenize_prompts
+from interp_compose.types import Example
 
 TEXTS = ["the young dog isn't  (unhappy).", " a dog barks", "stop"]
 

@@ -21,18 +21,19 @@ from interp_compose.errors import (
     MissingPackageError,
 )
 from interp_compose.tasks.wordnet import wordnet_reader
-from interp_compose.text.synonyms import sources__sentiment_words as sentiment_words
-from interp_compose.text.synonyms.sources__sentiment_words import polarity, same_sentiment
+from interp_compose.text.synonyms import sources as sentiment_words
+from interp_compose.text.synonyms.frequency import WordFrequency
 from interp_compose.text.synonyms.sources import (
     SynonymSource,
     ThesaurusSource,
     is_content_word,
+    polarity,
     ranked,
+    same_sentiment,
     score,
 )
 from interp_compose.text.synonyms.vectors import VectorSource
 from interp_compose.text.synonyms.wordnet import WordNetSource, wordnet_frequency
-from interp_compose.text.synonyms.frequency import WordFrequency
 from tests.tasks.conftest import data_dir
 from tests.text.test_synonyms_vectors import toy_pipeline, words
 

@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from interp_compose.errors import CapabilityError, InputError, MissingDataError
+from interp_compose.text.synonyms.frequency import WordFrequency, counted_frequency
 from interp_compose.text.synonyms.sources import SynonymSource
 from interp_compose.text.synonyms.vectors import VectorSource, load_vectors
-from interp_compose.text.synonyms.frequency import WordFrequency, counted_frequency
 
 
 def words(source: SynonymSource, word: str, pos: str | None = None) -> list[str]:

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from interp_compose.errors import MissingDataError, OptionError
 from interp_compose.text.tagging import OTHER, tagger_of, unit_tags
-from interp_compose.text.units__tokenized import TokenizedPrompt
+from interp_compose.text.units import TokenizedPrompt
 
 
 def units(text: str, *bounds: int) -> TokenizedPrompt:

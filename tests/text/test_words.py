@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from transformers import ByT5Tokenizer
 
-from interp_compose.types import Example, Span
 from interp_compose.errors import (
     AlignmentError,
     DataFormatError,
@@ -17,6 +16,7 @@ from interp_compose.errors import (
     SpanError,
 )
 from interp_compose.text.units import UNITS, TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example, Span
 
 
 def groups_of(

@@ -25,8 +25,8 @@ from safetensors.torch import load_file, save_file
 
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.training import loop
 from interp_compose.runs import checkpoint
+from interp_compose.training import loop
 from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, tiny, train
 

@@ -11,10 +11,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.training.finetune import Finetuned, finetune_on
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
+from interp_compose.training.finetune import Finetuned, finetune_on
 
 D_VOCAB = 23
 CARMA = CarmaConfig(weight=0.4, mi_weight=0.5, stability_weight=0.7, layers=(1, 2))

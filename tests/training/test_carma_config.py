@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from interp_compose.errors import LayerError, OptionError
-from interp_compose.training.losses import mutual_information_loss, stability_loss
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.training.carma import CarmaConfig, carma_terms, default_layers, total_loss
 from interp_compose.training.config import TrainConfig
+from interp_compose.training.losses import mutual_information_loss, stability_loss
 from tests.untyped import outcomes_of
 
 # Appendix B.3, sentence by sentence: ending layers of IDM, of SC; λ of IDM, of SC.

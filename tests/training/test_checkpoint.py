@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import torch
 
-from interp_compose.runs.files import file_sha256
 from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.training.finetune import Finetuned, finetune_on
+from interp_compose.runs.checkpoint import CheckpointFolder
+from interp_compose.runs.files import file_sha256
 from interp_compose.training import loop
 from interp_compose.training.carma import CarmaConfig
-from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
+from interp_compose.training.finetune import Finetuned, finetune_on
 from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, made_up, same_weights, shared, tiny, train
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interp_compose.training.evaluate__convergence import convergence
+from interp_compose.training.evaluate import convergence
 
 NONE: Sequence[tuple[int, float]] = ()
 

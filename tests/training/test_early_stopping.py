@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from interp_compose.training import loop
-from interp_compose.training.loop__state import TrainingState
+from interp_compose.training.loop import TrainingState
 from tests.training.runs import BASE, same_weights, shared, tiny, train, weights
 
 # The rate is constant without warm-up, so that a shorter run takes the same steps.

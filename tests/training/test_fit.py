@@ -12,8 +12,7 @@ from torch import Tensor
 
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.parallel import Samples, _Order, fit
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners, Samples, _Order, fit
 from tests.training.test_learners import models
 
 PARTS = (slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 11))  # steps between two looks

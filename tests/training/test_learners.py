@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from interp_compose.errors import InputError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import DecoderConfig, Norm
+from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners
 
 STEPS = 50
 CONFIG = TrainConfig(lr=3e-3, batch_size=8, max_steps=STEPS, clip=0.5)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from interp_compose.errors import NonFiniteError
-from interp_compose.training import loop
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.training.history import read_history
+from interp_compose.training import loop
 from interp_compose.training.evaluate import representations
+from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, made_up, shared, tiny, train
 
 STEADY = replace(BASE, schedule="constant", warmup_steps=0, evaluate_every=100)

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
-from interp_compose.runs.result import environment_versions
 from interp_compose.runs import folder as sweep_folder
-from interp_compose.runs.sweep import Sweep, run_sweep
 from interp_compose.runs.folder import FORMAT, Plan, hashed, register, versions_of
-from interp_compose.runs.sweep__sweep_status import sweep_status
+from interp_compose.runs.result import environment_versions
+from interp_compose.runs.sweep import Sweep, run_sweep, sweep_status
 from tests.training.sweep_jobs import JOBS, events
 from tests.untyped import outcomes_of
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import InterpComposeError, MissingPackageError, OptionError
-from interp_compose.runs.sweep import Sweep, run_sweep
-from interp_compose.runs.sweep__sweep_status import sweep_status
+from interp_compose.runs.sweep import Sweep, run_sweep, sweep_status
 from tests.training.sweep_jobs import JOBS, events
 
 PLACES = [
@@ -121,7 +120,7 @@ def test_processes_that_a_dead_worker_left_behind_end(tmp_path: Path, ledger: Pa
 
 def test_a_worker_starts_light() -> None:
     heavy = {"torch", "transformers", "scipy", "plotly", "matplotlib", "tqdm", "pandas"}
-    module = "interp_compose.runs.workers__sweep_worker"
+    module = "interp_compose.runs.workers"
     check = f"import {module}, sys; print({heavy!r} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"
@@ -196,6 +195,6 @@ def test_a_batch_script_for_slurm(
     assert "#SBATCH --time=90\n" in script
     assert "#SBATCH --partition=long\n" in script
     assert "#SBATCH --gpus-per-node=1\n" in script
-    assert "-m interp_compose.runs.workers__sweep_worker" in script
+    assert "-m interp_compose.runs.workers" in script
     assert not (tmp_path / "cancelled").exists()  # it ended by itself, though sacct lags behind
     assert not list(tmp_path.rglob("*.pkl"))

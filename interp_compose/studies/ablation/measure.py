@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -14,17 +16,290 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.types import Example, HookedModel
-from interp_compose.errors import InterventionError, NonFiniteError
-from interp_compose.interventions.ablation_sweep import knock_sweep
-from interp_compose.interventions.ablation_sweep__knockouts import HeadsOut, Knockout, PartsOut, WordsOut
-from interp_compose.studies.ablation.result import ALL_WORDS, AblationCurve
-from interp_compose.studies.ablation.measure__ablation_plan import PARTS, AblationPlan, plan_ablation
-from interp_compose.studies.ablation.measure__ablation_prepare import Batch, as_batch, into_batches, words_of
+from interp_compose.checks import check_numbers
+from interp_compose.errors import (
+    CapabilityError,
+    InputError,
+    InterventionError,
+    NonFiniteError,
+    OptionError,
+)
+from interp_compose.interventions.ablate import HOW
+from interp_compose.interventions.ablation_sweep import (
+    REACH,
+    HeadsOut,
+    Knockout,
+    PartsOut,
+    WordsOut,
+    knock_sweep,
+)
+from interp_compose.interventions.mask_attention import MODES
+from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.memory import (
+    batch_of_lengths,
+    chunk_tokens,
+    fitting_batch,
+    weights_digest,
+)
 from interp_compose.runs.batches import batch_by_batch
-from interp_compose.models.memory import chunk_tokens
-from interp_compose.studies.core.inputs__outcomes import outcome_of
-from interp_compose.studies.core.inputs import Prepared
+from interp_compose.studies.ablation.result import ALL_WORDS, AblationCurve
+from interp_compose.studies.core.inputs import Prepared, examples_digest, outcome_of, prepare
+from interp_compose.tensors import pad_left
+from interp_compose.text.label_set import VOCABULARY, checked_labels, stacked
+from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
+from interp_compose.types import Example, HookedModel
+
+PARTS: Final = {"layers": ("attn", "mlp"), "attn": ("attn",), "mlp": ("mlp",)}
+WHAT: Final = ("words", "heads", *PARTS)
+NEEDS: Final = {
+    "words": "mask_attention",
+    "heads": "edit_z",
+    **dict.fromkeys(PARTS, "drop_parts"),
+}
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """A run whose input has been checked: nothing in it is left to be refused.
+
+    ``tags`` are each example's units' tags, for ``what="words"``; ``config`` is what the result
+    will say of itself.
+    """
+
+    model: HookedModel
+    items: Sequence[Prepared]
+    batches: Sequence[Sequence[Prepared]]
+    what: str
+    layers: Sequence[int]
+    reach: str
+    mode: str
+    how: str
+    seed: int
+    tags: Mapping[int, Sequence[str]]
+    config: Mapping[str, Any]
+
+
+def plan_ablation(
+    model: HookedModel,
+    examples: Iterable[Example | Mapping[str, Any] | str],
+    *,
+    what: str,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    tagger: Any,
+    reach: str | None,
+    mode: str,
+    how: str,
+    layers: Sequence[int | float] | None,
+    batch_size: int | None,
+    seed: int,
+    task: str,
+    answers: str | Sequence[str] = VOCABULARY,
+) -> AblationPlan:
+    """The arguments are :func:`.ablation_measure.ablation_curve`'s, and so is what they raise."""
+    check_numbers(seed, batch_size)
+    reach = _checked(what, unit, tagger, reach, mode, how)
+    if model.bidirectional:
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; use "
+            "mask_attention and model.encode instead."
+        )
+    chosen = resolve_layers(layers, model.n_layers)
+    named = None if tagger is None else tagger_of(tagger)
+    items, bare = prepare_any(
+        model, examples, unit=unit, labels=labels, height=height, parser=parser, answers=answers
+    )
+    model.require("resume", NEEDS[what])
+    if what == "words" and not any(words_of(item) for item in items):
+        raise InterventionError(
+            f"none of the {len(items)} examples has a {unit} before its last token, so there is "
+            "nothing to knock out. Use longer prompts."
+        )
+    tags = {} if named is None else _tags(items, named)
+    batch_size = batch_of_lengths(model, [item.n_tokens for item in items], batch_size)
+    if batch_size is None:
+        longest = max(item.n_tokens for item in items)
+        cells = {"words": max(len(words_of(item)) for item in items), "heads": model.n_heads}
+        batch_size = fitting_batch(model, (len(chosen) + 1) * max(1, cells.get(what, 1)), longest)
+    batches = into_batches(items, int(batch_size))
+    if bare:
+        batches = [with_predictions(model, part) for part in batches]
+        items = sorted(chain.from_iterable(batches), key=lambda item: item.index)
+    config = {
+        "study": "ablation",
+        "model": model.name,
+        "architecture": model.architecture,
+        "task": task,
+        "what": what,
+        "reach": reach,
+        "mode": mode if what == "words" else None,
+        "how": how if what == "heads" else None,
+        "unit": unit if what == "words" else None,
+        "labels": sorted(labels) if labels else None,
+        "height": height,
+        "parser": parser,
+        "tagger": _name_of(tagger),
+        "layers": chosen,
+        "n_layers": model.n_layers,
+        "n_heads": model.n_heads,
+        "batch_size": int(batch_size),
+        "seed": int(seed),
+        "answers": answers if isinstance(answers, str) else list(answers),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": model.device.type,
+        "n_examples": len(items),
+        "examples_sha256": examples_digest(items),
+        "active_hooks": list(model.active_hooks),
+        "weights_sha256": weights_digest(model),
+    }
+    return AblationPlan(
+        model, items, batches, what, chosen, reach, mode, how, int(seed), tags, config
+    )
+
+
+def _checked(what: str, unit: str, tagger: Any, reach: str | None, mode: str, how: str) -> str:
+    """``reach``, or what is usual for ``what``; words that belong to another ``what`` refused."""
+    for name, value, known in (
+        ("what", what, WHAT),
+        ("mode", mode, MODES),
+        ("how", how, HOW),
+        ("reach", reach, (*REACH, None)),
+    ):
+        if value not in known:
+            raise OptionError(
+                f"unknown {name}={value!r}: expected one of {', '.join(map(str, known))}"
+            )
+    for name, value, usual, belongs in (
+        ("mode", mode, "exclude", "words"),
+        ("unit", unit, "word", "words"),
+        ("tagger", tagger, None, "words"),
+        ("how", how, "zero", "heads"),
+    ):
+        if what != belongs and value != usual:
+            raise OptionError(
+                f"{name}={value!r} has no meaning for what={what!r}, only for {belongs!r}: leave "
+                "it out"
+            )
+    if what == "heads" and reach not in (None, "at"):
+        raise OptionError(
+            f"reach={reach!r} has no meaning for what='heads', whose heads belong to one layer: "
+            "leave it out"
+        )
+    return reach or ("from" if what == "words" else "at")
+
+
+def _tags(items: Sequence[Prepared], tagger: Tagger) -> dict[int, list[str]]:
+    tags = {item.index: unit_tags(item.prompt, tagger) for item in items}
+    if any(ALL_WORDS in of_example for of_example in tags.values()):
+        raise OptionError(
+            f"the tagger gave the tag {ALL_WORDS!r}, which is the name of all of them together; "
+            "give another"
+        )
+    return tags
+
+
+def _name_of(tagger: Any) -> str | None:
+    if tagger is None or isinstance(tagger, str):
+        return tagger
+    meta = getattr(tagger, "meta", None)
+    if isinstance(meta, dict):
+        return f"{meta.get('lang', '')}_{meta.get('name', '')} {meta.get('version', '')}"
+    return str(getattr(tagger, "__qualname__", type(tagger).__qualname__))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples side by side, padded on the left, so that all predict at position -1."""
+
+    items: Sequence[Prepared]
+    tokens: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    answers: Int[Tensor, "batch"]
+    candidates: Int[Tensor, "batch label"] | None
+
+
+def prepare_any(
+    model: HookedModel,
+    examples: Iterable[Example | Mapping[str, Any] | str],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    answers: str | Sequence[str] = VOCABULARY,
+) -> tuple[list[Prepared], bool]:
+    """Examples with their answers, or bare texts, which have none yet; and whether they are bare.
+
+    Raises:
+        InputError: some texts and some examples; bare texts with a list of labels; see
+            :func:`.prepared.prepare` for what else.
+    """
+    rows: list[Any] = list(examples)
+    bare = [isinstance(row, str) for row in rows]
+    if any(bare) and not all(bare):
+        raise InputError(
+            f"example {bare.index(not bare[0])} is of another kind than example 0; expected texts "
+            "alone, or examples with their answers alone."
+        )
+    if any(bare) and checked_labels(answers) is not None:
+        raise InputError(
+            "bare texts have no answers of their own, so labels mean nothing for them; give "
+            "examples with prompt and answer, or leave answers out."
+        )
+    items = prepare(
+        model,
+        [Example(text, "") for text in rows] if any(bare) else rows,
+        unit=unit,
+        labels=labels,
+        height=height,
+        parser=parser,
+        answered=not any(bare),
+        answers=answers,
+    )
+    return items, any(bare)
+
+
+@torch.no_grad()
+def with_predictions(model: HookedModel, items: Sequence[Prepared]) -> list[Prepared]:
+    """One batch, the answers being the tokens that the untouched model predicts in it."""
+    batch = as_batch(items, model.device)
+    logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
+    out = []
+    for item, answer in zip(items, logits[:, -1].argmax(dim=1).tolist(), strict=True):
+        example = replace(item.example, answer=model.tokenizer.decode([answer]))
+        out.append(replace(item, example=example, answer_id=answer))
+    return out
+
+
+def words_of(item: Prepared) -> list[int]:
+    """The units that another position comes after: those whose knocking out can change anything."""
+    groups = item.prompt.groups
+    return [unit for unit in range(item.prompt.n_groups) if groups[-1] != unit]
+
+
+def into_batches(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
+    """Examples of like length together; always the same way."""
+    ordered = sorted(items, key=lambda item: (item.n_tokens, item.index))
+    return [ordered[at : at + size] for at in range(0, len(ordered), size)]
+
+
+def as_batch(items: Sequence[Prepared], device: torch.device) -> Batch:
+    """Pad on the left and move to ``device``."""
+    tokens, mask, _ = pad_left(
+        [item.prompt.ids for item in items], [item.prompt.groups < 0 for item in items]
+    )
+    answers = torch.tensor([item.answer_id for item in items])
+    candidates = stacked([item.candidates for item in items])
+    return Batch(
+        items,
+        tokens.to(device),
+        mask.to(device),
+        answers.to(device),
+        None if candidates is None else candidates.to(device),
+    )
+
 
 CLEAN = -1  # the layer under which a batch's clean outcomes are stored
 REFERENCE = 64  # examples whose activations stand in for those of an ablated head

@@ -82,10 +82,9 @@ def run(config: AblationConfig) -> AblationCurve:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
+    from interp_compose.checks import check_limit, drawn, layer_from_text
     from interp_compose.models.load import load_model
-    from interp_compose.studies.ablation.measure import measure
-    from interp_compose.studies.ablation.measure__ablation_plan import plan_ablation
-    from interp_compose.checks__options import check_limit, drawn, layer_from_text
+    from interp_compose.studies.ablation.measure import measure, plan_ablation
     from interp_compose.studies.core.output import held_folder, write_result
     from interp_compose.tasks.load import load_task
 

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.stats.seeds import mean_interval
 from interp_compose.errors import InputError, LayerError
-from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.plots.chart import answers_note
-from interp_compose.studies.core.tables import typed
 from interp_compose.runs.result import Result, environment_versions
+from interp_compose.stats.intervals import share_interval, wilson_interval
+from interp_compose.stats.seeds import mean_interval
+from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure

@@ -14,7 +14,7 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import stable_rank
 from interp_compose.tasks.anchors import AnchorData, AnchorTask
-from interp_compose.training.parallel__learners import Learners
+from interp_compose.training.parallel import Learners
 
 
 def sets_of(

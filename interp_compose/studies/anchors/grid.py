@@ -3,12 +3,98 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from interp_compose.errors import OptionError
+import torch
+
+from interp_compose.errors import ModelError, OptionError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.anchors.run import PhaseRun
+
+NUMBER: Final = 4
+"""Bytes of a weight or an activation."""
+WEIGHTS: Final = 6
+"""Times that a weight is held: itself, gradient, two moments, and two copies on the way."""
+SLACK: Final = 2
+"""Activations that backward needs beside those that forward keeps: as many again."""
+SHARE: Final = 0.8
+"""Of the GPU's memory; the rest is CUDA's own and lost between blocks."""
+
+
+def run_bytes(run: PhaseRun) -> int:
+    """What training such a run needs at most, about: weights, activations of a batch, data."""
+    task = run.task
+    shape = run.decoder_config(task)
+    with torch.device("meta"):
+        weights = sum(int(weight.numel()) for weight in SmallDecoder(shape).parameters())
+    heads = shape.n_heads * shape.head_width
+    of_token: int = 8 * run.d_model + 4 * heads + 2 * run.d_mlp + 2 * run.n_heads * task.length
+    kept = of_token * run.batch_size * task.length * run.n_layers
+    data = 2 * (task.length + 1) * (run.samples + 4 * run.n_test)  # integers are twice as long
+    return NUMBER * (WEIGHTS * weights + SLACK * kept + data)
+
+
+def at_a_time(runs: Sequence[PhaseRun], memory: int) -> int:
+    """How many of these runs, the largest of them, a GPU of so many bytes trains together.
+
+    It depends on the whole memory, not on what is free: a call that goes on where another stopped
+    has to put the same runs together.
+    """
+    fit = int(SHARE * memory) // max(map(run_bytes, {run.kind for run in runs}))
+    return max(1, min(fit, len(runs)))
+
+
+Where = Literal["here", "workers", "slurm"]
+
+
+def trained(
+    work: str,
+    runs: Sequence[PhaseRun],
+    out: str | os.PathLike[str],
+    *,
+    where: Where,
+    workers: int | None,
+    slurm: Mapping[str, Any] | None,
+    progress: bool,
+) -> tuple[Path, ...]:
+    """The folder of each run, done where it was missing; all refused where one cannot be.
+
+    With a GPU, and ``where`` "here", as many are trained at a time as its memory holds
+    (:func:`.complexity_memory.at_a_time`).
+
+    Raises:
+        InputError: a run that cannot be trained; ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    for run in runs:
+        run.check()
+    together = 1
+    if torch.cuda.is_available() and where == "here":
+        together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
+    sweep = run_sweep(
+        work,
+        [asdict(run) for run in runs],
+        out,
+        where=where,
+        workers=workers,
+        slurm=slurm,
+        together=together,
+        progress=progress,
+    )
+    if sweep.failed:
+        index, why = next(iter(sweep.failed.items()))
+        raise ModelError(
+            f"{len(sweep.failed)} of {len(runs)} runs failed; the first, in "
+            f"{sweep.folders[index]}: {why}. The others are kept: call again to go on."
+        )
+    return tuple(sweep.folders)
+
 
 MOST: int = 10_000
 """Values of one grid: more are a slip of the pen."""

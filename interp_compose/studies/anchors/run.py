@@ -11,21 +11,19 @@ from typing import Any, Final
 
 import torch
 
-from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose._public import public
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
-from interp_compose.models.decoder import SmallDecoder
-from interp_compose.models.decoder__decoder_config import Act, Biases, DecoderConfig, Norm
+from interp_compose.models.decoder import Act, Biases, DecoderConfig, Norm, SmallDecoder
 from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
-from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
-from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
-from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
+from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
+from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.parallel import Samples, fit
-from interp_compose.training.parallel__learners import Learners
-from interp_compose.training.loop__state import trains
+from interp_compose.training.loop import trains
+from interp_compose.training.parallel import Learners, Samples, fit
 
 HISTORY: Final = "history.json"
 CIRCUITS: Final = "circuits.json"

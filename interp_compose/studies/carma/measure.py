@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from interp_compose.runs.files import locked, plain_json
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.result__carma_comparison_tables import VERSIONS
-from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
-from interp_compose.studies.carma.run import VersionRun, is_intact, run_version
-from interp_compose.studies.carma.run__carma_runs_folder import claim_runs, make_runs_folder
-from interp_compose.tasks.synonyms import synonym_source
+from interp_compose.runs.files import locked, plain_json
 from interp_compose.runs.result import gathered_versions
+from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
+from interp_compose.studies.carma.result import VERSIONS, Comparison
+from interp_compose.studies.carma.run import (
+    VersionRun,
+    claim_runs,
+    is_intact,
+    make_runs_folder,
+    run_version,
+)
+from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import SynonymSource
 from interp_compose.training.carma import CarmaConfig

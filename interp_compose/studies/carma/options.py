@@ -103,13 +103,13 @@ def run(config: CarmaStudy) -> Comparison:
         InputError: ``out`` holds another run's result or runs, and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
+    from interp_compose.checks import check_limit, layer_from_text
     from interp_compose.models.load import load_model
     from interp_compose.studies.carma.measure import carry_out, finished
     from interp_compose.studies.carma.plan import plan_comparison
-    from interp_compose.tasks.synonyms import synonym_source
-    from interp_compose.checks__options import check_limit, layer_from_text
     from interp_compose.studies.core.output import held_folder, write_result
     from interp_compose.tasks.load import load_task
+    from interp_compose.tasks.synonyms import synonym_source
 
     carma = _carma(config)
     check_limit(config.limit)
@@ -203,7 +203,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 def _limited(task: Any, limit: int | None, seed: int) -> Any:
     """The task with so many examples a split."""
-    from interp_compose.checks__options import drawn
+    from interp_compose.checks import drawn
 
     if limit is None:
         return task

@@ -13,23 +13,27 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
+from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.studies.cap.result__cap_outcomes import POOLINGS
-from interp_compose.studies.cap.measure__cap_plan import CapPlan, plan_cap
-from interp_compose.studies.carma.result__carma_comparison_tables import VERSIONS
-from interp_compose.training.finetune import check_training, encode_examples
-from interp_compose.checks__options import check_numbers
 from interp_compose.models.ready import check_model
+from interp_compose.studies.cap.measure import CapPlan, plan_cap
+from interp_compose.studies.cap.result import POOLINGS
+from interp_compose.studies.carma.result import VERSIONS
 from interp_compose.tasks.task import Task
-from interp_compose.text.synonyms.replace__synonym_slots import Surroundings, content_words, words_of
+from interp_compose.text.synonyms.replace import (
+    Surroundings,
+    content_words,
+    replace_synonyms,
+    words_of,
+)
 from interp_compose.text.synonyms.sources import SynonymSource
-from interp_compose.text.synonyms.replace import replace_synonyms
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
+from interp_compose.training.finetune import check_training, encode_examples
 
 MOST_SEEDS = 10_000
 """More are a slip of the pen."""

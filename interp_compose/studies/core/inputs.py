@@ -9,15 +9,44 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from interp_compose.types import Example, HookedModel
 from interp_compose.errors import InputError
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.examples import read_example
 from interp_compose.text.answers import answer_ids
-from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
+from interp_compose.text.label_set import VOCABULARY, among, checked_labels, label_ids, predicted
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example, HookedModel
+
+
+def outcome_of(
+    logits: Float[Tensor, "stream d_vocab"],
+    answers: Int[Tensor, "stream"],
+    candidates: Int[Tensor, "stream label"] | None = None,
+) -> Float[Tensor, "stream 4"]:
+    """Prediction, the answer's log-probability (nats) and rank, and whether all was finite.
+
+    Rank 1 is the prediction: 1 + the number of tokens with a larger logit, or with the same one
+    and a smaller id (in half precision ties are common, and argmax takes the smallest id).
+
+    With ``candidates`` (token ids, ascending, the answer among them) the prediction, the rank and
+    the log-probability are those among these alone, the probabilities of the others left out (eq.
+    10); whether all was finite is asked of the whole vocabulary.
+    """
+    finite = logits.isfinite().all(dim=1)
+    prediction = predicted(logits, candidates)
+    place = answers
+    if candidates is not None:
+        place = (candidates == answers[:, None]).int().argmax(dim=1)
+    logits = among(logits, candidates).float()
+    target = logits.gather(1, place[:, None])
+    logprob = target[:, 0] - logits.logsumexp(dim=1)
+    before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
+    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
+    return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
 
 
 @dataclass(frozen=True)

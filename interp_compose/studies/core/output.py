@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
+from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import (
     check_writable,
     differences,
@@ -16,9 +19,6 @@ from interp_compose.runs.files import (
     named,
     plain_json,
 )
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
-from interp_compose.plots.export import page_bytes, picture_bytes
-from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.result import RESULT, WAIT, Result, check_names, store
 
 TABLES: Final[Mapping[str, str]] = {

@@ -2,29 +2,236 @@
 
 from __future__ import annotations
 
+import base64
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from interp_compose.runs.files import read_json
 from interp_compose._public import public
 from interp_compose.checks import is_whole
 from interp_compose.errors import OptionError
-from interp_compose.studies.anchors.grid import check_seeds, checked, numbers
-from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.anchors.grid__complexity_sweep import Where, trained
-from interp_compose.studies.fitting_speed.measure__speed_epochs import GRID, tables_of
-from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
-from interp_compose.studies.fitting_speed.measure__speed_run import HISTORY
-from interp_compose.runs.result import gathered_versions
-from interp_compose.tasks.anchors import VIOLATIONS
+from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
+from interp_compose.runs.result import gathered_versions
+from interp_compose.stats.agreement import agreement
+from interp_compose.studies.anchors.grid import Where, check_seeds, checked, numbers, trained
+from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
+from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask
+from interp_compose.training.loop import trains
+from interp_compose.training.parallel import Learners, Samples, fit
 
-WORK: Final = "interp_compose.studies.fitting_speed.measure__speed_run:train"
+FITS_PAIR: Final = 0.6
+"""Accuracy at which a pair counts as learned (Fig. 8B)."""
+GRID: Final = ("init_rate", "n_layers", "violations", "seed")
+"""What tells the runs of one study apart."""
+
+
+def tables_of(
+    run: PhaseRun, rows: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, Any]], pd.DataFrame]:
+    """A run's row of ``runs``, its rows of ``pairs``, and those of ``samples``, from its history.
+
+    ``samples`` is empty where no pair violates the rule. The columns are described at
+    :class:`~.speed_result.FittingSpeed`.
+    """
+    task = run.task
+    chains = task.sample("train", run.samples, seed=run.stream("train")).chains.numpy()
+    right = np.stack([unpacked(row["right"], run.samples) for row in rows])
+    epochs = np.array([row["step"] for row in rows]) / -(-run.samples // run.batch_size)
+    place = {name: getattr(run, name) for name in GRID}
+    late = lateness(right)
+    violating = np.array([chain in task.violations for chain in task.chains])[chains]
+    last = rows[-1]
+    losses = np.array([math.inf if row["loss"] is None else row["loss"] for row in rows])
+    of_run = {
+        **place,
+        "finite": last["finite"],
+        "epochs": float(epochs[-1]),
+        "accuracy": last["accuracy"],
+        "loss": math.nan if last["loss"] is None else last["loss"],
+        "accuracy_epochs": first_epoch(epochs, np.asarray(right.all(axis=1))),
+        "loss_epochs": first_epoch(epochs, losses <= FITS_LOSS),
+        "auc": auc_of(late, violating) if last["finite"] else math.nan,
+    }
+    touched = touched_pairs(task)
+    of_pairs = [
+        {
+            **place,
+            "pair": " ".join(chain),
+            "violates": chain in task.violations,
+            "touched": chain in touched,
+            "epochs": first_epoch(epochs, _share(right[:, chains == i]) >= FITS_PAIR),
+        }
+        for i, chain in enumerate(task.chains)
+    ]
+    names = np.array([" ".join(chain) for chain in task.chains], dtype=object)
+    kept = np.arange(run.samples if task.violations else 0)
+    of_samples = pd.DataFrame(
+        {
+            **{name: np.full(len(kept), value) for name, value in place.items()},
+            "sample": kept,
+            "pair": names[chains[kept]],
+            "violates": violating[kept],
+            "lateness": late[kept],
+        }
+    )
+    return of_run, of_pairs, of_samples
+
+
+def first_epoch(epochs: Float[np.ndarray, "look"], holds: Bool[np.ndarray, "look"]) -> float:
+    """The epoch of the first look at which something held; NaN where it never did."""
+    return float(epochs[holds][0]) if holds.any() else math.nan
+
+
+def lateness(right: Bool[np.ndarray, "look sample"]) -> Float[np.ndarray, "sample"]:
+    """The share of looks before the one from which each sample stayed right: 0 for a sample that
+    was right at every look, 1 for one that was wrong at the last.
+
+    It is when a sample has converged, of which section VIII speaks. A sample that is right early
+    and wrong again afterwards has not: at small initialisations this happens to those that break
+    the rule while the others are learned. Hence not the share of wrong looks, nor the first right
+    one.
+    """
+    n = len(right)
+    last_wrong = np.where(right, -1, np.arange(n)[:, None]).max(axis=0)
+    late: Float[np.ndarray, "sample"] = (last_wrong + 1) / n
+    return late
+
+
+def auc_of(late: Float[np.ndarray, "sample"], violating: Bool[np.ndarray, "sample"]) -> float:
+    """P(a violating sample is later than another) + ½ P(as late): the area under the ROC curve.
+
+    NaN where no sample violates the rule, or all of them do.
+    """
+    if violating.all() or not violating.any():
+        return math.nan
+    found = agreement(late[:, None], violating.astype(float), "auc", samples=1)
+    return float(found.value[0])
+
+
+def touched_pairs(task: AnchorTask) -> set[tuple[str, ...]]:
+    """Pairs made of the anchors of one violating pair alone: for (a, b) these are (a, b), (b, a),
+    (a, a) and (b, b), which Fig. 8B highlights."""
+    return {chain for chain in task.chains for other in task.violations if set(chain) <= set(other)}
+
+
+def _share(right: Bool[np.ndarray, "look some"]) -> Float[np.ndarray, "look"]:
+    """Accuracy at each look; 0 of no sample."""
+    share: Float[np.ndarray, "look"] = right.sum(axis=1) / max(right.shape[1], 1)
+    return share
+
+
+HISTORY: Final = "history.json"
+FITS_LOSS: Final = 5e-2
+"""Nats: the training loss at which the data are fitted, in section VIII's text."""
+
+
+def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """The history of each run into its folder; runs of one shape as one program, on the GPU where
+    there is one. Resumes from a checkpoint there.
+
+    A run ends with the look at which it is :func:`fitted`, or with its last step.
+    """
+    kinds: dict[PhaseRun, list[tuple[PhaseRun, Path]]] = {}
+    for config, folder in zip(configs, folders, strict=True):
+        run = PhaseRun(**config)
+        kinds.setdefault(run.kind, []).append((run, folder))
+    for alike in kinds.values():
+        _train([run for run, _ in alike], [folder for _, folder in alike])
+
+
+def fitted(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the data have been fitted by both measures: at some look every training sample was
+    predicted right, and at some look the loss was at most :data:`FITS_LOSS`."""
+    losses = [row["loss"] for row in rows if row["loss"] is not None]
+    return any(row["accuracy"] == 1 for row in rows) and min(losses, default=1.0) <= FITS_LOSS
+
+
+def packed(right: Bool[np.ndarray, "sample"]) -> str:
+    """One bit each, as base64; see :func:`unpacked`."""
+    return base64.b64encode(np.packbits(right).tobytes()).decode("ascii")
+
+
+def unpacked(text: str, n: int) -> Bool[np.ndarray, "sample"]:
+    """The first ``n`` of what :func:`packed` was given."""
+    bits = np.frombuffer(base64.b64decode(text), np.uint8)
+    return np.unpackbits(bits, count=n).astype(bool)
+
+
+class Fits:
+    """Accuracy and loss of every model on its training data, and which samples it has right."""
+
+    def __init__(
+        self, tokens: Int[Tensor, "run sample pos"], targets: Int[Tensor, "run sample"]
+    ) -> None:
+        self.tokens, self.targets = tokens, targets
+
+    @torch.no_grad()
+    def __call__(self, learners: Learners) -> list[dict[str, Any]]:
+        losses, right = [], []
+        for tokens, targets in zip(
+            self.tokens.split(learners.chunk, dim=1),
+            self.targets.split(learners.chunk, dim=1),
+            strict=True,
+        ):
+            logits = learners.logits(tokens)
+            each = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+            losses.append(each.unflatten(0, targets.shape))
+            right.append((logits.argmax(-1) == targets) & losses[-1].isfinite())
+        mean = torch.cat(losses, dim=1).double().mean(dim=1)
+        bits = torch.cat(right, dim=1).cpu().numpy()
+        return [
+            {"accuracy": float(own.mean()), "loss": _number(loss), "right": packed(own)}
+            for own, loss in zip(bits, mean, strict=True)
+        ]
+
+
+@trains
+def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    data = [run.task.sample("train", run.samples, seed=run.stream("train")) for run in runs]
+    tokens = torch.stack([own.tokens for own in data]).to(device)
+    targets = torch.stack([own.targets for own in data]).to(device)
+    models = [run.model(run.task).to(device) for run in runs]
+    learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
+    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
+    found = fit(
+        learners,
+        Samples(tokens, targets, seeds=tuple(run.stream("order") for run in runs)),
+        Fits(tokens, targets),
+        until=lambda rows: all(map(fitted, rows)),
+        checkpoints=checkpoints,
+        progress=False,
+    )
+    for run, folder, rows in zip(runs, folders, found, strict=True):
+        history = {"run": asdict(run), "rows": _to_fitted(rows)}
+        atomic_write(folder / HISTORY, json_bytes(history))
+    clear_together(folders)
+
+
+def _to_fitted(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Up to the look at which the run is fitted, whatever was trained beside it."""
+    ends = (end for end in range(1, len(rows) + 1) if fitted(rows[:end]))
+    return list(rows[: next(ends, len(rows))])
+
+
+def _number(loss: Tensor) -> float | None:
+    return float(loss) if bool(loss.isfinite()) else None
+
+
+WORK: Final = "interp_compose.studies.fitting_speed.measure:train"
 MOST_LAYERS: Final = 1000
 
 

@@ -14,20 +14,20 @@ from tqdm.auto import tqdm
 from interp_compose._public import public
 from interp_compose.checks import is_whole
 from interp_compose.errors import CapabilityError, OptionError
-from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
+from interp_compose.runs.folder import versions_of
+from interp_compose.runs.result import environment_versions, gathered_versions
+from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
 from interp_compose.studies.anchors.grid import checked
-from interp_compose.studies.phases.measure import setting_of
+from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.phase import SHARES, phase_of
 from interp_compose.studies.mechanism.result import FRAMES, Mechanism
-from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
 from interp_compose.studies.mechanism.views import (
     anchor_cosines,
     neuron_cosines,
     number_embedding,
     pair_points,
 )
-from interp_compose.runs.result import environment_versions, gathered_versions
-from interp_compose.runs.folder import versions_of
+from interp_compose.studies.phases.measure import setting_of
 
 
 @public

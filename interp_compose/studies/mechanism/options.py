@@ -48,8 +48,8 @@ def run(config: MechanismConfig) -> Mechanism:
     """
     from interp_compose.errors import InputError
     from interp_compose.studies.anchors.grid import numbers
-    from interp_compose.studies.mechanism.measure import mechanism
     from interp_compose.studies.core.output import held_folder, write_result
+    from interp_compose.studies.mechanism.measure import mechanism
 
     rates = numbers(config.gammas, "gammas")
     if config.out.resolve() == config.runs.resolve():

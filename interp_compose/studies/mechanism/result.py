@@ -10,11 +10,11 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
+from interp_compose.runs.result import Result, environment_versions
 from interp_compose.studies.anchors.masked_outputs import MODES, Mode
 from interp_compose.studies.anchors.phase import PHASES, with_phases
-from interp_compose.studies.mechanism.views import METHODS, Method
 from interp_compose.studies.core.tables import typed
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.studies.mechanism.views import METHODS, Method
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure

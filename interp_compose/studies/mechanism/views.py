@@ -12,8 +12,8 @@ from jaxtyping import Float
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.condensation import condensation
 from interp_compose.probes.geometry import embedding_geometry
-from interp_compose.studies.anchors.masked_outputs import Mode, key_masked, second_anchor_masked
 from interp_compose.studies.anchors.evaluate import query_neurons
+from interp_compose.studies.anchors.masked_outputs import Mode, key_masked, second_anchor_masked
 from interp_compose.tasks.anchors import AnchorTask
 
 Method = Literal["pca", "tsne"]

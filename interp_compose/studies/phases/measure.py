@@ -10,17 +10,16 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.runs.files import read_json
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
-from interp_compose.studies.anchors.grid import runs_of
+from interp_compose.runs.files import read_json
+from interp_compose.runs.folder import versions_of
+from interp_compose.runs.result import gathered_versions
+from interp_compose.studies.anchors.grid import Where, runs_of, trained
 from interp_compose.studies.anchors.run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.studies.anchors.run import HISTORY as HISTORY_FILE
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.anchors.grid__complexity_sweep import Where, trained
-from interp_compose.runs.result import gathered_versions
-from interp_compose.runs.folder import versions_of
+from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 
 WORK: Final = "interp_compose.studies.anchors.run:train"
 GRID: Final = ("init_rate", "weight_decay", "seed")

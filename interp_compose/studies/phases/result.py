@@ -10,9 +10,9 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
+from interp_compose.runs.result import Result, environment_versions
 from interp_compose.studies.anchors.phase import PHASES, cells_of, onsets_of, with_phases
 from interp_compose.studies.core.tables import typed
-from interp_compose.runs.result import Result, environment_versions
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure

@@ -2,27 +2,344 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.types import HookedModel
-from interp_compose.errors import InterventionError, NonFiniteError
+from interp_compose.checks import check_numbers, check_pooling
+from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
+from interp_compose.interventions.pooling import Slots, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
+from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.embed import Reading, check_first, reading_of
+from interp_compose.models.memory import chunk_tokens, fitting_batch, weights_digest
+from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.runs.batches import batch_by_batch
-from interp_compose.models.memory import chunk_tokens
-from interp_compose.studies.similarity.result__similarity_agreement import rounding
-from interp_compose.studies.similarity.result import SimilarityCurve
-from interp_compose.studies.similarity.measure__similarity_plan import SimilarityPlan, plan_similarity
-from interp_compose.studies.similarity.measure__similarity_prepare import Batch, about, as_batch
-from interp_compose.studies.similarity.result__similarity_tables import NONE, POOLINGS
-from interp_compose.tasks.pairs import Pair
+from interp_compose.studies.similarity.result import (
+    ALL,
+    FEWEST,
+    NONE,
+    POOLINGS,
+    SimilarityCurve,
+    controls_of,
+    rounding,
+    subsets_of,
+)
+from interp_compose.tasks.pairs import Pair, read_pairs
+from interp_compose.tensors import pad_left
+from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
+from interp_compose.types import Example, HookedModel
+
+MAX_PAIRS = 256  # in a batch; the more, the fewer texts are run twice
+NEEDS = ("resume", "positions", "hidden")
+
+
+@dataclass(frozen=True)
+class SimilarityPlan:
+    """A run whose input has been checked: nothing in it is left to be refused.
+
+    ``config`` is what the result will say of itself, weights and pairs by their SHA-256.
+    """
+
+    model: HookedModel
+    pairs: Sequence[PreparedPair]
+    batches: Sequence[Sequence[PreparedPair]]
+    protocols: Sequence[str]
+    layers: Sequence[int]
+    reading: Reading
+    seed: int
+    config: Mapping[str, Any]
+
+
+def plan_similarity(
+    model: HookedModel,
+    pairs: Iterable[Pair | Mapping[str, Any]],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+    pooling: Sequence[str],
+    layers: Sequence[int | float] | None,
+    controls: bool,
+    embedding: str,
+    batch_size: int | None,
+    seed: int,
+    task: str,
+) -> SimilarityPlan:
+    """The arguments are :func:`.similarity_measure.similarity_curve`'s, and so is what they
+    raise."""
+    check_numbers(seed, batch_size)
+    check_pooling(pooling, POOLINGS)
+    starts = resolve_layers(layers, model.n_layers)
+    reading = reading_of(model, embedding)
+    items = prepare_pairs(model, pairs, unit=unit, labels=labels, height=height, parser=parser)
+    prompts = [text.prompt for item in items for text in (item.first, item.second)]
+    check_first(reading, prompts, model.name)
+    kind = "label" if items[0].pair.score is None else "score"
+    _check_subsets(about(items), kind)
+    model.require(*NEEDS)
+    if not any(item.affected for item in items):
+        raise InterventionError(
+            f"pooling would change none of the {len(items)} pairs: every {unit} is a single "
+            "token of this tokenizer. "
+            + ("Give longer texts." if unit == "phrase" else 'unit="phrase" pools whole texts.')
+        )
+    protocols = [*pooling, *(controls_of(unit) if controls else ())]
+    if batch_size is None:
+        longest = max(max(len(prompt.ids), prompt.n_slots) for prompt in prompts)
+        batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest, MAX_PAIRS)
+    config = {
+        "study": "similarity",
+        "model": model.name,
+        "architecture": model.architecture,
+        "task": task,
+        "kind": kind,
+        "unit": unit,
+        "labels": sorted(labels) if labels else None,
+        "height": height,
+        "parser": parser,
+        "embedding": embedding,
+        "reading": str(reading),
+        "pooling": list(pooling),
+        "controls": controls,
+        "layers": starts,
+        "n_layers": model.n_layers,
+        "batch_size": int(batch_size),
+        "seed": int(seed),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": model.device.type,
+        "n_pairs": len(items),
+        "pairs_sha256": _pairs_digest(items),
+        "active_hooks": list(model.active_hooks),
+        "weights_sha256": weights_digest(model),
+    }
+    batches = into_batches(items, int(batch_size))
+    return SimilarityPlan(model, items, batches, protocols, starts, reading, int(seed), config)
+
+
+def _check_subsets(pairs: pd.DataFrame, kind: str) -> None:
+    """Refuse a list or subset from which no correlation (or area under the curve) follows."""
+    for name, rows in subsets_of(pairs).items():
+        what = "the list" if name == ALL else f"the subset {name!r}"
+        targets = pairs["target"].to_numpy()[rows]
+        if len(rows) < FEWEST:
+            raise InputError(
+                f"{what} holds {len(rows)} pair(s), from which no correlation follows: give at "
+                f"least {FEWEST}"
+                + (
+                    "."
+                    if name == ALL
+                    else f" (the first is row {pairs['pair'][rows[0]] + 1}), or "
+                    "take the subset's name away."
+                )
+            )
+        if (targets == targets[0]).all():
+            raise InputError(
+                f"all {len(rows)} pairs of {what} have the {kind} {targets[0]:g}: there is "
+                "nothing to agree with. Give pairs that people judge differently."
+            )
+
+
+def _pairs_digest(items: Sequence[PreparedPair]) -> str:
+    """Of everything the run reads: texts, judgements, subsets, token ids and units."""
+    digest = hashlib.sha256()
+    for item in items:
+        row: list[Any] = [asdict(item.pair)]
+        for text in (item.first, item.second):
+            row += [text.prompt.ids.tolist(), text.prompt.groups.tolist()]
+        digest.update(json.dumps(row).encode())
+    return digest.hexdigest()
+
+
+UNITS = ("phrase", "word", "constituent")
+
+
+@dataclass(frozen=True)
+class Text:
+    """One distinct text, ready to run: its place among the texts, tokens and units."""
+
+    index: int
+    prompt: TokenizedPrompt
+
+
+@dataclass(frozen=True)
+class PreparedPair:
+    """Two texts, what people say of them, and the pair's place in the user's list."""
+
+    index: int
+    pair: Pair
+    first: Text
+    second: Text
+
+    @property
+    def affected(self) -> bool:
+        return self.first.prompt.affected or self.second.prompt.affected
+
+    @property
+    def target(self) -> float:
+        """The score or the label."""
+        given = self.pair.label if self.pair.score is None else self.pair.score
+        return float(given)  # type: ignore[arg-type]  # read_pairs refuses a pair without either
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The distinct texts of some pairs side by side, padded on the left."""
+
+    pairs: Sequence[PreparedPair]
+    texts: Sequence[Text]
+    tokens: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    special: Int[Tensor, "batch pos"]
+    units: Slots
+    shuffled: Slots
+
+    def special_slots(self) -> Int[Tensor, "batch group"]:
+        """1 where a slot holds a special token."""
+        slots = torch.zeros_like(self.units.mask)
+        return slots.scatter_reduce_(
+            1, self.units.of_token.clamp(min=0), self.special, reduce="amax", include_self=True
+        )
+
+
+def prepare_pairs(
+    model: HookedModel,
+    pairs: Iterable[Pair | Mapping[str, Any]],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+) -> list[PreparedPair]:
+    """Check the pairs, and tokenize and align every distinct text once.
+
+    Raises:
+        InputError: see :func:`.pairs.read_pairs` and :func:`tokenize_prompts`.
+        PromptError: a text longer than the model's context (or its window of local attention).
+        TrainingModeError: the model is in training mode.
+    """
+    if unit not in UNITS:
+        raise OptionError(f"unknown unit {unit!r}: expected one of {', '.join(UNITS)}")
+    if unit != "constituent" and (labels, height, parser) != (None, None, None):
+        raise OptionError(
+            f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
+            'leave them out, or pass unit="constituent"'
+        )
+    check_model(model)
+    checked = read_pairs(pairs)
+    where: dict[tuple[str, str | None], str] = {}
+    for row, pair in enumerate(checked, start=1):
+        where.setdefault((pair.text1, pair.tree1), f"text1 of row {row}")
+        where.setdefault((pair.text2, pair.tree2), f"text2 of row {row}")
+    texts = _tokenize(model, where, unit=unit, labels=labels, height=height, parser=parser)
+    return [
+        PreparedPair(index, pair, texts[pair.text1, pair.tree1], texts[pair.text2, pair.tree2])
+        for index, pair in enumerate(checked)
+    ]
+
+
+def _tokenize(
+    model: HookedModel,
+    where: Mapping[tuple[str, str | None], str],
+    *,
+    unit: str,
+    labels: frozenset[str] | None,
+    height: int | None,
+    parser: str | None,
+) -> dict[tuple[str, str | None], Text]:
+    names = list(where.values())
+    examples = [
+        Example(text, "", spans=((0, len(text)),) if unit == "phrase" else None, tree=tree)
+        for text, tree in where
+    ]
+    try:
+        prompts = tokenize_prompts(
+            model.tokenizer,
+            examples,
+            unit={"phrase": "span", "word": "word", "constituent": "phrase"}[unit],
+            labels=labels,
+            height=height,
+            parser=parser,
+        )
+    except InputError as error:  # it counts the distinct texts; the user knows rows of pairs
+        told = re.sub(r"^example (\d+)", lambda found: names[int(found[1])], str(error))
+        raise type(error)(told.replace('unit="phrase"', f'unit="{unit}"')) from error
+    check_prompts(model, prompts, names.__getitem__, collapse="Give shorter texts.")
+    check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
+    return {
+        key: Text(index, prompt)
+        for index, (key, prompt) in enumerate(zip(where, prompts, strict=True))
+    }
+
+
+def about(pairs: Sequence[PreparedPair]) -> pd.DataFrame:
+    """What is known of every pair apart from the model."""
+    return pd.DataFrame(
+        {
+            "pair": [item.index for item in pairs],
+            "text1": [item.pair.text1 for item in pairs],
+            "text2": [item.pair.text2 for item in pairs],
+            "target": [item.target for item in pairs],
+            "subset": [item.pair.subset or "" for item in pairs],
+            "mirror": [item.pair.is_mirror for item in pairs],
+            "affected": [item.affected for item in pairs],
+            "n_tokens1": [len(item.first.prompt.ids) for item in pairs],
+            "n_tokens2": [len(item.second.prompt.ids) for item in pairs],
+            "n_groups1": [item.first.prompt.n_groups for item in pairs],
+            "n_groups2": [item.second.prompt.n_groups for item in pairs],
+        }
+    )
+
+
+def into_batches(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPair]]:
+    """Pairs of like length together, and among these the ones that share a text."""
+
+    def key(item: PreparedPair) -> tuple[int, int, int, int]:
+        slots = max(item.first.prompt.n_slots, item.second.prompt.n_slots)
+        tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
+        return slots, tokens, item.first.index, item.index
+
+    ordered = sorted(pairs, key=key)
+    return [ordered[at : at + size] for at in range(0, len(ordered), size)]
+
+
+def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) -> Batch:
+    """Each text once; one copy per tensor."""
+    texts = list(
+        {text.index: text for item in pairs for text in (item.first, item.second)}.values()
+    )
+    tokens, mask, special = pad_left(
+        [text.prompt.ids for text in texts], [text.prompt.groups < 0 for text in texts]
+    )
+    groups, shuffled = np.full(tokens.shape, -1), np.full(tokens.shape, -1)
+    for row, text in enumerate(texts):
+        own = text.prompt.groups
+        groups[row, -len(own) :] = own
+        shuffled[row, -len(own) :] = shuffled_groups(
+            own.tolist(), seed=seed, example=crc32(text.prompt.text.encode()), keep_last=False
+        )  # by the text itself: the list around it changes nothing
+    return Batch(
+        pairs,
+        texts,
+        tokens.to(device),
+        mask.to(device),
+        special.to(device),
+        Slots.from_groups(torch.from_numpy(groups), mask).to(device),
+        Slots.from_groups(torch.from_numpy(shuffled), mask).to(device),
+    )
 
 
 @public

@@ -77,13 +77,12 @@ def run(config: SimilarityConfig) -> SimilarityCurve:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
+    from interp_compose.checks import layer_from_text
     from interp_compose.errors import OptionError
     from interp_compose.models.load import load_model
-    from interp_compose.checks__options import layer_from_text
     from interp_compose.studies.core.output import held_folder, write_result
-    from interp_compose.studies.similarity.measure import measure
-    from interp_compose.studies.similarity.measure__similarity_plan import plan_similarity
-    from interp_compose.tasks.load__load_pairs import load_pairs
+    from interp_compose.studies.similarity.measure import measure, plan_similarity
+    from interp_compose.tasks.load import load_pairs
 
     if config.limit is not None and config.limit < 1:
         raise OptionError(f"limit={config.limit}: expected at least 1 pair, or leave it out")

@@ -9,28 +9,263 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from interp_compose._public import public
-from interp_compose.stats.agreement import METRICS
-from interp_compose.errors import InputError, OptionError
-from interp_compose.checks__options import labelled
-from interp_compose.studies.similarity.result__similarity_agreement import curve_table, layer_table, rounding
-from interp_compose.studies.similarity.result__similarity_tables import (
-    CONTROLS,
-    MIRROR,
-    NONE,
-    POOLINGS,
-    checked_cosines,
-    checked_pairs,
-)
+from interp_compose.checks import labelled
+from interp_compose.errors import InputError, LayerError, OptionError
 from interp_compose.runs.result import Result, environment_versions
+from interp_compose.stats.agreement import METRICS, agreement
+from interp_compose.stats.intervals import bootstrap_interval
+from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
+
+
+def rounding(dtype: str) -> float:
+    """The step below which cosines are not told apart, because rounding makes it.
+
+    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
+    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
+    and correlated as if the model had made them.
+    """
+    eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
+    return max(1e-6, 16 * eps**2)
+
+
+def curve_table(
+    outcomes: pd.DataFrame,
+    clean: pd.DataFrame,
+    metrics: Sequence[str],
+    n_layers: int,
+    *,
+    step: float,
+) -> pd.DataFrame:
+    """One row per layer, pooling and subset: see :attr:`SimilarityCurve.frame`.
+
+    Cosines are ranked in steps of ``step``.
+    """
+    wide = outcomes.pivot(index="pair", columns=["pooling", "layer"], values="cosine")
+    there = set(outcomes["pooling"])
+    cells = [
+        (name, layer)
+        for name in (*POOLINGS, *CONTROLS)
+        if name in there
+        for layer in sorted(set(outcomes.loc[outcomes["pooling"] == name, "layer"]))
+    ]
+    layers = np.array([layer for _, layer in cells])
+    about = {
+        "layer": layers,
+        "depth": layers / max(n_layers - 1, 1),
+        "pooling": [name for name, _ in cells],
+    }
+    return _by_subset(about, wide[cells].to_numpy(float), clean, metrics, step, against_clean=True)
+
+
+def layer_table(
+    layer_cosines: pd.DataFrame,
+    clean: pd.DataFrame,
+    metrics: Sequence[str],
+    n_layers: int,
+    *,
+    step: float,
+) -> pd.DataFrame:
+    """One row per layer and subset: see :attr:`SimilarityCurve.by_layer`."""
+    wide = layer_cosines.pivot(index="pair", columns="layer", values="cosine")
+    layers = wide.columns.to_numpy(np.int64)
+    about = {"layer": layers, "depth": layers / n_layers}
+    return _by_subset(about, wide.to_numpy(float), clean, metrics, step, against_clean=False)
+
+
+def _by_subset(
+    about: dict[str, Any],
+    cosines: Float[np.ndarray, "pair cell"],
+    clean: pd.DataFrame,
+    metrics: Sequence[str],
+    step: float,
+    *,
+    against_clean: bool,
+) -> pd.DataFrame:
+    """A row per cell and subset; ``about`` says what each cell is."""
+    target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
+    affected = clean["affected"].to_numpy(bool)
+    tables = []
+    for subset, rows in subsets_of(clean).items():
+        columns: dict[str, Any] = {**about, "subset": subset}
+        for metric in metrics:
+            told_apart = _told_apart(cosines[rows], step, metric)
+            untouched = _told_apart(reference[rows, None], step, metric)
+            found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
+            columns[metric], columns[f"{metric}_low"] = found.value, found.low
+            columns[f"{metric}_high"] = found.high
+            if against_clean:
+                columns[f"{metric}_diff"] = found.difference
+                columns[f"{metric}_diff_low"] = found.difference_low
+                columns[f"{metric}_diff_high"] = found.difference_high
+                alone = agreement(untouched, target[rows], metric)
+                columns[f"clean_{metric}"] = alone.value[0]
+                columns[f"clean_{metric}_low"] = alone.low[0]
+                columns[f"clean_{metric}_high"] = alone.high[0]
+        columns["cosine"] = cosines[rows].mean(axis=0)
+        columns["cosine_low"], columns["cosine_high"] = bootstrap_interval(cosines[rows])
+        columns["n"] = len(rows)
+        if against_clean:
+            columns["n_affected"] = int(affected[rows].sum())
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _told_apart(
+    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
+) -> Float[np.ndarray, "pair cell"]:
+    """Cosines that differ by more than rounding, or not at all.
+
+    Where all of a cell lie within a step, they are one number, which correlates with nothing.
+    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
+    which weighs differences by their size, sees the cosines as they are.
+    """
+    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
+    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)
+
+
+POOLINGS: Final = ("mean", "max", "sum")
+CONTROLS: Final = ("last", "first", "shuffled")
+NONE: Final = "none"
+ALL, MIRROR = "all", "mirror"
+FEWEST: Final = 3  # pairs that a correlation needs
+
+COSINE_COLUMNS: Final = {"pair": "int64", "layer": "int64", "pooling": "str", "cosine": "float64"}
+PAIR_COLUMNS: Final = {
+    "pair": "int64",
+    "text1": "str",
+    "text2": "str",
+    "target": "float64",
+    "subset": "str",
+    "mirror": "bool",
+    "affected": "bool",
+    "n_tokens1": "int64",
+    "n_tokens2": "int64",
+    "n_groups1": "int64",
+    "n_groups2": "int64",
+}
+
+
+def controls_of(unit: str) -> tuple[str, ...]:
+    """The controls that mean something: a whole text has no other places for its boundaries."""
+    return CONTROLS[:2] if unit == "phrase" else CONTROLS
+
+
+def subsets_of(pairs: pd.DataFrame) -> dict[str, Int[np.ndarray, "_"]]:
+    """Rows of ``pairs`` by subset: all of them, the named ones, and the mirror pairs.
+
+    Mirror pairs form a subset where there are three or more and people do not judge them all
+    alike; fewer have no correlation.
+    """
+    rows = np.arange(len(pairs))
+    out: dict[str, Any] = {ALL: rows}
+    for name in pairs["subset"].unique():
+        if name:
+            out[str(name)] = rows[(pairs["subset"] == name).to_numpy()]
+    mirrors = pairs["mirror"].to_numpy(bool)
+    if mirrors.sum() >= FEWEST and pairs.loc[mirrors, "target"].nunique() > 1:
+        out[MIRROR] = rows[mirrors]
+    return out
+
+
+def checked_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    """``pairs`` with its columns typed and ordered, one row per pair, sorted by pair.
+
+    Raises:
+        InputError: see :meth:`SimilarityCurve.from_outcomes`.
+    """
+    table = typed("pairs", pairs, PAIR_COLUMNS)
+    if table.empty:
+        raise InputError("pairs has no rows; a curve needs at least three pairs")
+    doubled = table["pair"][table["pair"].duplicated()]
+    if len(doubled):
+        raise InputError(f"pairs has pair {doubled.iloc[0]} more than once; expected one row each")
+    for name in (ALL, MIRROR):
+        if (table["subset"] == name).any():
+            raise InputError(
+                f"pairs has the subset {name!r}, which is formed here; give it another name"
+            )
+    return table.sort_values("pair", ignore_index=True)
+
+
+def checked_cosines(cosines: pd.DataFrame, pairs: pd.DataFrame, *, n_layers: int) -> pd.DataFrame:
+    """``cosines`` typed, complete and sorted by pair, layer and pooling.
+
+    Raises:
+        InputError, LayerError, OptionError: see :meth:`SimilarityCurve.from_outcomes`.
+    """
+    table = typed("cosines", cosines, COSINE_COLUMNS)
+    names = (*POOLINGS, *CONTROLS, NONE)
+    for name in table["pooling"].unique():
+        if name not in names:
+            raise OptionError(f"cosines has the pooling {name!r}; expected {', '.join(names)}")
+    beyond = table["layer"] > n_layers - (table["pooling"] != NONE)
+    outside = table["layer"][(table["layer"] < 0) | beyond]
+    if len(outside):
+        raise LayerError(
+            f"cosines has layer {outside.iloc[0]}; expected 0 … {n_layers - 1}, or {n_layers} "
+            "with the pooling 'none'"
+        )
+    beyond_one = table["cosine"][table["cosine"].abs() > 1]
+    if len(beyond_one):
+        raise InputError(f"cosines has {beyond_one.iloc[0]}; a cosine lies between -1 and 1")
+    _check_complete(table, pairs, n_layers)
+    _check_unaffected(table, pairs, n_layers)
+    order = table["pooling"].map({name: i for i, name in enumerate(names)})
+    return table.iloc[np.lexsort((order, table["layer"], table["pair"]))].reset_index(drop=True)
+
+
+def _check_complete(table: pd.DataFrame, pairs: pd.DataFrame, n_layers: int) -> None:
+    """Every pair once in every cell that occurs, and at every layer of the untouched model."""
+    doubled = table[table.duplicated(["pair", "layer", "pooling"])]
+    if len(doubled):
+        pair, layer, pooling = doubled.iloc[0][["pair", "layer", "pooling"]]
+        raise InputError(
+            f"cosines has pair {pair} at layer {layer}, {pooling}, more than once; expected one "
+            "row each"
+        )
+    unknown = sorted(set(table["pair"]) - set(pairs["pair"]))
+    if unknown:
+        raise InputError(f"cosines has pair {unknown[0]}, which pairs has not")
+    untouched = set(table["layer"][table["pooling"] == NONE])
+    if untouched != set(range(n_layers + 1)):
+        raise InputError(
+            f"cosines has the untouched model at layers {sorted(untouched)}; expected all of "
+            f"0 … {n_layers}"
+        )
+    if (table["pooling"] == NONE).all():
+        raise InputError("cosines holds no pooling; a curve needs at least one layer and protocol")
+    for (layer, pooling), rows in table.groupby(["layer", "pooling"], sort=True):
+        if len(rows) < len(pairs):
+            missing = sorted(set(pairs["pair"]) - set(rows["pair"]))
+            raise InputError(
+                f"cosines lacks pair {missing[0]} at layer {layer}, {pooling} ({len(missing)} in "
+                "all); every pair needs a row, unaffected ones carry their clean cosine"
+            )
+
+
+def _check_unaffected(table: pd.DataFrame, pairs: pd.DataFrame, n_layers: int) -> None:
+    """Where there is nothing to pool, the cosine is the clean one."""
+    plain = set(pairs.loc[~pairs["affected"], "pair"])
+    rows = table[table["pair"].isin(plain)]
+    untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == n_layers)]
+    clean = rows["pair"].map(untouched.set_index("pair")["cosine"])
+    off = rows[(rows["pooling"] != NONE) & (rows["cosine"] != clean)]
+    if len(off):
+        row = off.iloc[0]
+        raise InputError(
+            f"pair {row['pair']} has no unit of several tokens, yet its cosine at layer "
+            f"{row['layer']}, {row['pooling']}, is {row['cosine']} and not the clean one; copy it"
+        )
 
 
 @public

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import weights_digest
 from interp_compose.models.weight_matrices import (
     WeightMatrix,
     check_plain,
@@ -28,7 +29,6 @@ from interp_compose.probes.rank import (
     spectrum,
     stable_rank,
 )
-from interp_compose.models.memory import weights_digest
 from interp_compose.studies.weights.result import COLUMNS, MERGED, ComplexityReport
 
 TABLES: Final = ("W_E", "W_pos", "W_U")

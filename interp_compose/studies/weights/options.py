@@ -47,8 +47,8 @@ def run(config: ProbeConfig) -> ComplexityReport:
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
     from interp_compose.models.load import load_model
-    from interp_compose.studies.weights.measure import measure, probe_config
     from interp_compose.studies.core.output import held_folder, write_result
+    from interp_compose.studies.weights.measure import measure, probe_config
 
     model = load_model(
         config.model, device=config.device, dtype=config.dtype, revision=config.revision

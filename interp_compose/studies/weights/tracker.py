@@ -11,7 +11,6 @@ from typing import Any, Final
 import pandas as pd
 import torch
 
-from interp_compose.runs.files import append, atomic_write, json_value, read_text
 from interp_compose._public import public
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
@@ -19,6 +18,7 @@ from interp_compose.models.weight_matrices import MATRICES, WeightMatrix, weight
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
+from interp_compose.runs.files import append, atomic_write, json_value, read_text
 from interp_compose.training.history import Tracker
 
 IN_BLOCKS: Final = MATRICES[2:-1]

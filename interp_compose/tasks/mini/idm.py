@@ -19,12 +19,12 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from interp_compose.types import Example
-from interp_compose.text.answers__answerable import keep_one_token
 from interp_compose.tasks.mini.definitions import FAMILIES
 from interp_compose.tasks.mini.world import thesaurus
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import Task, shuffled
+from interp_compose.text.answers import keep_one_token
+from interp_compose.types import Example
 
 MAX_WORDINGS = 12
 """Wordings kept of one skeleton: three slots of synonyms must not outweigh two."""

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from interp_compose.types import Example
-from interp_compose.text.answers__answerable import require_one_token
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.sst import LABELS, parse_tree, sentiment
 from interp_compose.tasks.task import Task, shuffled
+from interp_compose.text.answers import require_one_token
+from interp_compose.types import Example
 
 SIZES = {"train": 2400, "validation": 300, "test": 600}
 

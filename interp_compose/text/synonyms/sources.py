@@ -7,6 +7,7 @@ C.2). What passes their filters is ranked as in the authors' released code, by
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,39 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from interp_compose._public import public
-from interp_compose.errors import InputError
-from interp_compose.text.synonyms.sources__sentiment_words import polarity, same_sentiment, textblob
+from interp_compose.errors import InputError, MissingPackageError
 from interp_compose.text.synonyms.frequency import WordFrequency
+
+NEUTRAL = 0.05
+"""Polarities in [−0.05, 0.05] are neutral."""
+
+
+@cache
+def polarity(word: str) -> float:
+    """TextBlob's polarity of a word on its own, in [−1, 1]; ``MissingPackageError`` without it."""
+    return float(textblob().TextBlob(word).sentiment.polarity)
+
+
+def same_sentiment(one: str, two: str) -> bool:
+    """Whether two words are both negative, both neutral, or both positive."""
+    return _class(polarity(one)) == _class(polarity(two))
+
+
+def _class(value: float) -> int:
+    return (value > NEUTRAL) - (value < -NEUTRAL)
+
+
+@cache
+def textblob() -> Any:
+    """The package; ``MissingPackageError`` says how to get it."""
+    try:
+        return importlib.import_module("textblob")
+    except ImportError as error:
+        raise MissingPackageError(
+            "textblob, which tells the sentiment of a word, is not installed; get it with: "
+            "pip install 'interp-compose[synonyms]'"
+        ) from error
+
 
 MIN_LENGTH = 3
 """Characters of the shortest word replaced, as in the released code (the paper's text says 2)."""

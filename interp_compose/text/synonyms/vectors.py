@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp_compose.errors import CapabilityError, InputError, MissingDataError
-from interp_compose.text.synonyms.sources import RankedSource
 from interp_compose.text.synonyms.frequency import WordFrequency
+from interp_compose.text.synonyms.sources import RankedSource
 
 MIN_COSINE = 0.6
 """The released code's bound: only what is closer is a candidate."""

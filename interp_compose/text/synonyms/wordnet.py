@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from interp_compose.errors import DataFormatError, MissingDataError
-from interp_compose.text.synonyms.sources import RankedSource
 from interp_compose.text.synonyms.frequency import RARE, WordFrequency, counted_frequency
+from interp_compose.text.synonyms.sources import RankedSource
 
 _TAGS: Final[Mapping[str, str]] = MappingProxyType(
     {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
