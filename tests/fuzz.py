@@ -48,10 +48,10 @@ from interp_compose.errors import InputError, InterpComposeError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.carma.result import Comparison
 from tests import architectures
-from tests.recipes.carma_tables import CONFIG, make_tables
-from tests.recipes.conftest import TEXTS, splitting_tokenizer
-from tests.recipes.similarity_reference import ROWS
-from tests.recipes.test_speed_result import result as speed_result
+from tests.studies.carma_tables import CONFIG, make_tables
+from tests.studies.conftest import TEXTS, splitting_tokenizer
+from tests.studies.similarity_reference import ROWS
+from tests.studies.test_speed_result import result as speed_result
 
 TIME = 60  # seconds after which a call counts as endless
 MEMORY = 8 << 30  # bytes of address space

@@ -14,7 +14,7 @@ from interp_compose.errors import InterpComposeError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tasks.task import Task
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 EXAMPLES = [ic.Example('not alive "', "a"), ic.Example('the mother of a father "', "b")]
 PAIRS = [{"text1": "a sea", "text2": "the shore", "score": float(n)} for n in range(3)]

@@ -19,7 +19,7 @@ from interp_compose import cli
 from interp_compose.errors import LayerError
 from interp_compose.studies.cap.options import CapConfig, run
 from tests import architectures
-from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.studies.conftest import TEXTS, splitting_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from interp_compose.errors import LayerError
 from interp_compose.studies.ablation import measure as ablation_measure
 from interp_compose.studies.ablation.options import AblationConfig, run
 from tests import architectures
-from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.studies.conftest import TEXTS, splitting_tokenizer
 
 
 @pytest.fixture(scope="module")

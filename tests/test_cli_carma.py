@@ -29,7 +29,7 @@ from interp_compose.studies.core import output as run_folder
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
 from interp_compose.types import Example
-from tests.recipes.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
+from tests.studies.carma_runs import assert_same, counted, dies_at_step, files_of, nothing_runs
 
 SMALL = [
     *("--model", "mini-base", "--task", "mini-sst", "--device", "cpu", "--seeds", "2"),

@@ -15,7 +15,7 @@ from interp_compose.errors import LayerError
 from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.options import SimilarityConfig, run
 from tests import architectures
-from tests.recipes.similarity_reference import ROWS, bert_tokenizer, few_samples
+from tests.studies.similarity_reference import ROWS, bert_tokenizer, few_samples
 from tests.tasks.conftest import data_dir
 
 __all__ = ["data_dir"]

@@ -25,7 +25,7 @@ from interp_compose.training.parallel import Learners
 from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
-from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.training import runs
 from tests.training import test_learners as decoders
 

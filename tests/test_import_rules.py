@@ -10,55 +10,37 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"_types", "errors", "_files", "_positions", "_versions", "_public", "_whole"}
+BASE = {"errors", "types", "tensors", "checks", "_public", "_versions"}
 MAY_IMPORT = {
-    "_types": {"_public"},
-    "_public": {"errors"},
     "errors": set(),
-    "_files": {"errors"},
-    "_positions": {"errors"},
+    "_public": {"errors"},
     "_versions": set(),
-    "_whole": set(),
-    "results": BASE,
-    "metrics": BASE,
-    "agreement_measures": BASE,
-    "agreement": BASE | {"metrics", "agreement_measures"},
-    "_word_pairs": BASE,
-    "losses": BASE | {"_word_pairs"},
-    "probes": BASE | {"_word_pairs"},
-    "consistency": BASE,
-    "text": BASE | {"results"},
-    "training": BASE | {"results", "metrics", "losses", "probes", "text"},
-    "tasks": BASE | {"results", "text"},
-    "shipped": BASE | {"tasks", "results"},
-    "models": BASE | {"shipped"},
+    "types": {"_public"},
+    "tensors": {"errors"},
+    "runs": {"errors", "_public", "_versions"},
+    "checks": {"errors", "runs"},
+    "stats": BASE,
+    "plots": BASE | {"runs"},
+    "probes": BASE,
+    "text": BASE | {"runs"},
+    "tasks": BASE | {"runs", "text"},
+    "shipped": BASE | {"runs", "tasks"},
+    "models": BASE | {"runs", "shipped", "text"},
     "interventions": BASE | {"text"},
-    "plots": BASE | {"results", "metrics"},
-    "recipes": BASE
-    | {
-        "results",
-        "metrics",
-        "agreement",
-        "consistency",
-        "losses",
-        "probes",
-        "training",
-        "text",
-        "tasks",
-        "models",
-        "interventions",
-        "plots",
-        "shipped",
-    },
-    "cli": BASE | {"recipes", "results"},
+    "training": BASE | {"runs", "stats", "probes", "text", "tasks", "models"},
+    "studies": BASE
+    | {"runs", "stats", "plots", "probes", "text", "tasks", "models", "interventions", "training"},
+    "cli": BASE | {"runs", "studies"},
 }
-STUDIES = ("cap", "similarity", "carma", "probe", "ablation", "complexity", "mechanism", "speed")
 BUILDS_ON = {
     "carma": {"cap"},  # a comparison measures its models by CAP curves
-    "mechanism": {"complexity"},  # opens the models of a phase diagram
-    "speed": {"complexity"},  # its runs are those of the phase diagram, on other data
+    "anchors": {"phases"},
+    "phases": {"anchors"},  # runs on anchor functions, which three studies share
+    "fitting_speed": {"anchors", "phases"},
+    "mechanism": {"anchors", "phases"},
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]
 
 
 def _imports(path: Path) -> set[str]:
@@ -78,20 +60,23 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_room_imports_only_what_its_row_allows(path: Path) -> None:
-    room = path.relative_to(ROOT).with_suffix("").parts[0]
-    others = {name.split(".")[0] for name in _imports(path)} - {room, "__version__"}
-    assert others <= MAY_IMPORT[room], f"{path.name} imports {others - MAY_IMPORT[room]}"
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.name
-)
-def test_no_study_imports_another(path: Path) -> None:
-    own = path.stem.split("_")[0]
-    named = {name.split(".")[1].split("_")[0] for name in _imports(path) if name[:8] == "recipes."}
-    assert not (named & set(STUDIES)) - {own} - BUILDS_ON.get(own, set())
+@pytest.mark.parametrize("path", FILES, ids=_name)
+def test_a_package_imports_only_what_its_row_allows(path: Path) -> None:
+    own = path.relative_to(ROOT).with_suffix("").parts[0]
+    others = {name.split(".")[0] for name in _imports(path)} - {own, "__version__"}
+    assert others <= MAY_IMPORT[own], f"{path.name} imports {others - MAY_IMPORT[own]}"
+
+
+@pytest.mark.parametrize("path", OF_STUDIES, ids=_name)
+def test_a_study_imports_core_and_no_other_study(path: Path) -> None:
+    own = path.parent.name
+    named = {name.split(".")[1] for name in _imports(path) if name.startswith("studies.")}
+    allowed = {own, "core"} | BUILDS_ON.get(own, set())
+    assert named <= allowed, f"{_name(path)} imports {named - allowed}"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +88,7 @@ def test_no_study_imports_another(path: Path) -> None:
 )
 def test_each_lens_class_is_imported_in_one_file(words: tuple[str, ...], only: set[str]) -> None:
     importing = {
-        str(path.relative_to(ROOT))
+        _name(path)
         for path in FILES
         for line in path.read_text(encoding="utf-8").splitlines()
         if "import" in line and "transformer_lens" in line and any(w in line for w in words)

@@ -124,7 +124,8 @@ def test_too_few_layers_are_refused() -> None:
 
 UNTYPED = """
 import torch
-from interp_compose.training.losses import mutual_information_loss as mi, stability_loss as stability
+from interp_compose.training.losses import mutual_information_loss as mi
+from interp_compose.training.losses import stability_loss as stability
 from interp_compose.probes.rank import stable_rank
 from interp_compose.probes.word_cosines import word_cosines
 x, ids, out = torch.randn(2, 3, 5, 7), torch.zeros(3, 5, dtype=torch.long), {}

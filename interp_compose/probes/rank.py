@@ -37,7 +37,7 @@ def stable_rank(
 
     The measure of complexity control's section VI-C. In float32 at least (float64 stays). Where
     the smaller side has at most 512 entries it is exact, by the eigenvalues of the smaller of A Aᵀ
-    and Aᵀ A. A larger matrix is iterated (:func:`~interp_compose.probes.lanczos.top_pair`) until the
+    and Aᵀ A. A larger matrix is iterated (:func:`.lanczos.top_pair`) until the
     estimated relative error of the result is below a quarter of ``tolerance``: it never returns
     before, and ends in any case, since the iteration is exact after as many steps as the smaller
     side has entries. Where the largest singular values are nearly equal, the error may exceed the

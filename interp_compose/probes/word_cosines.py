@@ -24,7 +24,7 @@ def word_cosines(
 ) -> tuple[Float[Tensor, "layer"], Float[Tensor, "layer"]]:
     """Mean cosine over ordered pairs of distinct tokens of one word, and of two words of a text.
 
-    ``word_ids`` as for :func:`interp_compose.training.losses.mutual_information_loss`: tokens of one
+    ``word_ids`` as for :func:`.losses.mutual_information_loss`: tokens of one
     occurrence of a word share an id, -1 is in no pair. NaN where there is no pair. A zero vector
     has the cosine 0 with every other.
 

@@ -136,7 +136,7 @@ def carma_terms(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Mutual-information and stability loss of a resolved config, on residuals by layer number.
 
-    ``word_ids`` as for :func:`interp_compose.training.losses.mutual_information_loss`; stability takes every
+    ``word_ids`` as for :func:`.losses.mutual_information_loss`; stability takes every
     token that has one of 0 or more. ``seed`` draws the negatives, where they are drawn.
 
     Raises:

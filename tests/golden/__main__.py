@@ -105,8 +105,8 @@ def run(out: Path, names: Sequence[str]) -> None:
 
 def _inputs(folder: Path) -> None:
     from tests import architectures
-    from tests.recipes.conftest import TEXTS, splitting_tokenizer
-    from tests.recipes.similarity_reference import ROWS, bert_tokenizer
+    from tests.studies.conftest import TEXTS, splitting_tokenizer
+    from tests.studies.similarity_reference import ROWS, bert_tokenizer
 
     folder.mkdir(exist_ok=True)
     for name in ("GPT-2", "Llama", "BERT"):

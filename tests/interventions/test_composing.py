@@ -29,7 +29,7 @@ from tests.interventions.shared import (
     shared,
 )
 from tests.models.test_bridge import make
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 pytestmark = pytest.mark.tl3
 

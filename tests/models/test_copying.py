@@ -19,7 +19,7 @@ from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests import architectures
 from tests.interventions.test_hooked_transformer import make as hooked_transformer
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 needs_tl3 = pytest.mark.skipif(
     not version("transformer-lens").startswith("3."),

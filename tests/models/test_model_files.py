@@ -14,8 +14,8 @@ import torch
 from interp_compose.errors import CapabilityError, CorruptFileError
 from interp_compose.models.load import load_model
 from tests import architectures
-from tests.recipes import similarity_reference as slow
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies import similarity_reference as slow
+from tests.studies.conftest import splitting_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import small_decoder
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
 GROUPS = torch.tensor([[0, 0, 1, 1, 2]])

@@ -18,7 +18,7 @@ from interp_compose.models.sentence_config import StatedEmbedding, read_stated
 from tests import architectures
 from tests.models.test_load_encoder import bert, rewrite, saved
 from tests.models.test_sentence_folder import FLAGS, flags, offline, state, write  # noqa: F401
-from tests.recipes.similarity_reference import bert_tokenizer
+from tests.studies.similarity_reference import bert_tokenizer
 
 # ---- settings count as weights do ---------------------------------------------------------
 

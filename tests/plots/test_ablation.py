@@ -11,7 +11,7 @@ import pytest
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.ablation.figures import curve_figure, example_figure, heads_figure
 from interp_compose.studies.ablation.result import AblationCurve
-from tests.recipes import test_ablation_result as made
+from tests.studies import test_ablation_result as made
 
 CONFIG = {"model": "tiny", "task": "toy", "what": "words", "reach": "from", "mode": "exclude"}
 

@@ -17,7 +17,7 @@ from interp_compose.studies.core.inputs import outcome_of
 from interp_compose.text.label_set import checked_labels, label_ids, predicted, stacked
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 ROWS = st.lists(st.sampled_from([-2.0, -1.0, 0.5, 0.5, 1.0, 3.0]), min_size=7, max_size=7)
 

@@ -326,7 +326,7 @@ class Comparison(Result):
     def dose(self) -> pd.DataFrame:
         """How many words were asked to be replaced, and were, one row per rate.
 
-        Columns: see :func:`~interp_compose.studies.carma.differences.dose_summary`; the numbers of each
+        Columns: see :func:`.differences.dose_summary`; the numbers of each
         prompt are in ``frames["doses"]``.
         """
         return self.frames["dose_summary"]

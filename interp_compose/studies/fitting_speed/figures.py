@@ -2,7 +2,7 @@
 
 Each figure has a panel per init rate, from the largest initialisation to the smallest. ``config``
 names what all runs share, for the titles: norm, d_model, samples; any may be missing. The frames
-are those of :class:`~interp_compose.studies.fitting_speed.result.FittingSpeed`: ``cells``, ``pair_cells``
+are those of :class:`.result.FittingSpeed`: ``cells``, ``pair_cells``
 and ``roc``. NaN is what was not reached by every run; it is not drawn, and the subtitle says how
 often.
 """

@@ -50,7 +50,7 @@ class ComplexityTracker:
     steps after the checkpoint are dropped, and measured again. (A run that starts at step 0 writes
     the file anew.) Matrices whose smaller side has at most 128 entries are measured exactly, and
     come out the same to the bit. Larger ones are iterated from where the last look ended
-    (:class:`~interp_compose.probes.rank_tracker.StableRankTracker`), which a resumed run does not know:
+    (:class:`.StableRankTracker`), which a resumed run does not know:
     their numbers agree within 10⁻⁴, relatively. Where two singular values are about to change
     places, a look may follow the smaller one, by at most 1 %, until the next of the checks from a
     random start that every tenth look makes.

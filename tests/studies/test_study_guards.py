@@ -25,8 +25,8 @@ from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity import options as similarity
 from interp_compose.studies.similarity.measure import similarity_curve
 from tests import architectures
-from tests.recipes import similarity_reference as slow
-from tests.recipes.conftest import TEXTS, splitting_tokenizer
+from tests.studies import similarity_reference as slow
+from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.test_cli_similarity import tsv
 from tests.untyped import outcomes_of
 

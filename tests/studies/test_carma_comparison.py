@@ -15,7 +15,7 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.carma.report import measures_table
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.verdicts import verdicts
-from tests.recipes.carma_tables import (
+from tests.studies.carma_tables import (
     CONFIG,
     N_LAYERS,
     NOISE,

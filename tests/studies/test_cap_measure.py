@@ -36,7 +36,7 @@ from interp_compose.studies.core.inputs import outcome_of
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 
 def quiet(model: LensModel, examples: Any, **options: Any) -> ic.CapCurve:

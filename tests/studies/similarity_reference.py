@@ -26,7 +26,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.similarity import result as similarity_agreement
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 ENCODERS, DECODERS = ("BERT", "RoBERTa"), ("GPT-2", "Llama")
 

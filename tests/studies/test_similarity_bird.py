@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import interp_compose as ic
-from tests.recipes.similarity_reference import few_samples
+from tests.studies.similarity_reference import few_samples
 from tests.tasks.conftest import data_dir
 
 __all__ = ["data_dir"]

@@ -13,7 +13,7 @@ from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.verdicts import settings, shown
 from interp_compose.studies.core.report import figure, probability, table
 from interp_compose.studies.core.text import decimal
-from tests.recipes.carma_tables import CONFIG, make_tables
+from tests.studies.carma_tables import CONFIG, make_tables
 
 HOSTILE = '</script><script>alert("x")</script><img src=http://x.test/a.png> & \'"'
 VOID = {"meta", "img", "br", "link", "input", "hr"}

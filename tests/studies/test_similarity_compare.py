@@ -10,8 +10,8 @@ from interp_compose.errors import (
 )
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.result import SimilarityCurve, compare_similarities
-from tests.recipes import similarity_reference as slow
-from tests.recipes.test_similarity_result import make
+from tests.studies import similarity_reference as slow
+from tests.studies.test_similarity_result import make
 
 
 @pytest.fixture(scope="module")

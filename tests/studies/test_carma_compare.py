@@ -25,7 +25,7 @@ from interp_compose.tasks.task import Task
 from interp_compose.training import loop
 from interp_compose.training.history import read_history
 from interp_compose.types import Example
-from tests.recipes.carma_runs import tiny
+from tests.studies.carma_runs import tiny
 
 SEEDS = (1, 4)
 RATES = (0.25, 1.0)

@@ -16,7 +16,7 @@ from interp_compose.models.load import load_model
 from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
 from tests import architectures
-from tests.recipes import similarity_reference as slow
+from tests.studies import similarity_reference as slow
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -23,7 +23,7 @@ from interp_compose.training import loop
 from interp_compose.training.config import TrainConfig
 from interp_compose.types import Example
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 TEXTS = (
     *("a small house", "the mother of a father", "someone who bakes bread", "a wooden house"),

@@ -25,7 +25,7 @@ from interp_compose.training import loop
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.history import read_history
 from interp_compose.types import Example
-from tests.recipes.carma_runs import (
+from tests.studies.carma_runs import (
     SETTINGS,
     SYNONYMS,
     assert_same,

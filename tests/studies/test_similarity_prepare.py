@@ -29,7 +29,7 @@ from interp_compose.studies.similarity.measure import (
     similarity_curve,
 )
 from tests import architectures
-from tests.recipes import similarity_reference as slow
+from tests.studies import similarity_reference as slow
 
 
 @pytest.fixture(scope="module")

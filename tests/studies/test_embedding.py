@@ -18,7 +18,7 @@ from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.tensors import pad_left
 from tests import architectures, real_model
 from tests.models.test_load_encoder import bert
-from tests.recipes.conftest import TEXTS
+from tests.studies.conftest import TEXTS
 from tests.text.conftest import word_piece
 
 PHRASES = [

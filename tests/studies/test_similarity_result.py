@@ -23,7 +23,7 @@ from interp_compose.errors import (
 from interp_compose.runs.result import Result
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.result import SimilarityCurve
-from tests.recipes import similarity_reference as slow
+from tests.studies import similarity_reference as slow
 
 N, N_LAYERS = 11, 3
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")

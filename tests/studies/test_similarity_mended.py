@@ -30,7 +30,7 @@ from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.result import SimilarityCurve, rounding
 from tests import architectures
-from tests.recipes import similarity_reference as slow
+from tests.studies import similarity_reference as slow
 
 N, N_LAYERS = 40, 1
 TIED = np.arange(N) % 2 == 0

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError, LayerError
-from tests.recipes.test_ablation_result import make_cells, make_clean, make_curve, make_outcomes
+from tests.studies.test_ablation_result import make_cells, make_clean, make_curve, make_outcomes
 
 
 def refused(message: str, kind: type = InputError, **changes: Any) -> None:

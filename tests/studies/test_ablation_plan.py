@@ -29,7 +29,7 @@ from interp_compose.studies.ablation import measure as ablation_measure
 from interp_compose.studies.ablation.measure import ablation_curve, plan_ablation
 from interp_compose.types import Example
 from tests import architectures
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 from tests.untyped import outcomes_of
 
 

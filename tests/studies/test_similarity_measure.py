@@ -23,7 +23,7 @@ from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
 from tests import architectures
-from tests.recipes import similarity_reference as slow
+from tests.studies import similarity_reference as slow
 
 NAMES = slow.ENCODERS + slow.DECODERS
 LAYERS = range(architectures.N_LAYERS)

@@ -11,7 +11,7 @@ import pytest
 from interp_compose.studies.carma.differences import verdict
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.verdicts import cautions, kind_of, verdicts
-from tests.recipes.carma_tables import (
+from tests.studies.carma_tables import (
     CONFIG,
     N_LAYERS,
     RATES,

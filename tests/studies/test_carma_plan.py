@@ -36,7 +36,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.types import Example
 from tests import architectures
-from tests.recipes.carma_runs import (
+from tests.studies.carma_runs import (
     SYNONYMS,
     nothing_runs,
     tiny,
@@ -44,7 +44,7 @@ from tests.recipes.carma_runs import (
     tiny_task,
     with_splits,
 )
-from tests.recipes.conftest import splitting_tokenizer
+from tests.studies.conftest import splitting_tokenizer
 
 LONG = Example(" ".join(["a small sea"] * 30) + ' "', "a")
 SHORT = tuple(Example(f'{letter} "', "a") for letter in "abcd")  # every word is one token
