@@ -61,7 +61,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import interp_compose as ic
 from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, write
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.studies.phases.presets import FIG3_CODE
+from interp_compose.studies.anchors.presets import FIG3_CODE
 from interp_compose.training.losses import mutual_information_loss, stability_loss
 from interp_compose.training.parallel import Learners
 

@@ -9,8 +9,8 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import train
-from interp_compose.studies.phases.presets import PRESETS
 
 TINY = ["--d-model", "16", "--d-mlp", "20", "--samples", "150", "--steps", "6"]
 FIGURES = ("phase_curve", "phase_map", "phase_bubbles")

@@ -34,10 +34,9 @@ MAY_IMPORT = {
 }
 BUILDS_ON = {
     "carma": {"cap"},  # a comparison measures its models by CAP curves
-    "anchors": {"phases"},
     "phases": {"anchors"},  # runs on anchor functions, which three studies share
-    "fitting_speed": {"anchors", "phases"},
-    "mechanism": {"anchors", "phases"},
+    "fitting_speed": {"anchors"},
+    "mechanism": {"anchors"},
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]

@@ -14,10 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from docs.tables import help_of
 from interp_compose.runs.files import read_json
 from interp_compose.studies.anchors import run as complexity_run
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed import measure as speed_run
 from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
-from interp_compose.studies.phases.presets import PRESETS
 from interp_compose.training.parallel import Learners
 
 RUNS = {**{name: preset.run for name, preset in PRESETS.items()}, "fig8": SPEED["fig8"].run}

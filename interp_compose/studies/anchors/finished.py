@@ -14,8 +14,8 @@ from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import Plan, Run, read_sweep
+from interp_compose.studies.anchors.grid import WORK, setting_of
 from interp_compose.studies.anchors.run import HISTORY, MODEL, PhaseRun
-from interp_compose.studies.phases.measure import WORK, setting_of
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.anchors.run import PhaseRun
 
+WORK: Final = "interp_compose.studies.anchors.run:train"
+"""What a sweep of these runs calls."""
+GRID: Final = ("init_rate", "weight_decay", "seed")
 NUMBER: Final = 4
 """Bytes of a weight or an activation."""
 WEIGHTS: Final = 6
@@ -186,3 +189,8 @@ def runs_of(
         for decay in decays
         for rate in rates
     ]
+
+
+def setting_of(run: PhaseRun) -> dict[str, Any]:
+    """What the runs of a grid have in common."""
+    return {name: value for name, value in asdict(run).items() if name not in GRID}

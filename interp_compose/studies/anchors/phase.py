@@ -52,6 +52,11 @@ def phase_of(train: float, id: float, ood: float, commutativity: float) -> str:
     return "2c" if commutativity >= COMMUTES else "2"
 
 
+def phase_name(phase: str) -> str:
+    """Like "phase 2c", "phase 3?" or "not fitted?", of a phase with its mark."""
+    return phase.replace("0", "not fitted") if phase.startswith("0") else f"phase {phase}"
+
+
 def with_phases(runs: pd.DataFrame | None) -> pd.DataFrame:
     """Runs, or opened models, with the ``phase`` that :func:`phase_of` gives each by itself; ``""``
     where it diverged. A phase that they have already is not read: an older file's may be by another

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from interp_compose.studies.anchors.presets import FIG4
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.phases.presets import FIG4
 
 Paper = Literal["fig8"]
 

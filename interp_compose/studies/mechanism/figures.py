@@ -21,7 +21,7 @@ from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel, pair_styles
 from interp_compose.plots.scatter_interactive import draw_scatter
 from interp_compose.plots.theme import BLUE, GREEN, INK, VERMILLION, Style
-from interp_compose.studies.phases.figures import phase_name
+from interp_compose.studies.anchors.phase import phase_name
 
 Frames = Mapping[str, pd.DataFrame]
 AXES: Final = {

@@ -17,7 +17,7 @@ from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import environment_versions, gathered_versions
 from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
-from interp_compose.studies.anchors.grid import checked
+from interp_compose.studies.anchors.grid import checked, setting_of
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.phase import SHARES, phase_of
 from interp_compose.studies.mechanism.result import FRAMES, Mechanism
@@ -27,7 +27,6 @@ from interp_compose.studies.mechanism.views import (
     number_embedding,
     pair_points,
 )
-from interp_compose.studies.phases.measure import setting_of
 
 
 @public

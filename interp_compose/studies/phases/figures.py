@@ -30,6 +30,7 @@ from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
+from interp_compose.studies.anchors.phase import phase_name
 
 MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
 PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
@@ -273,11 +274,6 @@ def _phase(row: Cell) -> str:
 
 def _doubt(row: Cell) -> str:
     return str(row.get("doubt", ""))
-
-
-def phase_name(phase: str) -> str:
-    """Like "phase 2c", "phase 3?" or "not fitted?", of a phase with its mark."""
-    return phase.replace("0", PHASES["0"]) if phase.startswith("0") else f"phase {phase}"
 
 
 def _doubted(row: Cell) -> str:

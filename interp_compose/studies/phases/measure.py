@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
@@ -15,14 +15,11 @@ from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
-from interp_compose.studies.anchors.grid import Where, runs_of, trained
+from interp_compose.studies.anchors.grid import GRID, WORK, Where, runs_of, setting_of, trained
 from interp_compose.studies.anchors.run import CIRCUITS as CIRCUITS_FILE
 from interp_compose.studies.anchors.run import HISTORY as HISTORY_FILE
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
-
-WORK: Final = "interp_compose.studies.anchors.run:train"
-GRID: Final = ("init_rate", "weight_decay", "seed")
 
 
 @public
@@ -79,11 +76,6 @@ def phase_diagram(
         "seeds": sorted({each.seed for each in runs}),
     }
     return _diagram(runs, folders, config)
-
-
-def setting_of(run: PhaseRun) -> dict[str, Any]:
-    """What the runs of a grid have in common."""
-    return {name: value for name, value in asdict(run).items() if name not in GRID}
 
 
 def _diagram(

@@ -91,10 +91,10 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
         InputError: ``out`` holds another study's result and ``overwrite`` is off.
         InputError, ModelError: as :func:`.complexity_measure.phase_diagram`.
     """
-    from interp_compose.studies.anchors.grid import numbers
+    from interp_compose.studies.anchors.grid import numbers, setting_of
+    from interp_compose.studies.anchors.presets import DEFAULT, PRESETS
     from interp_compose.studies.core.output import check_folder, check_larger, write_result
-    from interp_compose.studies.phases.measure import phase_diagram, setting_of
-    from interp_compose.studies.phases.presets import DEFAULT, PRESETS
+    from interp_compose.studies.phases.measure import phase_diagram
 
     preset = DEFAULT if config.paper is None else PRESETS[config.paper]
     given: dict[str, Any] = {
