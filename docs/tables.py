@@ -29,8 +29,7 @@ from interp_compose.cli import main as interp_compose
 from interp_compose.studies.anchors.presets import PRESETS as COMPLEXITY
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
-from interp_compose.tasks.mini import idm as mini_idm
-from interp_compose.tasks.mini import sst as mini_sst
+from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers
 from interp_compose.training.config import TrainConfig

@@ -1,4 +1,4 @@
-"""Versions of what decides the numbers: of this process, and of runs that were gathered."""
+"""Versions: this library's, and of what decides the numbers in this process or in gathered runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+__version__ = "0.1.0"
 PACKAGES = ("interp_compose", "torch", "transformers", "transformer_lens")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import tyro
 
+from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationConfig
 from interp_compose.studies.cap.options import CapConfig
 from interp_compose.studies.carma.options import CarmaStudy
@@ -59,6 +60,9 @@ PAGES: Final[Mapping[type, tuple[str, ...]]] = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``interp-compose``. Exit status 2 for refused input, 130 when interrupted."""
+    if (sys.argv[1:] if argv is None else list(argv)) == ["--version"]:
+        print(f"interp-compose {__version__}")
+        return
     config = tyro.extras.subcommand_cli_from_dict(
         COMMANDS,
         prog="interp-compose",

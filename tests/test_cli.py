@@ -39,6 +39,12 @@ def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
     return ["cap", "--model", str(folder), "--task", str(data), "--out", str(out), *more]
 
 
+def test_the_version_and_the_module_as_a_command() -> None:
+    command = [sys.executable, "-m", "interp_compose", "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == f"interp-compose {ic.__version__}\n"
+
+
 def test_a_run_writes_table_figures_and_outcomes(
     inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

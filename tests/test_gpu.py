@@ -26,8 +26,7 @@ from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.training import runs
-from tests.training import test_learners as decoders
+from tests.training import runs, test_learners as decoders
 
 pytestmark = [
     pytest.mark.gpu,

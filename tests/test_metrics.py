@@ -7,8 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError
 from interp_compose.stats.intervals import bootstrap_interval, share_interval, wilson_interval

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import SpanError
 from interp_compose.interventions.pooling import Slots, shuffled_groups

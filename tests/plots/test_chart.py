@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.plots.chart import short, spread
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, harmless

@@ -12,8 +12,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from matplotlib.text import Text
 from PIL import Image
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.text import Text
 from PIL import Image
 

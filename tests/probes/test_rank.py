@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.probes.rank import stable_rank

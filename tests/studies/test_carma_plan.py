@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import interp_compose as ic
 from interp_compose._public import public
@@ -28,8 +27,7 @@ from interp_compose.errors import (
     TrainingModeError,
 )
 from interp_compose.models.load import load_model
-from interp_compose.studies.carma import measure as carma_compare
-from interp_compose.studies.carma import plan as carma_plan
+from interp_compose.studies.carma import measure as carma_compare, plan as carma_plan
 from interp_compose.studies.carma.plan import checked_seeds
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training.carma import CarmaConfig

@@ -24,8 +24,7 @@ from interp_compose.errors import (
 )
 from interp_compose.shipped.corpus import base_corpus
 from interp_compose.tasks import synonyms as carma_synonyms
-from interp_compose.tasks.mini import idm as mini_idm
-from interp_compose.tasks.mini import sst as mini_sst
+from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.mini.world import reserve_words
 from interp_compose.tasks.sst import parse_tree
 from interp_compose.tasks.synonyms import synonym_source

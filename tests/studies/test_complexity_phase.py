@@ -6,8 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.anchors.grid import numbers, runs_of

@@ -16,13 +16,11 @@ from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, OptionError, OutputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.result import FINGERPRINT, BatchStore, Result
-from interp_compose.studies.cap import measure as cap_measure
-from interp_compose.studies.cap import options as cap
+from interp_compose.studies.cap import measure as cap_measure, options as cap
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.core.output import FIGURES, write_result
-from interp_compose.studies.similarity import measure as similarity_measure
-from interp_compose.studies.similarity import options as similarity
+from interp_compose.studies.similarity import measure as similarity_measure, options as similarity
 from interp_compose.studies.similarity.measure import similarity_curve
 from tests import architectures
 from tests.studies import similarity_reference as slow

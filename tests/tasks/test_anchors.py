@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.tasks.anchors import ANCHORS, UNSEEN, AnchorData, AnchorTask, violations

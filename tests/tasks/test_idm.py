@@ -8,8 +8,7 @@ from typing import Any
 
 import nltk
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
 from interp_compose.errors import AnswerError, DataFormatError, MissingDataError

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.pairs import KEYS, Pair, PairTask, check_pairs, read_pairs

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
 from interp_compose.errors import AlignmentError
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interp_compose.text import spacy_words
 from interp_compose.text.spacy_words import word_starts

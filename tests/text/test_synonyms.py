@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import spacy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.errors import CapabilityError, InputError, InterventionError
 from interp_compose.tasks.mini.idm import splits

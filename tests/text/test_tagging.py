@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from spacy.language import Language
 from spacy.tokens import Doc
 

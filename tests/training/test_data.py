@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.training.data import TrainingExample, batch_at, collate, in_order, into_parts
 from tests.training.runs import made_up

@@ -10,8 +10,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.runs import folder as sweep_folder

@@ -16,9 +16,11 @@ from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.studies.anchors.grid import GRID, WORK, Where, runs_of, setting_of, trained
-from interp_compose.studies.anchors.run import CIRCUITS as CIRCUITS_FILE
-from interp_compose.studies.anchors.run import HISTORY as HISTORY_FILE
-from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.anchors.run import (
+    CIRCUITS as CIRCUITS_FILE,
+    HISTORY as HISTORY_FILE,
+    PhaseRun,
+)
 from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 
 

@@ -1,0 +1,66 @@
+"""The public names, each with the module that defines it."""
+
+from ._versions import __version__ as __version__
+from .interventions.ablate import ablate as ablate
+from .interventions.leak import attention_leak as attention_leak
+from .interventions.mask_attention import mask_attention as mask_attention
+from .interventions.mask_residual import mask_residual as mask_residual
+from .interventions.pool_at import pool_at as pool_at
+from .interventions.pooling import pool_groups as pool_groups
+from .models.decoder import DecoderConfig as DecoderConfig
+from .models.embed import embed_texts as embed_texts
+from .models.init import InitRates as InitRates
+from .models.load import load_model as load_model
+from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
+from .models.weights import load_weights as load_weights, save_weights as save_weights
+from .probes.condensation import condensation as condensation
+from .probes.geometry import embedding_geometry as embedding_geometry
+from .probes.rank import (
+    effective_rank as effective_rank,
+    spectral_entropy as spectral_entropy,
+    stable_rank as stable_rank,
+)
+from .runs.sweep import run_sweep as run_sweep, sweep_status as sweep_status
+from .studies.ablation.measure import ablation_curve as ablation_curve
+from .studies.ablation.result import AblationCurve as AblationCurve
+from .studies.anchors.run import PhaseRun as PhaseRun
+from .studies.cap.measure import cap_curve as cap_curve
+from .studies.cap.result import CapCurve as CapCurve, compare_curves as compare_curves
+from .studies.carma.measure import compare as compare
+from .studies.carma.result import Comparison as Comparison
+from .studies.fitting_speed.measure import fitting_speed as fitting_speed
+from .studies.fitting_speed.result import FittingSpeed as FittingSpeed
+from .studies.mechanism.measure import mechanism as mechanism
+from .studies.mechanism.result import Mechanism as Mechanism
+from .studies.phases.measure import phase_diagram as phase_diagram
+from .studies.phases.result import PhaseDiagram as PhaseDiagram
+from .studies.similarity.measure import similarity_curve as similarity_curve
+from .studies.similarity.result import (
+    SimilarityCurve as SimilarityCurve,
+    compare_similarities as compare_similarities,
+)
+from .studies.weights.measure import complexity_report as complexity_report
+from .studies.weights.result import ComplexityReport as ComplexityReport
+from .studies.weights.tracker import ComplexityTracker as ComplexityTracker
+from .tasks.anchor_text import (
+    anchor_examples as anchor_examples,
+    anchor_tokenizer as anchor_tokenizer,
+)
+from .tasks.anchors import AnchorTask as AnchorTask
+from .tasks.examples import read_examples as read_examples
+from .tasks.load import load_pairs as load_pairs, load_task as load_task
+from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs
+from .tasks.synonyms import synonym_source as synonym_source
+from .tasks.task import Task as Task
+from .text.synonyms.replace import replace_synonyms as replace_synonyms
+from .text.synonyms.sources import ThesaurusSource as ThesaurusSource
+from .text.units import tokenize_prompts as tokenize_prompts
+from .training.carma import CarmaConfig as CarmaConfig
+from .training.config import TrainConfig as TrainConfig
+from .training.finetune import finetune as finetune
+from .training.history import TrainingHistory as TrainingHistory
+from .training.losses import (
+    mutual_information_loss as mutual_information_loss,
+    stability_loss as stability_loss,
+)
+from .types import Example as Example
