@@ -10,7 +10,7 @@ import pytest
 
 from interp_compose.studies.carma.differences import verdict
 from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.verdicts import cautions, kind_of, verdicts
+from interp_compose.studies.carma.verdicts import cautions, verdicts
 from tests.studies.carma_tables import (
     CONFIG,
     N_LAYERS,
@@ -133,7 +133,7 @@ def test_versions_with_one_answer_to_everything_are_named() -> None:
 def test_a_tiny_difference_shows_its_digits() -> None:
     row = {"n_seeds": 5, "difference": -0.00042, "standard_error": 0.0000123, "n_compared": 6}
     row |= {"metric": "stable_rank", "first": "carma", "p": 0.001, "p_holm": 0.01}
-    assert verdict(row) == "carma lower by 0.00042 (SE 0.000012, 5 seeds)"
+    assert verdict(row).sentence == "carma lower by 0.00042 (SE 0.000012, 5 seeds)"
 
 
 def test_rates_that_replace_the_same_words_are_named() -> None:
@@ -210,7 +210,7 @@ def test_runs_that_have_not_converged_are_told_beside_every_figure() -> None:
     ("changes", "kind"),
     [
         ({"n_seeds": 0}, "undefined"),
-        ({"n_seeds": 1}, "one"),
+        ({"n_seeds": 1}, "one seed"),
         ({"p": 0.05, "p_holm": 0.05}, "none"),
         ({"p": 0.01, "p_holm": 0.05}, "hint"),
         ({"p": 0.01, "p_holm": 0.049}, "higher"),
@@ -222,4 +222,7 @@ def test_runs_that_have_not_converged_are_told_beside_every_figure() -> None:
 def test_words_follow_from_numbers(changes: dict[str, Any], kind: str) -> None:
     row = {"n_seeds": 5, "difference": 1.0, "standard_error": 0.2, "n_compared": 6}
     row |= {"metric": "accuracy", "first": "carma", "p": 0.5, "p_holm": 0.5}
-    assert kind_of(verdict(row | changes)) == kind
+    said = verdict(row | changes)
+    assert said.kind == kind
+    assert said.sentence.startswith("hint only") == (kind == "hint")
+    assert (f" {kind} by " in said.sentence) == (kind in ("higher", "lower"))

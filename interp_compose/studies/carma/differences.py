@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -176,16 +176,13 @@ def _variation(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, floa
     }
 
 
+PAIR: Final = ("first", "second")
 PAIRS: Final = (("carma", "ft"), ("ft", "original"), ("carma", "original"))
 LEVEL: Final = 0.05
 TOO_EASY: Final = (
     f"saturated (both versions above {SATURATED:.0f} %): this set does not discriminate"
 )
 NOTHING: Final = "no difference established"
-ONE_SEED: Final = "one seed: no statement"
-UNDEFINED: Final = "undefined"
-NEVER_RIGHT: Final = f"{UNDEFINED}: no prompt was right before"
-STUCK: Final = "runs had visibly not converged"
 
 
 def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
@@ -218,8 +215,7 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
                 {"first": first, "second": second}
                 | about
                 | _paired(both)
-                | {"family": _family(about), "caveat": _caveat(about, both)}
-                | {"observation": _observation(about, both)}
+                | {"family": _family(about), "observation": _observation(about, both)}
             )
     frame = pd.DataFrame(rows, columns=[*_COLUMNS, "observation"]).astype(_KINDS)
     frame["n_compared"] = 0
@@ -228,31 +224,43 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
         frame.loc[family.index, "p_holm"] = family["observation"].map(corrected)
         frame.loc[family.index, "n_compared"] = len(corrected)
     frame = frame[_COLUMNS]
-    frame["verdict"] = [verdict(row) for row in records(frame)]
+    frame["verdict"] = [verdict(row).sentence for row in records(frame)]
     unfinished = not_converged(training)
     frame["caveat"] = [
-        "; ".join(filter(None, [caveat, *(unfinished.get(name, "") for name in pair)]))
-        for caveat, *pair in zip(frame["caveat"], frame["first"], frame["second"], strict=True)
+        "; ".join(
+            filter(None, [own_caveat(row), *(unfinished.get(row[name], "") for name in PAIR)])
+        )
+        for row in records(frame)
     ]
     return frame.astype(dict.fromkeys(_TEXTS, "str"))
 
 
-def verdict(row: Mapping[str, Any]) -> str:
-    """What the row of :func:`differences_table` allows to be said, before its caveat."""
+class Verdict(NamedTuple):
+    """What the numbers of a comparison allow to be said: of which kind, and in words."""
+
+    kind: Literal["undefined", "one seed", "none", "hint", "higher", "lower"]
+    sentence: str
+
+
+def verdict(row: Mapping[str, Any]) -> Verdict:
+    """Of a row of :func:`differences_table`, before its caveat."""
     if not row["n_seeds"]:
-        return NEVER_RIGHT if row["metric"] == "consist_syn" else UNDEFINED
+        never_right = row["metric"] == "consist_syn"
+        why = ": no prompt was right before" if never_right else ""
+        return Verdict("undefined", f"undefined{why}")
     if row["n_seeds"] < 2:
-        return ONE_SEED
-    higher = "higher" if row["difference"] > 0 else "lower"
+        return Verdict("one seed", "one seed: no statement")
+    higher: Literal["higher", "lower"] = "higher" if row["difference"] > 0 else "lower"
     finding = f"{row['first']} {higher} by {_size(row)}"
     if row["standard_error"] == 0 and row["difference"] != 0:
-        return f"hint only, all seeds differ by the same, no spread to test against: {finding}"
+        why = "all seeds differ by the same, no spread to test against"
+        return Verdict("hint", f"hint only, {why}: {finding}")
     if not row["p"] < LEVEL:  # NaN: the versions do not differ in any seed
-        return NOTHING
+        return Verdict("none", NOTHING)
     if not row["p_holm"] < LEVEL:
-        tests = f"{row['n_compared']} comparisons"
-        return f"hint only, does not survive correction for {tests}: {finding}"
-    return finding
+        why = f"does not survive correction for {row['n_compared']} comparisons"
+        return Verdict("hint", f"hint only, {why}: {finding}")
+    return Verdict(higher, finding)
 
 
 def not_converged(training: pd.DataFrame, *, reasons: bool = False) -> dict[str, str]:
@@ -262,15 +270,18 @@ def not_converged(training: pd.DataFrame, *, reasons: bool = False) -> dict[str,
         stuck = runs[~runs["converged"]]
         if len(stuck):
             why = list(dict.fromkeys(text for text in stuck["why"] if text))[:3]
-            sentences[str(version)] = f"{len(stuck)} of {len(runs)} {version} {STUCK}" + (
-                f": {'; '.join(why)}" if reasons and why else ""
+            sentences[str(version)] = (
+                f"{len(stuck)} of {len(runs)} {version} runs had visibly not converged"
+                + (f": {'; '.join(why)}" if reasons and why else "")
             )
     return sentences
 
 
-def without_convergence(caveat: str) -> str:
-    """The caveat without the runs that have not converged, where those are told elsewhere."""
-    return "; ".join(part for part in caveat.split("; ") if STUCK not in part)
+def own_caveat(row: Mapping[str, Any]) -> str:
+    """Of a row's numbers, whatever the trainings were: a set that is saturated for both versions.
+    ``""`` if there is none."""
+    both = [row[f"mean_{name}"] for name in PAIR]
+    return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(both) else ""
 
 
 def saturated_rates(summary: pd.DataFrame) -> str:
@@ -314,12 +325,6 @@ def _family(about: Mapping[str, Any]) -> str:
     if about["metric"] in REPRESENTATIONS:
         return "representations"
     return "protocols" if about["pooling"] not in ("", AVERAGE) else "headline"
-
-
-def _caveat(about: Mapping[str, Any], both: pd.DataFrame) -> str:
-    """Of a set that is saturated for the two versions compared."""
-    saturated = about["metric"] == "consist_syn" and is_saturated(both.mean().tolist())
-    return TOO_EASY if saturated else ""
 
 
 def _observation(about: Mapping[str, Any], both: pd.DataFrame) -> str:

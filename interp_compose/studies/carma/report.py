@@ -13,8 +13,9 @@ from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.differences import (
     AVERAGE,
     REPRESENTATIONS,
+    own_caveat,
     records,
-    without_convergence,
+    verdict,
 )
 from interp_compose.studies.carma.paper import paper_numbers_for
 from interp_compose.studies.carma.result import VERSIONS
@@ -22,7 +23,6 @@ from interp_compose.studies.carma.verdicts import (
     LABELS,
     cautions,
     counted_prompts,
-    kind_of,
     overhead_sentence,
     settings,
     verdicts,
@@ -56,7 +56,7 @@ SHORT: Final = {
     "lower": "CARMA lower",
     "hint": "hint only",
     "none": "no difference established",
-    "one": "one seed: no statement",
+    "one seed": "one seed: no statement",
     "undefined": "undefined",
 }
 WORDNET: Final = "; similarity: 1 / number of the sense that both words share in WordNet"
@@ -93,9 +93,10 @@ def measures_table(comparison: Comparison, metric: str, pooling: str = "") -> st
     head += ["CARMA − FT", "SE", "p", "p (Holm)", "verdict"]
     how = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
     title = f"{TITLES[metric]}{how}: mean over seeds [95 % interval]"
-    caveats = [str(row["caveat"]) for row in by_place.values()]
-    if metric != "accuracy":  # the first table and the page's top tell who has not converged
-        caveats = [without_convergence(text) for text in caveats]
+    # the first table and the page's top tell who has not converged
+    caveats = (
+        row["caveat"] if metric == "accuracy" else own_caveat(row) for row in by_place.values()
+    )
     notes = sorted({*caveats} - {""})
     if metric == "consist_syn":
         notes += counted_prompts(comparison)
@@ -127,7 +128,7 @@ def _difference(row: Mapping[str, Any] | None, digits: int) -> list[str]:
         decimal(row["standard_error"], digits),
         probability(row["p"]),
         probability(row["p_holm"]),
-        SHORT[kind_of(row["verdict"])],
+        SHORT[verdict(row).kind],
     ]
 
 

@@ -13,13 +13,12 @@ from interp_compose.plots.chart import answers_note
 from interp_compose.studies.carma.differences import (
     AVERAGE,
     NOTHING,
-    ONE_SEED,
     REPRESENTATIONS,
-    UNDEFINED,
     not_converged,
+    own_caveat,
     records,
     saturated_rates,
-    without_convergence,
+    verdict,
 )
 from interp_compose.studies.carma.result import VERSIONS
 from interp_compose.studies.core.text import decimal
@@ -229,17 +228,6 @@ def measure_name(row: Mapping[str, Any]) -> str:
     return f"{name}, {100 * row['rate']:g} %"
 
 
-def kind_of(verdict: str) -> str:
-    """ "none", "hint", "one", "undefined" or, where one is established, "higher" or "lower"."""
-    if verdict in (NOTHING, ONE_SEED):
-        return "none" if verdict == NOTHING else "one"
-    if verdict.startswith(UNDEFINED):
-        return "undefined"
-    if verdict.startswith("hint only"):
-        return "hint"
-    return "higher" if " higher by " in verdict else "lower"
-
-
 def _against_ft(differences: pd.DataFrame) -> pd.DataFrame:
     rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
     return rows[rows["pooling"].isin(["", AVERAGE])]
@@ -255,11 +243,11 @@ def _sentence(row: Mapping[str, Any]) -> str:
             f"{decimal(row['standard_error'], 2)}, 95 % interval {' … '.join(ends)}, "
             f"{row['n_seeds']} seeds"
         )
-    return said + _caveat(row["caveat"])
+    return said + _caveat(row)
 
 
-def _caveat(caveat: str) -> str:
-    own = without_convergence(caveat)
+def _caveat(row: Mapping[str, Any]) -> str:
+    own = own_caveat(row)
     return f". {own[0].upper()}{own[1:]}" if own else ""
 
 
@@ -283,13 +271,13 @@ def _variation(summary: pd.DataFrame, rate: float) -> str:
 def _by_layer(rows: pd.DataFrame) -> str:
     """Layers with the same verdict in one breath."""
     rows = rows[rows["difference"].notna()]
-    kinds = [kind_of(verdict) for verdict in rows["verdict"]]
+    kinds = [verdict(row).kind for row in records(rows)]
     words = {
         "higher": "CARMA higher at {}",
         "lower": "CARMA lower at {}",
         "hint": "hint only at {} (does not survive correction, or has no spread)",
         "none": "no difference established at {}",
-        "one": "one seed: no statement at {}",
+        "one seed": "one seed: no statement at {}",
     }
     points = " points" if rows["metric"].iloc[0] == "cap" else ""
     said = []
@@ -299,8 +287,8 @@ def _by_layer(rows: pd.DataFrame) -> str:
             at = text.format(_layers(part["layer"].astype(int).tolist()))
             low, high = part["difference"].min(), part["difference"].max()
             span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
-            said.append(at + ("" if kind == "one" else f" (difference {span}{points})"))
-    return "; ".join(said) + _caveat(rows["caveat"].iloc[0])
+            said.append(at + ("" if kind == "one seed" else f" (difference {span}{points})"))
+    return "; ".join(said) + _caveat(records(rows)[0])
 
 
 def _layers(layers: list[int]) -> str:
@@ -322,7 +310,7 @@ def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
             difference = decimal(row["difference"], 2, sign=True)
             error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
             said = str(row["verdict"]).replace("carma", "CARMA")
-            said = "hint only" if kind_of(said) == "hint" else said  # the report says why
+            said = "hint only" if verdict(row).kind == "hint" else said  # the report says why
             return f"{difference:>12} {error:<7}  {said}"
     return ""
 
