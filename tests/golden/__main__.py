@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -64,6 +65,8 @@ COMMANDS: Final[dict[str, str]] = {
 }
 TIMED: Final = re.compile(r'seconds|as long as|overhead|ratio$|<td class="name">(FT|CARMA)</td>')
 """In names, or in lines of text, of what differs between two runs of the same code."""
+MODULES: Final = {"work", "runs"}
+"""Names of what says which module did the work of a sweep's runs, and so how these are called."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -125,15 +128,13 @@ def _inputs(folder: Path) -> None:
 
 def compare(before: Path, after: Path) -> Iterator[str]:
     """What differs, a line each."""
-    names = {path.relative_to(root) for root in (before, after) for path in root.rglob("*")}
-    names = {name for name in names if name.name != "manifest.json"}  # digests of the others
-    for name in sorted(names):
-        one, other = before / name, after / name
-        if one.is_dir() and other.is_dir():
+    ours, theirs = _files(before), _files(after)
+    for name in sorted({*ours, *theirs}):
+        if name not in ours or name not in theirs:
+            yield f"{name}: only {'before' if name in ours else 'after'}"
             continue
-        if not (one.exists() and other.exists()):
-            yield f"{name}: only {'before' if one.exists() else 'after'}"
-        elif one.suffix in READERS:
+        one, other = ours[name], theirs[name]
+        if one.suffix in READERS:
             try:
                 found = list(_differing(READERS[one.suffix](one), READERS[other.suffix](other)))
             except Exception as error:  # noqa: BLE001  named, and the others go on
@@ -141,10 +142,27 @@ def compare(before: Path, after: Path) -> Iterator[str]:
             yield from (f"{name}{where}" for where in found[:5])
 
 
+def _files(root: Path) -> dict[str, Path]:
+    """By name. Runs of a sweep are called by their options, for the names of their folders hold the
+    module that did the work as well."""
+    found = {}
+    for path in root.rglob("*"):
+        if path.is_dir() or path.name == "manifest.json" or path.parent.name == "plans":
+            continue  # digests of the others
+        name = path.relative_to(root).as_posix()
+        for folder in path.parents:
+            if folder.parent.name == "runs" and (folder / "config.json").exists():
+                asked = json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]
+                digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+                name = name.replace(folder.name, digest[:16])
+        found[name] = path
+    return found
+
+
 def _differing(one: Any, other: Any, where: str = "") -> Iterator[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted({*one, *other}, key=str):
-            if TIMED.search(str(key)):
+            if TIMED.search(str(key)) or key in MODULES:
                 continue
             if key in one and key in other:
                 yield from _differing(one[key], other[key], f"{where}.{key}")
