@@ -7,7 +7,7 @@ one core each; ``--redraw`` trains nothing and draws the figures of the result f
 seeds, from 200 on, are not those on which the setting was tried (below 200). The
 same from the command line::
 
-    interp-compose complexity --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
+    interp-compose phases --gammas 0.2:0.4:0.1,0.45:0.6:0.05,0.7:1.0:0.1 \
         --weight-decays 0,0.01,0.1,1 --seeds 3 --first-seed 200 --out out/phases
 """
 

@@ -4,7 +4,7 @@ Run with ``python -m benchmarks.phase_seeds --out out/phase-seeds``: 15 runs of 
 core each. ``--norm post`` takes the post-LN model, at the rates of the paper's Figs 5A and 5B. The
 same from the command line, but for the embeddings of each seed::
 
-    interp-compose complexity --gammas 0.4,0.5,0.8 --weight-decays 0.01 --seeds 5 \
+    interp-compose phases --gammas 0.4,0.5,0.8 --weight-decays 0.01 --seeds 5 \
         --first-seed 200 --out out/phase-seeds
 """
 

@@ -22,17 +22,17 @@ from interp_compose.studies.cap.options import CapConfig
 from interp_compose.studies.carma.options import CarmaStudy
 from interp_compose.studies.fitting_speed.options import SpeedConfig
 from interp_compose.studies.mechanism.options import MechanismConfig
-from interp_compose.studies.phases.options import ComplexityConfig
+from interp_compose.studies.phases.options import PhasesConfig
 from interp_compose.studies.similarity.options import SimilarityConfig
-from interp_compose.studies.weights.options import ProbeConfig
+from interp_compose.studies.weights.options import WeightsConfig
 
 Study = (
     CapConfig
     | AblationConfig
     | SimilarityConfig
     | CarmaStudy
-    | ProbeConfig
-    | ComplexityConfig
+    | WeightsConfig
+    | PhasesConfig
     | MechanismConfig
     | SpeedConfig
 )
@@ -42,17 +42,19 @@ COMMANDS: dict[str, Callable[..., Study]] = {
     "ablate": AblationConfig,
     "similarity": SimilarityConfig,
     "carma": CarmaStudy,
-    "probe": ProbeConfig,
-    "complexity": ComplexityConfig,
+    "weights": WeightsConfig,
+    "phases": PhasesConfig,
     "mechanism": MechanismConfig,
     "speed": SpeedConfig,
 }
 
+RENAMED: Final = {"complexity": "phases", "probe": "weights"}
+"""Commands by what they were called before; still understood."""
 
 RUNS: Final = "runs/ (weights and history of each)"
 PAGES: Final[Mapping[type, tuple[str, ...]]] = {
     CarmaStudy: ("report.html", RUNS),
-    ComplexityConfig: (RUNS,),
+    PhasesConfig: (RUNS,),
     SpeedConfig: ("runs/ (history of each)",),
 }
 """What a study writes besides tables and figures."""
@@ -60,9 +62,14 @@ PAGES: Final[Mapping[type, tuple[str, ...]]] = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``interp-compose``. Exit status 2 for refused input, 130 when interrupted."""
-    if (sys.argv[1:] if argv is None else list(argv)) == ["--version"]:
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv == ["--version"]:
         print(f"interp-compose {__version__}")
         return
+    if argv and argv[0] in RENAMED:
+        name = RENAMED[argv[0]]
+        print(f"`interp-compose {argv[0]}` is called `interp-compose {name}` now", file=sys.stderr)
+        argv = [name, *argv[1:]]
     config = tyro.extras.subcommand_cli_from_dict(
         COMMANDS,
         prog="interp-compose",
@@ -71,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     from interp_compose.errors import InterpComposeError
 
-    if _is_empty(sys.argv[1:] if argv is None else argv):
+    if _is_empty(argv):
         print("OptionError: --out is empty; name a folder (. is this one)", file=sys.stderr)
         raise SystemExit(2)
     try:

@@ -45,6 +45,18 @@ def test_the_version_and_the_module_as_a_command() -> None:
     assert done.stdout == f"interp-compose {ic.__version__}\n"
 
 
+@pytest.mark.parametrize(("old", "new"), [("complexity", "phases"), ("probe", "weights")])
+def test_commands_are_known_by_their_earlier_names(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([old, "--help"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 0
+    assert printed.err == f"`interp-compose {old}` is called `interp-compose {new}` now\n"
+    assert f"usage: interp-compose {new}" in printed.out
+
+
 def test_a_run_writes_table_figures_and_outcomes(
     inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

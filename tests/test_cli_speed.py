@@ -95,5 +95,5 @@ def test_another_study_of_the_folder_is_left_alone(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["complexity", "--out", str(finished), "--where", "here", "--steps", "6"])
+        cli.main(["phases", "--out", str(finished), "--where", "here", "--steps", "6"])
     assert 'study was "speed", is now "complexi' in capsys.readouterr().err

@@ -145,7 +145,7 @@ def test_out_on_the_command_line(
     (tmp_path / "mine.txt").write_text("mine")
     given = [f"--out={out}"] if joined else ["--out", out]
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["probe", "--no-heads", "-q", *given])
+        cli.main(["weights", "--no-heads", "-q", *given])
     assert stopped.value.code == 2
     printed = capsys.readouterr().err
     assert message in printed
@@ -166,7 +166,7 @@ def test_a_folder_without_permission_is_refused_before_work(
     monkeypatch.setattr(_files, "open", refuse, raising=False)
     monkeypatch.setattr(probe_measure, "measure", None)  # would fail
     with pytest.raises(SystemExit):
-        cli.main(["probe", "--no-heads", "-q", "--out", str(tmp_path)])
+        cli.main(["weights", "--no-heads", "-q", "--out", str(tmp_path)])
     assert "cannot be written (Permission denied)" in capsys.readouterr().err
 
 

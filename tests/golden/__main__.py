@@ -55,9 +55,9 @@ COMMANDS: Final[dict[str, str]] = {
     "--batch-size 8 --layers 0 2",
     "carma-labels": f"carma {MINI_SST} --limit 24 --seeds 2 --max-steps 10 --batch-size 8 "
     "--answers labels --negatives 5 --accumulate 2 --patience 1 --weight 0.4",
-    "probe": "probe --model mini-base --heads",
-    "phases": f"complexity --gammas 0.4,0.8 --weight-decays 0.01,0.1 --seeds 2 {RUNS}",
-    "phases-post": f"complexity --gammas 0.5,0.9 --weight-decays 0.01 --seeds 1 --norm post {RUNS}",
+    "weights": "weights --model mini-base --heads",
+    "phases": f"phases --gammas 0.4,0.8 --weight-decays 0.01,0.1 --seeds 2 {RUNS}",
+    "phases-post": f"phases --gammas 0.5,0.9 --weight-decays 0.01 --seeds 1 --norm post {RUNS}",
     "mechanism": "mechanism --runs phases --gammas 0.4,0.8",
     "mechanism-post": "mechanism --runs phases-post --gammas 0.5,0.9 --draw 3",
     "speed": "speed --gammas 0.5,0.8 --depths 2,3 --violations 0,1 --seeds 2 --samples 200 "

@@ -190,7 +190,7 @@ def test_what_is_not_there_is_named(
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match="train them first: interp-compose complexity"):
+    with pytest.raises(MissingDataError, match="train them first: interp-compose phases"):
         ic.mechanism(tmp_path, [0.8])
 
 

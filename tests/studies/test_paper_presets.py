@@ -82,7 +82,7 @@ def test_the_help_says_what_the_papers_settings_would_take() -> None:
         name: hours(one.run, len(one.init_rates) * len(one.weight_decays) * one.seeds)
         for name, one in PRESETS.items()
     }
-    told = " ".join(help_of("complexity").replace("│", " ").split())
+    told = " ".join(help_of("phases").replace("│", " ").split())
     assert f"fig3 {took['fig3'] / 24:.0f} days of a GPU" in told
     assert f"fig3-code {took['fig3-code'] / 24:.0f} days" in told
     assert f"fig4 {took['fig4']:.0f} hours" in told

@@ -64,7 +64,7 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
     about = read_sweep(out)
     if about is None:
         raise MissingDataError(
-            f"{out} holds no runs; train them first: interp-compose complexity --out {runs}"
+            f"{out} holds no runs; train them first: interp-compose phases --out {runs}"
         )
     if about["work"] != WORK:
         raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {WORK!r}")
@@ -76,7 +76,7 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
     seeds = sorted({each.seed for each, _ in done})
     if not seeds:
         raise MissingDataError(
-            f"no run in {out} is finished; give the command `interp-compose complexity` that fills "
+            f"no run in {out} is finished; give the command `interp-compose phases` that fills "
             "it again"
         )
     if seed is not None and seed not in seeds:

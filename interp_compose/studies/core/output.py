@@ -27,8 +27,8 @@ TABLES: Final[Mapping[str, str]] = {
     "similarity": "curve by_layer outcomes layer_cosines clean",
     "carma": "summary differences overhead values dose_summary accuracy cap synonyms training "
     "representations history replacements doses",
-    "probe": "matrices",
-    "complexity": "runs history circuits",
+    "weights": "matrices",
+    "phases": "runs history circuits",
     "mechanism": "models circuits pairs samples cosines neurons embedding orders history",
     "speed": "runs pairs samples",
 }
@@ -37,8 +37,8 @@ FIGURES: Final[Mapping[str, str]] = {
     "ablation": "ablation_curve ablation_words ablation_heads",
     "similarity": "similarity_curve similarity_by_layer order_sensitivity",
     "carma": "cap_average cap_protocols consistency representations training",
-    "probe": "stable_rank condensation",
-    "complexity": "phase_curve phase_map phase_bubbles",
+    "weights": "stable_rank condensation",
+    "phases": "phase_curve phase_map phase_bubbles",
     "mechanism": "masked_key_pca_zero masked_key_pca_exclude masked_key_tsne_zero "
     "masked_key_tsne_exclude masked_second_anchor neurons all_neurons embedding "
     "condensation_and_reasoning",

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MechanismConfig:
-    """Models that `interp-compose complexity` trained, opened up: outputs with a token masked,
+    """Models that `interp-compose phases` trained, opened up: outputs with a token masked,
     neurons, embeddings, and what came first in training."""
 
     runs: Path
-    """The folder that was --out of `interp-compose complexity`."""
+    """The folder that was --out of `interp-compose phases`."""
     gammas: str = "0.4,0.5,0.8"
     """Init rates of the models to open: a list by commas, or from:to:step."""
     weight_decay: float = 0.01

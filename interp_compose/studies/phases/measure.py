@@ -71,7 +71,7 @@ def phase_diagram(
     runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
     folders = trained(WORK, runs, out, where=where, workers=workers, slurm=slurm, progress=progress)
     config = {
-        "study": "complexity",
+        "study": "phases",
         **setting_of(base),
         "init_rates": sorted({each.init_rate for each in runs}),
         "weight_decays": sorted({each.weight_decay for each in runs}),

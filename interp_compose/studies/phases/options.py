@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ComplexityConfig:
+class PhasesConfig:
     """Small transformers on composed anchor functions, over a grid of init rates and weight decays:
     which ones memorise, and which ones reason. A run of the default takes about 40 s of a core."""
 
@@ -84,7 +84,7 @@ GRID = ("init_rates", "weight_decays", "seeds")
 """What a later call may ask more of."""
 
 
-def run(config: ComplexityConfig) -> PhaseDiagram:
+def run(config: PhasesConfig) -> PhaseDiagram:
     """Train what is missing, and write ``out/``: results (Parquet, CSV), figures as HTML and PNG.
 
     Raises:
@@ -108,7 +108,7 @@ def run(config: ComplexityConfig) -> PhaseDiagram:
     if config.weight_decays is not None:
         decays = tuple(numbers(config.weight_decays, "weight_decays"))
     base = replace(preset.run, **given)
-    setting = {"study": "complexity", **setting_of(base)}
+    setting = {"study": "phases", **setting_of(base)}
     check_folder(config.out, setting, overwrite=config.overwrite)
     seeds = preset.seeds if config.seeds is None else config.seeds
     first_seed = preset.first_seed if config.first_seed is None else config.first_seed

@@ -64,7 +64,7 @@ def probe_config(model: LensModel, *, heads: bool) -> dict[str, Any]:
     """What is to be measured, checked; the digest of the weights takes a second a gigabyte."""
     check_plain(model)
     return {
-        "study": "probe",
+        "study": "weights",
         "model": model.name,
         "architecture": model.architecture,
         "n_layers": model.n_layers,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ProbeConfig:
+class WeightsConfig:
     """Complexity of every weight matrix of a model: stable and effective rank, and condensation of
     neurons, next to what random matrices have."""
 
@@ -39,7 +39,7 @@ class ProbeConfig:
     """No progress bar, no table."""
 
 
-def run(config: ProbeConfig) -> ComplexityReport:
+def run(config: WeightsConfig) -> ComplexityReport:
     """Load, measure, and write ``out/``: results (Parquet, CSV), figures as HTML and as PNG.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``interp-compose complexity`` from outside: files, messages, exit statuses."""
+"""``interp-compose phases`` from outside: files, messages, exit statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
 
 def command(out: Path, *more: str) -> list[str]:
     grid = ["--gammas", "0.4,0.8", "--weight-decays", "0.01,1", "--seeds", "1"]
-    return ["complexity", "--out", str(out), "--where", "here", *TINY, *grid, *more]
+    return ["phases", "--out", str(out), "--where", "here", *TINY, *grid, *more]
 
 
 @pytest.fixture(scope="module")

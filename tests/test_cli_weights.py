@@ -1,4 +1,4 @@
-"""``interp-compose probe`` from outside: files, messages, exit statuses."""
+"""``interp-compose weights`` from outside: files, messages, exit statuses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.studies.weights.options import ProbeConfig, run
+from interp_compose.studies.weights.options import WeightsConfig, run
 
 
 def command(out: Path, *more: str) -> list[str]:
-    return ["probe", "--model", "mini-base", "--out", str(out), "--device", "cpu", *more]
+    return ["weights", "--model", "mini-base", "--out", str(out), "--device", "cpu", *more]
 
 
 def test_a_run_writes_table_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +86,7 @@ def test_bad_input_exits_with_2_and_writes_nothing(
 
 
 def test_the_config_serves_the_api(tmp_path: Path) -> None:
-    config = ProbeConfig(out=tmp_path, device="cpu", dtype="bfloat16", heads=False, quiet=True)
+    config = WeightsConfig(out=tmp_path, device="cpu", dtype="bfloat16", heads=False, quiet=True)
     report = run(config)
     assert report.config["dtype"] == "bfloat16"
     assert (report.merged["stable_rank"] >= 1).all()
