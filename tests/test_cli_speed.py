@@ -96,4 +96,4 @@ def test_another_study_of_the_folder_is_left_alone(
 ) -> None:
     with pytest.raises(SystemExit):
         cli.main(["phases", "--out", str(finished), "--where", "here", "--steps", "6"])
-    assert 'study was "speed", is now "complexi' in capsys.readouterr().err
+    assert 'study was "speed", is now "phases' in capsys.readouterr().err
