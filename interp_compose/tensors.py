@@ -122,6 +122,17 @@ def positions_from_mask(mask: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch po
     return (mask.cumsum(dim=1) - 1).clamp(min=0)
 
 
+def seeded(seed: int) -> torch.Generator:
+    """A generator on the CPU.
+
+    Raises:
+        OptionError: a seed that is no number of 64 bits.
+    """
+    if not 0 <= seed < 2**64:
+        raise OptionError(f"seed={seed}: expected an integer from 0 to 2^64 - 1")
+    return torch.Generator().manual_seed(seed)
+
+
 def check_autocast(device: torch.device, what: str) -> None:
     """Refuse to measure inside ``torch.autocast``, or with tensors made on the meta device.
 

@@ -1081,9 +1081,9 @@ def _files(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")} if folder.exists() else set()
 
 
-def is_callers(right: Any, value: Any) -> bool:
+def is_callers(name: str, right: Any, value: Any) -> bool:
     """Whether a function was given where one belongs, which was then called, and raised."""
-    return callable(right) and callable(value)
+    return callable(value) and (callable(right) or name in ("tagger", "track"))
 
 
 def attempt(call: Call, name: str, value: Any, tally: Tally) -> None:
@@ -1119,7 +1119,7 @@ def attempt(call: Call, name: str, value: Any, tally: Tally) -> None:
     except Endless as stopped:
         outcome, error = "ENDLESS", stopped
     except BaseException as raw:  # noqa: BLE001  this is what is looked for
-        outcome, error = ("the caller's" if is_callers(right, value) else "RAW"), raw
+        outcome, error = ("the caller's" if is_callers(name, right, value) else "RAW"), raw
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for model in ("model", "bridge"):

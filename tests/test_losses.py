@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
+from interp_compose.errors import OptionError
 from interp_compose.tensors import word_pairs
 from interp_compose.training.losses import (
     _draw,
@@ -195,6 +196,13 @@ def test_a_nan_at_a_word_is_not_hidden() -> None:
 
 
 # Drawn negatives
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 10**30])
+def test_a_seed_of_more_than_64_bits_is_refused(seed: int) -> None:
+    resid, words = torch.randn(1, 1, 4, 3), torch.tensor([[0, 0, 1, 1]])
+    with pytest.raises(OptionError, match=rf"seed={seed}: expected an integer from 0"):
+        mutual_information_loss(resid, words, negatives=2, seed=seed)
 
 
 def test_drawn_negatives_are_exact_where_there_is_one() -> None:

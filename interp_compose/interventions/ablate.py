@@ -24,6 +24,7 @@ from interp_compose.interventions.select import (
     resolve_layers,
     resolve_parts,
 )
+from interp_compose.tensors import seeded
 from interp_compose.types import HookedModel, HookFn
 
 HOW = ("zero", "mean", "resample")
@@ -106,7 +107,7 @@ def _drawn(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
 
 def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch pos"]:
     """The same for every activation of a shape ``[batch pos ...]``: heads and layers stay one."""
-    generator = torch.Generator().manual_seed(int(seed))
+    generator = seeded(int(seed))
     draws = torch.randint(n_tokens, tuple(activation.shape[:2]), generator=generator)
     return draws.to(activation.device)
 

@@ -20,6 +20,7 @@ from interp_compose.interventions.select import (
     check_seed,
     resolve_positions,
 )
+from interp_compose.tensors import seeded
 from interp_compose.types import HookedModel, Read
 
 MOST_DRAWS: Final = 10_000
@@ -102,7 +103,7 @@ def attention_leak(
             "tokens that others come after."
         )
     draws = int(draws)
-    generator = torch.Generator().manual_seed(int(seed))
+    generator = seeded(int(seed))
     shut, ajar = [], []
     masked = _read(model, tokens, mask, hidden, how, read)
     for _ in range(draws):

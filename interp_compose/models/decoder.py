@@ -21,6 +21,7 @@ from transformer_lens.hook_points import HookPoint
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
+from interp_compose.models.model_files import MOST_LAYERS
 from interp_compose.tensors import positions_from_mask
 
 Norm = Literal["pre", "post", "query"]
@@ -64,6 +65,8 @@ class DecoderConfig:
                 continue
             if value < 1:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+        if self.n_layers > MOST_LAYERS:
+            raise OptionError(f"n_layers={self.n_layers}: expected at most {MOST_LAYERS}")
         inside = self.n_layers * (4 * self.n_heads * (self.d_head or 1) + 2 * self.d_mlp)
         if self.d_model * (2 * self.d_vocab + self.n_ctx + inside) > MOST_PARAMETERS:
             raise OptionError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from interp_compose._public import short
 from interp_compose.errors import OptionError
 from interp_compose.text.parsers import load_spacy
 from interp_compose.text.units import TokenizedPrompt
@@ -27,16 +28,14 @@ def tagger_of(tagger: Any) -> Tagger:
         OptionError: none of these.
         MissingDataError: spaCy has no such pipeline.
     """
-    if tagger == KIND:
-        return _kinds
     if isinstance(tagger, str):
-        return _parts_of_speech(load_spacy(tagger))
+        return _kinds if tagger == KIND else _parts_of_speech(load_spacy(tagger))
     if hasattr(tagger, "pipe_names"):
         return _parts_of_speech(tagger)
     if not callable(tagger):
         raise OptionError(
-            f"tagger={tagger!r}: expected 'kind', a spaCy pipeline or its name, or a function from "
-            "a text to (start, end, tag) ranges."
+            f"tagger={short(tagger)}: expected 'kind', a spaCy pipeline or its name, or a function "
+            "from a text to (start, end, tag) ranges."
         )
     given: Tagger = tagger
     return given

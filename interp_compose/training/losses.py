@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.tensors import cosines, full_precision, stack_layers, word_pairs
+from interp_compose.tensors import cosines, full_precision, seeded, stack_layers, word_pairs
 
 MOST_NEGATIVES: Final = 100_000
 """Drawn for each anchor; they are all held in memory."""
@@ -148,7 +148,7 @@ def _draw(
     """
     batch, pos, _ = different.shape
     running = different.cumsum(-1)  # batch pos pos
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     numbers = torch.randint(2**62, (batch, pos, n_layers * n), generator=generator)
     rank = numbers.to(different.device) % running[..., -1:].clamp(min=1)
     found = torch.searchsorted(running, rank + 1).clamp(max=pos - 1)

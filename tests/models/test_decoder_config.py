@@ -24,6 +24,7 @@ def test_biases_of_the_unembedding_alone() -> None:
     ("shape", "message"),
     [
         ({"n_layers": 0}, "n_layers=0: expected a whole number, 1 or more"),
+        ({"n_layers": 10**6, "d_model": 1, "d_mlp": 1}, "n_layers=1000000: expected at most 10000"),
         ({"d_head": 0}, "d_head=0: expected a whole number, 1 or more"),
         ({"n_heads": 3}, "n_heads=3 do not divide d_model=64: give d_head"),
     ],

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import spacy
 from hypothesis import given, strategies as st
@@ -139,7 +140,7 @@ def test_what_a_function_gives_is_checked(gives: Any, message: str) -> None:
         unit_tags(units("a cat", 1), tagger)
 
 
-@pytest.mark.parametrize("given_", [3, ["kind"], {"a": "N"}])
+@pytest.mark.parametrize("given_", [3, ["kind"], {"a": "N"}, pd.Series([0], ["mean"])])
 def test_other_things_are_no_tagger(given_: Any) -> None:
     with pytest.raises(OptionError, match=r"tagger=.*: expected 'kind', a spaCy pipeline or its"):
         tagger_of(given_)
