@@ -1,4 +1,4 @@
-"""What counts as a whole number."""
+"""Refusals of options that several studies share, and what they take from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls on tensors share: positions among padding, and the state of torch they need."""
+"""Tensors that several packages need: positions, padding, seeds, pairs of tokens."""
 
 from __future__ import annotations
 

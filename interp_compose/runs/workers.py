@@ -1,4 +1,4 @@
-"""Workers of a sweep: started, watched, buried with their log when they die, and replaced."""
+"""Workers of a sweep: started, watched, replaced when they die, the log of a dead one kept."""
 
 from __future__ import annotations
 

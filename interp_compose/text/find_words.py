@@ -15,7 +15,7 @@ def word_positions(
 ) -> list[int]:
     """Where the tokens of each word stand in ``ids``, every occurrence, ascending.
 
-    A word is what :mod:`.words` calls one, or several in a row ("water body"). Upper and lower case
+    A word is what ``units.py`` calls one, or several in a row ("water body"). Upper and lower case
     differ, unless the tokenizer drops the difference. Special tokens at either end belong to no
     word. The text is what the tokenizer decodes; it has to encode to the same ids again.
 

@@ -98,7 +98,7 @@ def plan_ablation(
     task: str,
     answers: str | Sequence[str] = VOCABULARY,
 ) -> AblationPlan:
-    """The arguments are :func:`.ablation_measure.ablation_curve`'s, and so is what they raise."""
+    """The arguments are :func:`.measure.ablation_curve`'s, and so is what they raise."""
     check_numbers(seed, batch_size)
     reach = _checked(what, unit, tagger, reach, mode, how)
     if model.bidirectional:
@@ -341,7 +341,7 @@ def ablation_curve(
             is the token that the untouched model predicts: all of them are right at first.
         what: see above.
         unit, labels, height, parser: for words: what a word is; see
-            :func:`.text.words.tokenize_prompts`.
+            :func:`.text.units.tokenize_prompts`.
         tagger: for words: tells kinds of words apart; ``"kind"``, a spaCy pipeline or its name, or
             a function (:func:`.text.tagging.tagger_of`).
         reach: the knockout at layer ℓ acts in ℓ and all layers above (``"from"``, usual for words),
@@ -400,7 +400,7 @@ def measure(
     start_afresh: bool = False,
     keep: Callable[[AblationCurve], object] = lambda curve: None,
 ) -> AblationCurve:
-    """Run a plan, batch by batch; see :func:`.cap_measure.measure` for the arguments."""
+    """Run a plan, batch by batch; see :func:`.cap.measure.measure` for the arguments."""
     pool = _reference(plan) if plan.how != "zero" else {}
     with batch_by_batch(
         plan.batches,

@@ -1,7 +1,7 @@
 """Ablation curves (complexity control, section V): the study and its options.
 
-One dataclass serves the API and the command line. The work is done in :mod:`.ablation_plan` and
-:mod:`.ablation_measure`; nothing heavy is imported until it is needed.
+One dataclass serves the API and the command line. The work is done in ``measure.py`` and
+``measure.py``; nothing heavy is imported until it is needed.
 """
 
 from __future__ import annotations

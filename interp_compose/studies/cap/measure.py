@@ -70,7 +70,7 @@ def plan_cap(
     task: str,
     answers: str | Sequence[str] = VOCABULARY,
 ) -> CapPlan:
-    """The arguments are :func:`.cap_measure.cap_curve`'s, and so is what they raise."""
+    """The arguments are :func:`.measure.cap_curve`'s, and so is what they raise."""
     check_numbers(seed, batch_size)
     check_pooling(pooling, POOLINGS)
     _check_mode(mode, renumber)
@@ -217,8 +217,8 @@ def cap_curve(
         model: from :func:`load_model`, in evaluation mode.
         examples: a task's, or dictionaries with ``prompt``, ``answer`` and, where the unit needs
             them, ``spans`` or ``tree``.
-        unit: ``"word"``, ``"pretoken"``, ``"phrase"`` or ``"span"`` (:mod:`.text.words`).
-        labels, height, parser: which phrases; see :func:`.text.words.tokenize_prompts`.
+        unit: ``"word"``, ``"pretoken"``, ``"phrase"`` or ``"span"`` (:mod:`.text.units`).
+        labels, height, parser: which phrases; see :func:`.text.units.tokenize_prompts`.
         pooling: any of ``"mean"``, ``"max"``, ``"sum"``.
         mode: ``"collapse"`` (the sequence becomes its units) or ``"broadcast"`` (length kept,
             every token of a unit gets the pooled vector).

@@ -1,7 +1,7 @@
 """Layer-wise CAP curves (CARMA, sections 4.3 and 5.1, appendix C.1): the study and its options.
 
 One dataclass serves the API and the command line. The work is done in
-:mod:`.cap_plan` and :mod:`.cap_measure`; nothing heavy is imported until it is needed.
+``measure.py``; nothing heavy is imported until it is needed.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def compare(
         seeds: how many (0, 1, 2, …), or which; differences are paired by seed.
         carma: by default :class:`CarmaConfig` with its own defaults.
         config: of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is not read.
-        synonyms: a source, or what :func:`.carma_synonyms.synonym_source` takes.
+        synonyms: a source, or what :func:`.synonyms.synonym_source` takes.
         rates: shares of the words of each prompt's own text (not the template's) that are
             replaced; texts with too few words that have a synonym fall short, and the result's
             table "doses" says by how much.

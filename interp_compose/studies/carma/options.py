@@ -1,7 +1,7 @@
 """CARMA beside plain fine-tuning: the study and its options.
 
-One dataclass for the command line; the work is done in :mod:`.carma_plan`, :mod:`.carma_run` and
-:mod:`.carma_compare`. Nothing heavy is imported until it is needed.
+One dataclass for the command line; the work is done in ``plan.py``, ``run.py`` and
+``measure.py``. Nothing heavy is imported until it is needed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def plan_comparison(
     layers: Sequence[int | float] | None,
     answers: str = "vocabulary",
 ) -> ComparePlan:
-    """The arguments are :func:`.carma_compare.compare`'s, and so is what they raise.
+    """The arguments are :func:`.measure.compare`'s, and so is what they raise.
 
     ``synonyms`` may be a function, which is called last, when nothing else is left to be refused.
     """

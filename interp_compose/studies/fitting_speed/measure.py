@@ -44,7 +44,7 @@ def tables_of(
     """A run's row of ``runs``, its rows of ``pairs``, and those of ``samples``, from its history.
 
     ``samples`` is empty where no pair violates the rule. The columns are described at
-    :class:`~.speed_result.FittingSpeed`.
+    :class:`~.result.FittingSpeed`.
     """
     task = run.task
     chains = task.sample("train", run.samples, seed=run.stream("train")).chains.numpy()
@@ -340,7 +340,7 @@ def runs_of(
 
 
 def whole_numbers(text: str, name: str) -> list[int]:
-    """Whole numbers as :func:`~.complexity_grid.numbers` reads them.
+    """Whole numbers as :func:`~.grid.numbers` reads them.
 
     Raises:
         OptionError: as there; a number that is not whole.

@@ -1,7 +1,7 @@
 """Reasoning complexity and training speed (complexity control, section VIII): how fast data are
 fitted that break the rule.
 
-One dataclass for the command line; the work is done in :mod:`.speed_measure`. Nothing heavy is
+One dataclass for the command line; the work is done in ``measure.py``. Nothing heavy is
 imported until it is needed.
 """
 
@@ -74,7 +74,7 @@ def run(config: SpeedConfig) -> FittingSpeed:
 
     Raises:
         InputError: ``out`` holds another study's result and ``overwrite`` is off.
-        InputError, ModelError: as :func:`.speed_measure.fitting_speed`.
+        InputError, ModelError: as :func:`.measure.fitting_speed`.
     """
     from interp_compose.studies.anchors.grid import numbers
     from interp_compose.studies.core.output import check_folder, check_larger, write_result

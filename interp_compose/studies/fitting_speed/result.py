@@ -42,7 +42,7 @@ def spread(values: Float[np.ndarray, "run"]) -> tuple[int, float, float, float]:
 
 def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per init rate, depth and number of violating groups; see
-    :attr:`.speed_result.FittingSpeed.cells`."""
+    :attr:`.result.FittingSpeed.cells`."""
     rows = []
     for place, own in runs.groupby(list(CELL), sort=True):
         row: dict[str, object] = dict(zip(CELL, place, strict=True))
@@ -59,7 +59,7 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def pair_cells_of(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The same of each pair of anchors; see :attr:`.speed_result.FittingSpeed.pair_cells`."""
+    """The same of each pair of anchors; see :attr:`.result.FittingSpeed.pair_cells`."""
     rows = []
     for place, own in pairs.groupby([*CELL, "pair"], sort=True):
         found = spread(own["epochs"].to_numpy(float))
@@ -77,7 +77,7 @@ def pair_cells_of(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def roc_of(samples: pd.DataFrame) -> pd.DataFrame:
     """The ROC curves of a study's samples, averaged over seeds at equal false-positive rates
-    (Fawcett 2006, vertical averaging); see :attr:`.speed_result.FittingSpeed.roc`.
+    (Fawcett 2006, vertical averaging); see :attr:`.result.FittingSpeed.roc`.
 
     A run whose samples all violate the rule, or none of them, has no curve.
     """

@@ -1,6 +1,6 @@
 """Inside a phase diagram's models (complexity control, V and VI): the study and its options.
 
-One dataclass for the command line; the work is done in :mod:`.mechanism_measure`. Nothing heavy is
+One dataclass for the command line; the work is done in ``measure.py``. Nothing heavy is
 imported until it is needed.
 """
 
@@ -44,7 +44,7 @@ def run(config: MechanismConfig) -> Mechanism:
 
     Raises:
         InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
-        InputError, MissingDataError: as :func:`.mechanism_measure.mechanism`.
+        InputError, MissingDataError: as :func:`.measure.mechanism`.
     """
     from interp_compose.errors import InputError
     from interp_compose.studies.anchors.grid import numbers

@@ -1,6 +1,6 @@
 """Memorising or reasoning (complexity control): the phase diagram of init rate and weight decay.
 
-One dataclass for the command line; the work is done in :mod:`.complexity_measure`. Nothing heavy is
+One dataclass for the command line; the work is done in ``measure.py``. Nothing heavy is
 imported until it is needed.
 """
 
@@ -89,7 +89,7 @@ def run(config: PhasesConfig) -> PhaseDiagram:
 
     Raises:
         InputError: ``out`` holds another study's result and ``overwrite`` is off.
-        InputError, ModelError: as :func:`.complexity_measure.phase_diagram`.
+        InputError, ModelError: as :func:`.measure.phase_diagram`.
     """
     from interp_compose.studies.anchors.grid import numbers, setting_of
     from interp_compose.studies.anchors.presets import DEFAULT, PRESETS

@@ -79,7 +79,7 @@ def plan_similarity(
     seed: int,
     task: str,
 ) -> SimilarityPlan:
-    """The arguments are :func:`.similarity_measure.similarity_curve`'s, and so is what they
+    """The arguments are :func:`.measure.similarity_curve`'s, and so is what they
     raise."""
     check_numbers(seed, batch_size)
     check_pooling(pooling, POOLINGS)
@@ -378,7 +378,7 @@ def similarity_curve(
             own where there are three or more.
         unit: ``"phrase"`` (the whole text becomes one vector), ``"word"``, or ``"constituent"``
             (what :func:`cap_curve` calls a phrase). Special tokens stay as they are.
-        labels, height, parser: which constituents; see :func:`.text.words.tokenize_prompts`.
+        labels, height, parser: which constituents; see :func:`.text.units.tokenize_prompts`.
         pooling: any of ``"mean"``, ``"max"``, ``"sum"``.
         layers: integers 0 … n_layers-1, or depths as floats from 0.0 to 1.0; all by default.
         controls: add ``"last"`` and ``"first"`` (keep one token of each unit, drop the others:

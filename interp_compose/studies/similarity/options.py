@@ -1,7 +1,7 @@
 """CAP against human judgements: the study and its options.
 
-One dataclass serves the API and the command line. The work is done in :mod:`.similarity_plan` and
-:mod:`.similarity_measure`; nothing heavy is imported until it is needed.
+One dataclass serves the API and the command line. The work is done in
+``measure.py``; nothing heavy is imported until it is needed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What is replaced depends on the prompt, the seed and the source alone: an example comes out alike
 in any order and in any subset. Deviations from the paper are listed at
-:mod:`.synonym_sources`, and in :func:`replace_synonyms`.
+``sources.py``, and in :func:`replace_synonyms`.
 """
 
 from __future__ import annotations

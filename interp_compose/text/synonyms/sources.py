@@ -1,6 +1,6 @@
 """Where synonyms come from: the protocol, what all sources share, and a thesaurus of one's own.
 
-:mod:`.synonym_wordnet` and :mod:`.synonym_vectors` hold the two sources of CARMA (appendix
+``wordnet.py`` and ``vectors.py`` hold the two sources of CARMA (appendix
 C.2). What passes their filters is ranked as in the authors' released code, by
 0.6 · similarity + 0.4 · (1 − difference in polarity), the difference taken without its sign.
 """
