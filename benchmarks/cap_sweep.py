@@ -127,7 +127,7 @@ def compare(
         "examples": len(items),
         "affected": sum(item.affected for item in items),
         "tokens_per_example": sum(item.n_tokens for item in items) / len(items),
-        "slots_per_example": sum(item.n_slots for item in items) / len(items),
+        "slots_per_example": sum(item.n_pooled for item in items) / len(items),
         "repeats": repeats,
         "clean_s": median(times["clean"]),
         "sweep_s": median(times["sweep"]),
@@ -174,7 +174,7 @@ def operations(model: LensModel, items: Sequence[Prepared]) -> float:
     kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
     streams_blocks = len(PROTOCOLS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks * block(it.n_slots) + len(PROTOCOLS) * n_layers * unembed
+        streams_blocks * block(it.n_pooled) + len(PROTOCOLS) * n_layers * unembed
         for it in items
         if it.affected
     )
@@ -211,7 +211,7 @@ def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
 
 def middle(items: Sequence[Prepared], n: int) -> list[Prepared]:
     """The ``n`` in the middle by length: such as a long run's batches hold, one beside its like."""
-    ordered = sorted(items, key=lambda item: (item.n_slots, item.n_tokens, item.index))
+    ordered = sorted(items, key=lambda item: (item.n_pooled, item.n_tokens, item.index))
     start = (len(ordered) - n) // 2
     return ordered[start : start + n]
 

@@ -8,8 +8,9 @@ masking
     over a plain one with the same eager attention, by batch and length;
 words × layers
     one sentence of 20 words, a token each, after a BOS: every word hidden from every layer on, by
-    ``knock_sweep``, over one hooked forward pass per cell (a hook on ``attn.hook_attn_scores`` of
-    each layer cut); ``--cells`` of the 240 are run and their time is scaled up;
+    ``ablation_sweep``, over one hooked forward pass per cell (a hook on
+    ``attn.hook_attn_scores`` of each layer); ``--cells`` of the 240 are run and their
+    time is scaled up;
 heads × layers
     the same for every head at every layer, zero-ablated at ``attn.hook_z``;
 leaks
@@ -30,7 +31,12 @@ import transformers
 from torch import Tensor
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.interventions.ablation_sweep import HeadsOut, Knockout, WordsOut, knock_sweep
+from interp_compose.interventions.ablation_sweep import (
+    Ablation,
+    AttentionKnockout,
+    HeadAblation,
+    ablation_sweep,
+)
 from interp_compose.interventions.leak import Leak, attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
@@ -125,7 +131,7 @@ def masking(model: LensModel, batch: int, length: int, repeats: int) -> dict[str
     return row
 
 
-Cells = tuple[Knockout, Callable[[int, int], list[tuple[str, Any]]]]
+Cells = tuple[Ablation, Callable[[int, int], list[tuple[str, Any]]]]
 """A sweep's knockouts, and the hooks that do the same for one cell at one layer."""
 
 
@@ -146,7 +152,7 @@ def words_out(model: LensModel) -> Cells:
         return [(f"blocks.{k}.attn.hook_attn_scores", cut) for k in range(layer, model.n_layers)]
 
     row = torch.zeros(WORDS, dtype=torch.long, device=model.device)
-    return WordsOut(row, keys, queries, True), hooks
+    return AttentionKnockout(row, keys, queries, True), hooks
 
 
 def heads_out(model: LensModel) -> Cells:
@@ -161,7 +167,7 @@ def heads_out(model: LensModel) -> Cells:
 
         return [(f"blocks.{layer}.attn.hook_z", silence)]
 
-    return HeadsOut(torch.zeros_like(heads), heads, {}), hooks
+    return HeadAblation(torch.zeros_like(heads), heads, {}), hooks
 
 
 @torch.no_grad()
@@ -172,11 +178,11 @@ def sweep(model: LensModel, cells: Cells, repeats: int, n_run: int) -> dict[str,
     tokens = torch.randint(0, model.d_vocab, (1, WORDS + 1), device=model.device)
     mask = torch.ones_like(tokens)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
-    reach = "from" if isinstance(knockout, WordsOut) else "at"
+    reach = "from" if isinstance(knockout, AttentionKnockout) else "at"
 
     def swept() -> Tensor:
         _, resid = model.capture(tokens, names, read="last")
-        return knock_sweep(
+        return ablation_sweep(
             model,
             lambda layer: resid[names[layer]],
             mask,

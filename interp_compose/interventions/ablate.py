@@ -1,4 +1,4 @@
-"""Heads and neurons taken out: their activation at ``hook_z`` or ``hook_post`` replaced."""
+"""Heads and neurons ablated: their activation at ``hook_z`` or ``hook_post`` replaced."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, InterventionError, OptionError
-from interp_compose.interventions.call_positions import Places
-from interp_compose.interventions.record import Edited
+from interp_compose.interventions.call_positions import CallPositions
+from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
     Heads,
     Layers,
@@ -89,10 +89,10 @@ def fills(
         return dict.fromkeys(names, torch.zeros_like)
     tokens = reference.long().to(model.device)
     mask = torch.ones_like(tokens) if reference_mask is None else reference_mask.to(tokens)
-    _, found = model.capture(tokens, list(names), attention_mask=mask, read="hidden")
+    _, activations = model.capture(tokens, list(names), attention_mask=mask, read="hidden")
     real = mask.bool()
-    put_in = _mean if how == "mean" else _drawn
-    return {name: put_in(activation[real], seed) for name, activation in found.items()}
+    fill = _mean if how == "mean" else _drawn
+    return {name: fill(activation[real], seed) for name, activation in activations.items()}
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
@@ -106,7 +106,8 @@ def _drawn(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
 
 
 def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch pos"]:
-    """The same for every activation of a shape ``[batch pos ...]``: heads and layers stay one."""
+    """Token numbers, the same for every activation of a shape ``[batch pos ...]``, so that heads
+    and layers are replaced from one token."""
     generator = seeded(int(seed))
     draws = torch.randint(n_tokens, tuple(activation.shape[:2]), generator=generator)
     return draws.to(activation.device)
@@ -125,7 +126,7 @@ def ablate(
     reference: Int[Tensor, "batch pos"] | None = None,
     reference_mask: Int[Tensor, "batch pos"] | None = None,
     seed: int = 0,
-) -> Iterator[Edited]:
+) -> Iterator[AblationRecord]:
     """Replace what heads (``attn.hook_z``) or neurons (``mlp.hook_post``) give, in every call.
 
     ``how="zero"`` puts 0 in its place, ``"mean"`` the mean over all tokens of ``reference``,
@@ -139,7 +140,7 @@ def ablate(
         heads, neurons: numbers that hold in each of ``layers``, or (layer, number) pairs. At least
             one of the two.
         layers: numbers or depths; None for all. A pair's layer has to be among them.
-        positions: see :func:`.masking.mask_attention`; None for all.
+        positions: see :func:`.mask_attention.mask_attention`; None for all.
         how: ``"zero"``, ``"mean"`` or ``"resample"``.
         reference, reference_mask: token ids and which of them are no padding; for ``"mean"`` and
             ``"resample"``.
@@ -158,56 +159,64 @@ def ablate(
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
     check_reference(model, how, reference, reference_mask, seed)
-    places = Places(model, positions, "positions")
+    call_positions = CallPositions(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
-    parts: dict[str, list[int]] = {}
+    ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
     if heads is not None:
-        for layer, of_layer in resolve_heads(heads, chosen, model.n_heads).items():
-            parts[f"blocks.{layer}.attn.hook_z"] = of_layer
+        for layer, numbers in resolve_heads(heads, chosen, model.n_heads).items():
+            ablated[f"blocks.{layer}.attn.hook_z"] = numbers
         model.require("edit_z")
     if neurons is not None:
         model.require("edit_post")
-        for layer, of_layer in resolve_parts(neurons, chosen, model.n_neurons(), "neuron").items():
-            parts[f"blocks.{layer}.mlp.hook_post"] = of_layer
+        for layer, numbers in resolve_parts(neurons, chosen, model.n_neurons(), "neuron").items():
+            ablated[f"blocks.{layer}.mlp.hook_post"] = numbers
     with torch.no_grad():
-        put_in = fills(model, list(parts), how, reference, reference_mask, seed)
-    record = Edited(f"ablate(how={how!r})")
+        fill = fills(model, list(ablated), how, reference, reference_mask, seed)
+    record = AblationRecord(f"ablate(how={how!r})")
 
     @contextmanager
     def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
         record.calls += 1
-        with places.of_call(tokens, mask):
+        with call_positions.of_call(tokens, mask):
             yield
 
     hooks: list[tuple[str, HookFn]] = []
-    for name, of_layer in parts.items():
+    for name, numbers in ablated.items():
         edit = _heads if name.endswith("hook_z") else _neurons
-        hooks.append((name, edit(of_layer, put_in[name], places, record, model.n_heads)))
+        hooks.append((name, edit(numbers, fill[name], call_positions, record, model.n_heads)))
     with model.preparing(prepare), model.hooks(hooks):
         yield record
-    record.check(places)
+    record.check(call_positions)
 
 
 def _heads(
-    heads: Sequence[int], fill: Fill, places: Places, record: Edited, n_heads: int
+    heads: Sequence[int],
+    fill: Fill,
+    call_positions: CallPositions,
+    record: AblationRecord,
+    n_heads: int,
 ) -> HookFn:
     def edit(z: Float[Tensor, "batch pos head d_head"], hook: Any) -> Tensor:
         if z.ndim != 4 or z.shape[2] != n_heads:
             raise InterventionError(
                 f"{hook.name} is {list(z.shape)}; expected [batch pos head d_head] of {n_heads} "
-                "heads, so they cannot be told apart here. Ablate them by a hook of your own."
+                "heads, so heads cannot be told apart here. Ablate them in your own hook."
             )
-        here = places.flags_like(z)[:, :, None] & _flags(heads, z)
+        here = call_positions.flags_like(z)[:, :, None] & _flags(heads, z)
         return record.replaced(z, fill(z), here[..., None])
 
     return edit
 
 
 def _neurons(
-    neurons: Sequence[int], fill: Fill, places: Places, record: Edited, n_heads: int
+    neurons: Sequence[int],
+    fill: Fill,
+    call_positions: CallPositions,
+    record: AblationRecord,
+    n_heads: int,
 ) -> HookFn:
     def edit(post: Float[Tensor, "batch pos d_mlp"], hook: Any) -> Tensor:
-        here = places.flags_like(post)[:, :, None] & _flags(neurons, post)
+        here = call_positions.flags_like(post)[:, :, None] & _flags(neurons, post)
         # Each neuron is a vector of one.
         return record.replaced(post[..., None], fill(post)[..., None], here[..., None])[..., 0]
 
@@ -216,6 +225,6 @@ def _neurons(
 
 def _flags(numbers: Sequence[int], activation: Tensor) -> Tensor:
     """True at ``numbers`` of the third axis."""
-    some = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
-    some[list(numbers)] = True
-    return some
+    flags = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
+    flags[list(numbers)] = True
+    return flags

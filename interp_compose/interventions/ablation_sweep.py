@@ -1,14 +1,14 @@
-"""Every cell at every layer in one pass over the blocks.
+"""Every ablation target at every layer in one pass over the blocks.
 
-Done one by one, C cells at L layers cost C·L hooked forward passes. Here the clean residuals of one
-pass are the start: streams leave the clean run at the first layer that changes, join those that
-left it earlier, and travel through the remaining blocks side by side.
+Done one by one, T targets at L layers cost T·L hooked forward passes. Here the clean residuals of
+one pass are the start: streams leave the clean run at the first layer that changes, join those that
+left it earlier, and run through the remaining blocks as one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,119 +16,118 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp_compose.interventions.mask_attention import Cut
+from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.pooling_sweep import chunks
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import HookedModel
 
 
 @runtime_checkable
-class Knockout(Protocol):
-    """Cells of a batch, and how a block runs with some of them knocked out."""
+class Ablation(Protocol):
+    """The targets of a batch, and how a block runs with some of them ablated or knocked out."""
 
     @property
-    def row(self) -> Int[Tensor, "cell"]:
-        """Each cell's example in the batch."""
+    def row(self) -> Int[Tensor, "target"]:
+        """Each target's example in the batch."""
         ...
 
-    def acting(
+    def in_block(
         self,
         model: HookedModel,
         layer: int,
-        cells: Int[Tensor, "stream"],
+        targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
-        """Block ``layer`` with the knockout in the streams that are active."""
+        """Block ``layer`` with each stream's target ablated where ``active``."""
         ...
 
 
 @dataclass(frozen=True)
-class WordsOut:
+class AttentionKnockout:
     """Later positions cannot attend to a word (complexity control, section V, Fig. 4).
 
     Attributes:
         keys: the word's tokens.
-        queries: the positions that are cut from them.
-        before_softmax: see :class:`.cutting.Cut`.
+        queries: the positions whose attention to ``keys`` is knocked out.
+        before_softmax: see :class:`.mask_attention.EdgeKnockout`.
     """
 
-    row: Int[Tensor, "cell"]
-    keys: Bool[Tensor, "cell pos"]
-    queries: Bool[Tensor, "cell pos"]
+    row: Int[Tensor, "target"]
+    keys: Bool[Tensor, "target pos"]
+    queries: Bool[Tensor, "target pos"]
     before_softmax: bool
 
-    def acting(
+    def in_block(
         self,
         model: HookedModel,
         layer: int,
-        cells: Int[Tensor, "stream"],
+        targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
-        queries = self.queries[cells] & active[:, None]
-        pairs = queries[:, :, None] & self.keys[cells][:, None, :]
+        queries = self.queries[targets] & active[:, None]
+        pairs = queries[:, :, None] & self.keys[targets][:, None, :]
 
-        def sinks_too(scores: Tensor) -> Tensor:  # a softmax may have a column that is no key
+        def with_sinks(scores: Tensor) -> Tensor:  # a softmax may have a column that is no key
             return torch.nn.functional.pad(pairs, (0, scores.shape[3] - pairs.shape[2]))
 
-        return model.editing_attention(
-            {layer: Cut(sinks_too, heads=None, before_softmax=self.before_softmax)}
-        )
+        edit = EdgeKnockout(with_sinks, heads=None, before_softmax=self.before_softmax)
+        return model.editing_attention({layer: edit})
 
 
 @dataclass(frozen=True)
-class HeadsOut:
+class HeadAblation:
     """A head's output at ``attn.hook_z`` replaced at every position.
 
     Attributes:
-        head: each cell's.
-        instead: by layer, ``[head d_head]`` for all positions or ``[batch pos head d_head]``; zero
-            where there is none.
+        head: each target's.
+        replacement: by layer, ``[head d_head]`` for all positions or ``[batch pos head d_head]``;
+            zero where there is none.
     """
 
-    row: Int[Tensor, "cell"]
-    head: Int[Tensor, "cell"]
-    instead: Mapping[int, Tensor]
+    row: Int[Tensor, "target"]
+    head: Int[Tensor, "target"]
+    replacement: Mapping[int, Tensor]
 
-    def acting(
+    def in_block(
         self,
         model: HookedModel,
         layer: int,
-        cells: Int[Tensor, "stream"],
+        targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
         def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
             heads = torch.arange(z.shape[2], device=z.device)
-            out = (heads[None, :] == self.head[cells][:, None]) & active[:, None]
-            instead = self.instead.get(layer)
-            if instead is None:
-                return z.masked_fill(out[:, None, :, None], 0.0)
-            new = instead[self.row[cells]] if instead.ndim == 4 else instead
-            return torch.where(out[:, None, :, None], new.to(z.dtype), z)
+            ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
+            new = self.replacement.get(layer)
+            if new is None:
+                return z.masked_fill(ablated[:, None, :, None], 0.0)
+            new = new[self.row[targets]] if new.ndim == 4 else new
+            return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
 
         return model.hooks([(f"blocks.{layer}.attn.hook_z", replace)])
 
 
 @dataclass(frozen=True)
-class PartsOut:
+class SublayerAblation:
     """Blocks, or sublayers of them, that add nothing to the residual.
 
     ``parts`` are some of ``"attn"`` and ``"mlp"``.
     """
 
-    row: Int[Tensor, "cell"]
+    row: Int[Tensor, "target"]
     parts: Sequence[str]
 
-    def acting(
+    def in_block(
         self,
         model: HookedModel,
         layer: int,
-        cells: Int[Tensor, "stream"],
+        targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
-        def silence(out: Float[Tensor, "stream pos d_model"], hook: Any) -> Tensor:
+        def ablate(out: Float[Tensor, "stream pos d_model"], hook: Any) -> Tensor:
             return out.masked_fill(active[:, None, None], 0.0)
 
-        return model.hooks([(f"blocks.{layer}.hook_{part}_out", silence) for part in self.parts])
+        return model.hooks([(f"blocks.{layer}.hook_{part}_out", ablate) for part in self.parts])
 
 
 REACH = ("from", "at", "until")
@@ -137,133 +136,132 @@ Finish = Callable[[Float[Tensor, "stream 1 d_vocab"], Int[Tensor, "stream"]], Te
 """``(logits at the last position, each stream's example in the batch) -> [stream …]``"""
 
 
-def knock_sweep(
+def ablation_sweep(
     model: HookedModel,
     resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
     attention_mask: Int[Tensor, "batch pos"],
-    knockout: Knockout,
+    ablation: Ablation,
     layers: Sequence[int],
     finish: Finish,
     *,
     reach: str,
     max_tokens: int = 4096,
-) -> Float[Tensor, "layer cell *result"]:
-    """Knock out each cell at each layer ℓ of ``layers``, run on, and read the last position.
+) -> Float[Tensor, "layer target *result"]:
+    """Ablate each target at each layer ℓ of ``layers``, run on, and read the last position.
 
     Args:
-        model: must honour ``resume`` and what the knockout needs; :meth:`require` it before.
+        model: must honour ``resume`` and what the ablation needs; :meth:`require` it before.
         resid: gives the clean residual that enters a layer; called for ascending layers, those of
             ``layers`` alone or, where ``reach="until"``, layer 0 alone.
         attention_mask: of the clean batch.
-        knockout: see :mod:`.knockouts`.
+        ablation: the batch's targets.
         layers: ascending.
         finish: makes a row of results of each stream's logits.
-        reach: the knockout acts in layers ℓ and above (``"from"``), in ℓ alone (``"at"``), or in
-            0 … ℓ (``"until"``).
+        reach: the window of layers that are ablated: ℓ and above (``"from"``), ℓ alone (``"at"``),
+            or 0 … ℓ (``"until"``; these streams share no clean layers, and each ℓ is a pass of its
+            own through all blocks).
         max_tokens: streams × positions that one call may hold.
     """
-    sweep = _Sweep(model, attention_mask, knockout, len(layers), max_tokens)
+    sweep = _Sweep(model, attention_mask, ablation, max_tokens)
     last = model.n_layers - 1
     if reach == "until":
-        sweep.join(resid(0))
-    for layer in range(0 if reach == "until" else layers[0], last):
-        if reach != "until" and layer in layers:
-            sweep.join(resid(layer))
-        sweep.step(layer, sweep.knocked_out(reach, layer, layers))
-        if reach == "until" and layer in layers[:-1]:
-            sweep.fork()
-    if reach != "until" and last in layers:
-        sweep.join(resid(last))
-    results = sweep.read(last, sweep.knocked_out(reach, last, layers), finish)
-    return results.reshape(len(layers), len(knockout.row), *results.shape[1:])
+        sweep.join(resid(0), 1)
+        active = torch.ones(sweep.n_targets, dtype=torch.bool)
+        results = torch.cat([sweep.read(0, range(layer + 1), active, finish) for layer in layers])
+    else:
+        for layer in range(layers[0], last):
+            if layer in layers:
+                sweep.join(resid(layer), len(layers))
+            sweep.step(layer, sweep.active(reach, layer in layers))
+        if last in layers:
+            sweep.join(resid(last), len(layers))
+        results = sweep.read(last, [last], sweep.active(reach, last in layers), finish)
+    return results.reshape(len(layers), len(ablation.row), *results.shape[1:])
 
 
 class _Sweep:
-    """Streams in flight: a group of all cells for each layer at which they left the clean run."""
+    """Streams between two blocks: all targets, once for each layer at which they left the clean
+    run."""
 
     def __init__(
         self,
         model: HookedModel,
         attention_mask: Int[Tensor, "batch pos"],
-        knockout: Knockout,
-        n_groups: int,
+        ablation: Ablation,
         max_tokens: int,
     ) -> None:
-        self.model, self.knockout, self.max_tokens = model, knockout, max_tokens
-        self.mask = attention_mask[knockout.row]
-        self.positions = positions_from_mask(attention_mask)[knockout.row]
-        self.n_cells = len(knockout.row)
-        self.room = n_groups * self.n_cells
-        self.stock: Tensor | None = None
-        self.joined = 0
+        self.model, self.ablation, self.max_tokens = model, ablation, max_tokens
+        self.mask = attention_mask[ablation.row]
+        self.positions = positions_from_mask(attention_mask)[ablation.row]
+        self.n_targets = len(ablation.row)
+        self.resid: Tensor | None = None
+        self.n_streams = 0
 
-    def knocked_out(self, reach: str, layer: int, layers: Sequence[int]) -> Bool[Tensor, "stream"]:
-        """The streams on which the knockout acts in ``layer``: all, or the group that came last.
+    def join(self, clean: Float[Tensor, "batch pos d_model"], n_layers: int) -> None:
+        """All targets leave the clean run here, as they do at ``n_layers`` layers in all."""
+        if self.resid is None:
+            self.resid = clean.new_empty((n_layers * self.n_targets, *clean.shape[1:]))
+        self.resid[self.n_streams : self.n_streams + self.n_targets] = clean[self.ablation.row]
+        self.n_streams += self.n_targets
+
+    def active(self, reach: str, in_layers: bool) -> Bool[Tensor, "stream"]:
+        """The streams that a block ablates: all, or those that joined last, if they joined here.
 
         On the CPU, so that asking whether there are any does not wait for a GPU.
         """
-        stream = torch.arange(self.joined * self.n_cells)
-        if reach == "from":
-            return stream >= 0
-        acts_here = layer in layers if reach == "at" else layer <= layers[-1]
-        return (stream >= (self.joined - 1) * self.n_cells) & acts_here
+        stream = torch.arange(self.n_streams)
+        return (stream >= self.n_streams - self.n_targets) & in_layers | (reach == "from")
 
-    def join(self, clean: Float[Tensor, "batch pos d_model"]) -> None:
-        """All cells leave the clean run here."""
-        self._add(clean[self.knockout.row])
-
-    def fork(self) -> None:
-        """The group that came last once more: the one before goes on without the knockout."""
-        assert self.stock is not None
-        end = self.joined * self.n_cells
-        self._add(self.stock[end - self.n_cells : end])
-
-    def _add(self, fresh: Float[Tensor, "cell pos d_model"]) -> None:
-        if self.stock is None:
-            self.stock = fresh.new_empty((self.room, *fresh.shape[1:]))
-        begin = self.joined * self.n_cells
-        self.stock[begin : begin + self.n_cells] = fresh
-        self.joined += 1
-
-    def step(self, layer: int, acts: Bool[Tensor, "stream"]) -> None:
-        """All streams through one block, knocked out where ``acts``."""
-        assert self.stock is not None
+    def step(self, layer: int, active: Bool[Tensor, "stream"]) -> None:
+        """All streams through one block, ablated where ``active``."""
+        assert self.resid is not None
         for part in self._parts():
-            cells = self._cells(part)
-            with self._acting(layer, cells, acts[part]):
-                self.stock[part] = self.model.run_blocks(
-                    self.stock[part],
+            targets = self._targets(part)
+            with self._ablated([layer], targets, active[part]):
+                self.resid[part] = self.model.run_blocks(
+                    self.resid[part],
                     layer,
                     layer + 1,
-                    attention_mask=self.mask[cells],
-                    position_ids=self.positions[cells],
+                    attention_mask=self.mask[targets],
+                    position_ids=self.positions[targets],
                 )
 
-    def read(self, last: int, acts: Bool[Tensor, "stream"], finish: Finish) -> Tensor:
-        """All streams through the last block and what follows it."""
-        assert self.stock is not None, "layers must not be empty"
+    def read(
+        self,
+        start: int,
+        ablated: Iterable[int],
+        active: Bool[Tensor, "stream"],
+        finish: Finish,
+    ) -> Tensor:
+        """All streams through the blocks from ``start`` on, some of them ablated, and the rest."""
+        assert self.resid is not None, "layers must not be empty"
         results = []
         for part in self._parts():
-            cells = self._cells(part)
-            with self._acting(last, cells, acts[part]):
+            targets = self._targets(part)
+            with self._ablated(ablated, targets, active[part]):
                 logits = self.model.resume(
-                    self.stock[part],
-                    last,
-                    attention_mask=self.mask[cells],
-                    position_ids=self.positions[cells],
+                    self.resid[part],
+                    start,
+                    attention_mask=self.mask[targets],
+                    position_ids=self.positions[targets],
                 )
-            results.append(finish(logits, self.knockout.row[cells]))
+            results.append(finish(logits, self.ablation.row[targets]))
         return torch.cat(results)
 
     def _parts(self) -> list[slice]:
-        return chunks(self.joined * self.n_cells, self.mask.shape[1], self.max_tokens)
+        return chunks(self.n_streams, self.mask.shape[1], self.max_tokens)
 
-    def _cells(self, part: slice) -> Int[Tensor, "stream"]:
-        return torch.arange(part.start, part.stop, device=self.mask.device) % self.n_cells
+    def _targets(self, part: slice) -> Int[Tensor, "stream"]:
+        return torch.arange(part.start, part.stop, device=self.mask.device) % self.n_targets
 
-    def _acting(
-        self, layer: int, cells: Int[Tensor, "stream"], active: Bool[Tensor, "stream"]
-    ) -> AbstractContextManager[Any]:
-        if not bool(active.any()):
-            return nullcontext()
-        return self.knockout.acting(self.model, layer, cells, active.to(cells.device))
+    def _ablated(
+        self,
+        layers: Iterable[int],
+        targets: Int[Tensor, "stream"],
+        active: Bool[Tensor, "stream"],
+    ) -> ExitStack:
+        with ExitStack() as blocks:
+            for layer in layers if bool(active.any()) else ():
+                here = active.to(targets.device)
+                blocks.enter_context(self.ablation.in_block(self.model, layer, targets, here))
+            return blocks.pop_all()

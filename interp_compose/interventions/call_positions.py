@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.pooling import Slots
+from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.select import (
     Positions,
     as_list,
@@ -20,14 +20,14 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.types import HookedModel
 
-_COLLAPSED: WeakKeyDictionary[HookedModel, Slots] = WeakKeyDictionary()
+_COLLAPSED: WeakKeyDictionary[HookedModel, PooledLayout] = WeakKeyDictionary()
 
 
 @contextmanager
-def collapsed(model: HookedModel, slots: Slots) -> Iterator[None]:
-    """Positions are slots for the length of a ``with`` block."""
+def collapsed(model: HookedModel, layout: PooledLayout) -> Iterator[None]:
+    """Positions are those of the pooled sequence for the length of a ``with`` block."""
     outer = _COLLAPSED.get(model)
-    _COLLAPSED[model] = slots
+    _COLLAPSED[model] = layout
     try:
         yield
     finally:
@@ -37,27 +37,27 @@ def collapsed(model: HookedModel, slots: Slots) -> Iterator[None]:
             _COLLAPSED[model] = outer
 
 
-def slots_of(model: HookedModel) -> Slots | None:
+def layout_of(model: HookedModel) -> PooledLayout | None:
     """The layout of the collapse that is running, or None where positions are tokens."""
     return _COLLAPSED.get(model)
 
 
-def as_slots(
-    chosen: Bool[Tensor, "batch pos"], slots: Slots, name: str
+def pooled_flags(
+    chosen: Bool[Tensor, "batch pos"], layout: PooledLayout, name: str
 ) -> Bool[Tensor, "batch group"]:
-    """Tokens → the slots that they were pooled into.
+    """Tokens → the positions of the pooled sequence that hold them.
 
     Raises:
         InterventionError: some tokens of a unit are chosen and some are not, which a pooled vector
             cannot tell apart.
     """
-    valid = slots.of_token >= 0
-    index = slots.of_token.clamp(min=0)
-    count = torch.zeros_like(slots.mask).scatter_add_(1, index, (chosen & valid).long())
-    mixed = (count > 0) & (count < slots.sizes)
+    valid = layout.of_token >= 0
+    index = layout.of_token.clamp(min=0)
+    count = torch.zeros_like(layout.mask).scatter_add_(1, index, (chosen & valid).long())
+    mixed = (count > 0) & (count < layout.sizes)
     if bool(mixed.any()):
-        row, slot = mixed.nonzero()[0].tolist()
-        tokens = (slots.of_token[row] == slot).nonzero()[:, 0].tolist()
+        row, group = mixed.nonzero()[0].tolist()
+        tokens = (layout.of_token[row] == group).nonzero()[:, 0].tolist()
         raise InterventionError(
             f"{name} hold some of the tokens {tokens} of row {row}, which a collapse has pooled "
             "into one vector; choose all of them or none, or restrict `layers` to those below the "
@@ -66,27 +66,27 @@ def as_slots(
     return count > 0
 
 
-class Places:
-    """``where`` (see :mod:`.where`), found anew in each call.
+class CallPositions:
+    """``positions`` (see :mod:`.select`) as flags, found anew in each call.
 
-    A call through the model's own surface is announced by :meth:`of_call`. One that goes past it
-    (``model.lens.generate``) is known by its shape alone: numbers and tensors then count the
-    prompt, tokens that are generated later are none of them, and padding is not looked at.
+    A call through the model's own surface is announced by :meth:`of_call`. Of one that bypasses it
+    (``model.lens.generate``) only the shape is known: numbers and tensors then count the prompt,
+    tokens that are generated later are none of them, and padding is not looked at.
 
-    ``chosen`` says whether any call so far had such a position.
+    ``chosen``: whether any call so far had such a position.
     """
 
-    def __init__(self, model: HookedModel, where: Positions, name: str) -> None:
-        self.model, self.where, self.name = model, where, name
+    def __init__(self, model: HookedModel, positions: Positions, name: str) -> None:
+        self.model, self.positions, self.name = model, positions, name
         self._of_call: Tensor | None = None
-        self._prompt: Tensor | None = None  # flags of a prompt that went past the surface
+        self._prompt: Tensor | None = None  # flags of a prompt that bypassed the surface
         self.chosen = False
 
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[Bool[Tensor, "batch pos"]]:
         """Found in the tokens of a call, for as long as it runs."""
         outer = self._of_call
-        self._of_call = resolve_positions(self.model, self.where, tokens, mask, self.name)
+        self._of_call = resolve_positions(self.model, self.positions, tokens, mask, self.name)
         self.chosen |= bool(self._of_call.any())
         try:
             yield self._of_call
@@ -109,7 +109,7 @@ class Places:
     ) -> Bool[Tensor, "batch length"]:
         """True at the positions named, among ``length`` of the running call from ``start`` on.
 
-        In a call that was not announced, ``fresh`` says that its first ``length`` positions are a
+        In a call that was not announced, ``fresh`` means that its first ``length`` positions are a
         prompt's; else it goes on from the prompt before.
 
         Raises:
@@ -117,16 +117,16 @@ class Places:
         """
         if self._of_call is None:
             return self._by_shape(batch, length, device, start, fresh)
-        found = self._of_call
-        slots = slots_of(self.model)
-        if slots is not None:
-            found = as_slots(found, slots, self.name)
-        if found.shape != (batch, length):
+        flags = self._of_call
+        layout = layout_of(self.model)
+        if layout is not None:
+            flags = pooled_flags(flags, layout, self.name)
+        if flags.shape != (batch, length):
             raise InterventionError(
-                f"{self.name} belong to a call of {list(found.shape)} positions, and the model "
+                f"{self.name} belong to a call of {list(flags.shape)} positions, and the model "
                 f"runs on {[batch, length]}; something else changed the batch or the length."
             )
-        return found
+        return flags
 
     def flags_like(self, activation: Tensor) -> Bool[Tensor, "batch pos"]:
         """:meth:`flags` for an activation ``[batch pos ...]``.
@@ -137,7 +137,7 @@ class Places:
             InterventionError: there was no prompt of two tokens or more before it.
         """
         batch, length = activation.shape[:2]
-        if self.in_call or length > 1 or self.where is None:
+        if self.in_call or length > 1 or self.positions is None:
             flags = self.flags(batch, length, activation.device)
         elif self._prompt is None:
             raise InterventionError(
@@ -155,7 +155,7 @@ class Places:
     def _by_shape(
         self, batch: int, length: int, device: torch.device, start: int, fresh: bool
     ) -> Bool[Tensor, "batch length"]:
-        if self.where is None:
+        if self.positions is None:
             return torch.ones((batch, length), dtype=torch.bool, device=device)
         if fresh:
             self._prompt = self._counted(batch, length, device)
@@ -178,26 +178,26 @@ class Places:
         self, batch: int, length: int, device: torch.device
     ) -> Bool[Tensor, "batch length"]:
         """The positions named in a prompt of which only the shape is known."""
-        where = self.where
-        if isinstance(where, Tensor):
-            if where.shape != (batch, length):
+        positions = self.positions
+        if isinstance(positions, Tensor):
+            if positions.shape != (batch, length):
                 raise InterventionError(
-                    f"{self.name} are {list(where.shape)} and the call {[batch, length]}; make "
+                    f"{self.name} are {list(positions.shape)} and the call {[batch, length]}; make "
                     "them from the batch that you run."
                 )
-            return where.to(device)
-        listed = as_list(where)
+            return positions.to(device)
+        listed = as_list(positions)
         if any(isinstance(each, str) for each in listed):
             raise InterventionError(
-                f"{self.name}={where!r} are words, and the wrapped model was called directly; call "
-                "the model that load_model returned, or pass numbers."
+                f"{self.name}={positions!r} are words, and the wrapped model was called directly; "
+                "call the model that load_model returned, or pass numbers."
             )
         grown = self._prompt is not None and length == self._prompt.shape[1] + 1
         if grown and any(each < 0 for each in listed):
             raise InterventionError(
-                f"{self.name}={where!r} count from the end, and the wrapped model was called on "
-                f"{length - 1} positions and then on {length}: a generation without a cache, whose "
-                "end moves. Count from the start, or open a block for each call."
+                f"{self.name}={positions!r} count from the end, and the wrapped model was called "
+                f"on {length - 1} positions and then on {length}: a generation without a "
+                "cache, whose end moves. Count from the start, or open a block for each call."
             )
         flags = torch.zeros((batch, length), dtype=torch.bool, device=device)
         flags[:, numbered(listed, length, self.name)] = True

@@ -1,4 +1,4 @@
-"""How much of a token's information an attention mask lets through, measured."""
+"""How much of a token's information passes an attention knockout, measured."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def attention_leak(
     draws: int = 8,
     seed: int = 0,
 ) -> Leak:
-    """Mask ``keys`` as :func:`.masking.mask_attention` would, replace them, and see what moves.
+    """Knock out ``keys`` as :func:`.mask_attention.mask_attention` does, replace them, and compare.
 
     Every token named is replaced by one drawn at random from the vocabulary, ``draws`` times, and
     all positions outside ``keys`` that could see one are compared with what they were. With
-    ``mode="exclude"`` and every query, layer and head closed the answer is exactly 0; with
+    ``mode="exclude"`` and no query, layer or head left out the answer is exactly 0; with
     ``"zero"`` (complexity control) it is not, because a score stays in the softmax's denominator.
 
     Raises:
         OptionError: ``keys`` None or none at all, less than one draw, a seed below 0.
         TrainingModeError: dropout would pass for a leak.
         InterventionError: no other position can see the keys; inside a collapse, where positions
-            are no longer tokens'; and whatever else :func:`.masking.mask_attention` raises.
+            are no longer tokens'; and whatever else :func:`.mask_attention.mask_attention` raises.
     """
     if model.training:
         raise TrainingModeError(
@@ -87,36 +87,38 @@ def attention_leak(
         )
     check_seed(seed)
     read: Read = "hidden" if model.bidirectional else "logits"
-    untouched = model.forward(tokens, attention_mask=attention_mask, read=read)
+    clean = model.forward(tokens, attention_mask=attention_mask, read=read)
     mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
-    hidden = resolve_positions(model, keys, tokens, mask, "keys")
-    if not bool(hidden.any()):
+    masked = resolve_positions(model, keys, tokens, mask, "keys")
+    if not bool(masked.any()):
         raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
-    asks = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
-    how: dict[str, Any] = {"queries": asks, "layers": layers, "heads": heads, "mode": mode}
-    seen = mask.bool() & ~hidden
+    at = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
+    how: dict[str, Any] = {"queries": at, "layers": layers, "heads": heads, "mode": mode}
+    compared = mask.bool() & ~masked
     if not model.bidirectional:
-        seen &= hidden.cumsum(dim=1) > 0
-    if not bool(seen.any()):
+        compared &= masked.cumsum(dim=1) > 0
+    if not bool(compared.any()):
         raise InterventionError(
             f"keys={keys!r}: no other position can see them, so there is nothing to measure. Mask "
             "tokens that others come after."
         )
     draws = int(draws)
     generator = seeded(int(seed))
-    shut, ajar = [], []
-    masked = _read(model, tokens, mask, hidden, how, read)
+    with_mask, without_mask = [], []  # (largest difference, share changed) of each draw
+    knocked_out = _read(model, tokens, mask, masked, how, read)
     for _ in range(draws):
-        other = _replaced(model, tokens, hidden, generator)
-        shut.append(_moved(masked, _read(model, other, mask, hidden, how, read), seen))
-        ajar.append(_moved(untouched, model.forward(other, attention_mask=mask, read=read), seen))
+        other = _replaced(model, tokens, masked, generator)
+        out = _read(model, other, mask, masked, how, read)
+        with_mask.append(_difference(knocked_out, out, compared))
+        out = model.forward(other, attention_mask=mask, read=read)
+        without_mask.append(_difference(clean, out, compared))
     changed, unmasked_changed = (
-        float("nan") if model.bidirectional else sum(moved[1] for moved in all_moved) / draws
-        for all_moved in (shut, ajar)
+        float("nan") if model.bidirectional else sum(share for _, share in of_draws) / draws
+        for of_draws in (with_mask, without_mask)
     )
     return Leak(
-        largest=max(moved[0] for moved in shut),
-        unmasked=max(moved[0] for moved in ajar),
+        largest=max(largest for largest, _ in with_mask),
+        unmasked=max(largest for largest, _ in without_mask),
         changed=changed,
         unmasked_changed=unmasked_changed,
         draws=draws,
@@ -127,11 +129,11 @@ def _read(
     model: HookedModel,
     tokens: Tensor,
     mask: Tensor,
-    hidden: Tensor,
+    masked: Tensor,
     how: Mapping[str, Any],
     read: Read,
 ) -> Tensor:
-    with mask_attention(model, keys=hidden, **how):
+    with mask_attention(model, keys=masked, **how):
         out = model.forward(tokens, attention_mask=mask, read=read)
     if out.shape[:2] != tokens.shape:
         raise InterventionError(
@@ -142,25 +144,29 @@ def _read(
 
 
 def _replaced(
-    model: HookedModel, tokens: Tensor, hidden: Bool[Tensor, "batch pos"], draw: torch.Generator
+    model: HookedModel,
+    tokens: Tensor,
+    masked: Bool[Tensor, "batch pos"],
+    generator: torch.Generator,
 ) -> Tensor:
-    """Other tokens in the hidden places, never the same ones and never a model's padding."""
-    shift = torch.randint(1, model.d_vocab, tuple(tokens.shape), generator=draw).to(tokens.device)
+    """Other tokens at the masked positions, never the same ones and never a model's padding."""
+    shift = torch.randint(1, model.d_vocab, tuple(tokens.shape), generator=generator)
+    shift = shift.to(tokens.device)
     other = (tokens + shift) % model.d_vocab
     for _ in range(2):  # one step on, out of the padding, may lead back to the token itself
-        taken = other == tokens
+        unusable = other == tokens
         if model.pad_id is not None:
-            taken |= other == model.pad_id
-        other = torch.where(taken, (other + 1) % model.d_vocab, other)
-    return torch.where(hidden, other, tokens)
+            unusable |= other == model.pad_id
+        other = torch.where(unusable, (other + 1) % model.d_vocab, other)
+    return torch.where(masked, other, tokens)
 
 
-def _moved(
+def _difference(
     before: Float[Tensor, "batch pos width"],
     after: Float[Tensor, "batch pos width"],
-    seen: Bool[Tensor, "batch pos"],
+    compared: Bool[Tensor, "batch pos"],
 ) -> tuple[float, float]:
     """The largest difference, and the share of positions with another argmax."""
-    one, two = before[seen].float(), after[seen].float()
+    one, two = before[compared].float(), after[compared].float()
     changed = (one.argmax(dim=-1) != two.argmax(dim=-1)).float().mean()
     return float((one - two).abs().max()), float(changed)

@@ -1,10 +1,9 @@
-"""Attention-circuit masking: queries that cannot attend to keys (complexity
-control, section V, Fig. 4).
+"""Attention knockout: queries that cannot attend to keys (complexity control, section V, Fig. 4).
 
-Two ways to cut, and the difference matters. The paper sets entries of the pattern to zero, after
-the softmax. The key's score then still stands in the softmax's denominator, so that its information
-goes on scaling what all other keys get. With the score at its lowest before the softmax the key is
-gone: nothing of it reaches the query.
+Two ways to knock out an edge, and the difference matters. The paper sets entries of the pattern to
+zero, after the softmax. The key's score is then still in the softmax's denominator, so that its
+information goes on scaling what all other keys get. With the score at its lowest before the softmax
+the key is gone: nothing of it reaches the query.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError, OptionError
-from interp_compose.interventions.call_positions import Places
+from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
     Layers,
@@ -30,26 +29,26 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.types import HookedModel
 
-HIDDEN = torch.finfo(torch.float16).min / 2
-"""Scores below are masked by the model. Masks are minus infinity or the lowest number of a dtype,
-which may be narrower than the scores' own: a GPT-J in float16 has scores in float32 and -65504 for
-its padding."""
+MASKED_SCORE = torch.finfo(torch.float16).min / 2
+"""Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
+a dtype, which may be narrower than the scores' own: a GPT-J in float16 has scores in float32 and
+-65504 for its padding."""
 
 Pairs = Callable[[Float[Tensor, "batch head query key"]], Bool[Tensor, "batch query key"]]
 
 
-class Cut:
+class EdgeKnockout:
     """One layer's :class:`~interp_compose.types.AttentionEdit`.
 
     Args:
-        pairs: given the scores, which pairs to cut.
-        heads: those to cut them in; None for all.
+        pairs: given the scores, which pairs to knock out.
+        heads: in which heads; None for all.
         before_softmax: scores to the lowest number before the softmax, or the pattern to zero
             after it.
 
     Attributes:
-        n_cut, n_emptied: of all calls, entries cut that the model would have used, and queries
-            (per head) that lost their last key; tensors, so that nothing waits for a GPU.
+        n_cut, n_emptied: of all calls, entries knocked out that the model would have used, and
+            queries (per head) that lost their last key; tensors, so that nothing waits for a GPU.
     """
 
     def __init__(self, pairs: Pairs, *, heads: Sequence[int] | None, before_softmax: bool) -> None:
@@ -63,43 +62,43 @@ class Cut:
     def scores(
         self, scores: Float[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"]:
-        """The scores, those of cut pairs so low that the softmax gives them exactly nothing."""
-        visible = scores > HIDDEN
-        cut = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
-        removed = visible & cut
-        emptied = removed.any(-1, keepdim=True) & ~(visible & ~cut).any(-1, keepdim=True)
+        """The scores, so low at knocked-out pairs that the softmax gives exactly 0 there."""
+        unmasked = scores > MASKED_SCORE
+        out = self._in_heads(self._pairs(scores)[:, None], scores.shape[1])
+        removed = unmasked & out
+        emptied = removed.any(-1, keepdim=True) & ~(unmasked & ~out).any(-1, keepdim=True)
         self.n_cut = self.n_cut + removed.sum()
         self.n_emptied = self.n_emptied + emptied.sum()
         if not self._before:
-            self._to_zero = cut
+            self._to_zero = out
             return scores
         # A row of lowest numbers alone would come out of the softmax as an even spread, over the
         # future and the padding as well.
         self._to_zero = emptied
-        return scores.masked_fill(cut, torch.finfo(scores.dtype).min)
+        return scores.masked_fill(out, torch.finfo(scores.dtype).min)
 
     def pattern(
         self, pattern: Float[Tensor, "batch head query key"]
     ) -> Float[Tensor, "batch head query key"]:
-        """The pattern, zero where it was cut after the softmax and where no key is left."""
+        """The pattern, zero at edges knocked out after the softmax and where no key is left."""
         to_zero, self._to_zero = self._to_zero, None
         assert to_zero is not None, "a pattern belongs to the scores before it"
         return pattern.masked_fill(to_zero, 0.0)
 
     def _in_heads(
-        self, cut: Bool[Tensor, "batch one query key"], n_heads: int
+        self, out: Bool[Tensor, "batch one query key"], n_heads: int
     ) -> Bool[Tensor, "batch _ query key"]:
         if self._heads is None:
-            return cut
-        chosen = torch.zeros(n_heads, dtype=torch.bool, device=cut.device)
+            return out
+        chosen = torch.zeros(n_heads, dtype=torch.bool, device=out.device)
         chosen[list(self._heads)] = True
-        return cut & chosen[None, :, None, None]
+        return out & chosen[None, :, None, None]
 
 
 MODES = ("exclude", "zero")
 
 
-class Masked:
+class KnockoutRecord:
     """What a :func:`mask_attention` block did so far.
 
     Counts are of entries of attention patterns (one per layer, head, example, query and key).
@@ -108,19 +107,19 @@ class Masked:
         calls: calls of the model, through its own surface.
     """
 
-    def __init__(self, cuts: dict[int, Cut]) -> None:
+    def __init__(self, edits: dict[int, EdgeKnockout]) -> None:
         self.calls = 0
-        self._cuts = cuts
+        self._edits = edits
 
     @property
     def n_cut(self) -> int:
-        """Entries cut that were not hidden anyway, by the causal mask or as padding."""
-        return sum(int(cut.n_cut) for cut in self._cuts.values())
+        """Entries knocked out that the causal mask or padding had not masked already."""
+        return sum(int(edit.n_cut) for edit in self._edits.values())
 
     @property
     def n_emptied(self) -> int:
         """Queries (per layer and head) that lost their last key: they attend to nothing."""
-        return sum(int(cut.n_emptied) for cut in self._cuts.values())
+        return sum(int(edit.n_emptied) for edit in self._edits.values())
 
 
 @public
@@ -133,18 +132,19 @@ def mask_attention(
     layers: Layers = None,
     heads: Heads = None,
     mode: str = "exclude",
-) -> Iterator[Masked]:
-    """Cut the attention from ``queries`` to ``keys``, in every call of ``model``.
+) -> Iterator[KnockoutRecord]:
+    """Knock out the attention from ``queries`` to ``keys``, in every call of ``model``.
 
     ``mode="exclude"`` takes the scores out *before* the softmax: the other keys share the whole
-    weight, and with every path from a token cut, replacing it changes nothing, exactly. A query
+    weight, and with every path from a token knocked out, replacing it changes nothing, exactly. A
+    query
     left without any key attends to nothing, never to the future: its pattern is zero and its head
     adds nothing (of the attention's output only the bias ``b_O`` remains). ``mode="zero"`` is the
     paper's: entries are set to zero *after* the softmax and the rest is not scaled up; the key's
     score still shapes what the others get, see :func:`.leak.attention_leak`.
 
-    Blocks nest, and combine with :func:`.ablation.ablate`, :func:`.residual.mask_residual`,
-    :func:`.pool_at.pool_at` and hooks of your own; above a collapse, positions mean the units that
+    Blocks nest, and combine with :func:`.ablate.ablate`, :func:`.mask_residual.mask_residual`,
+    :func:`.pool_at.pool_at` and your own hooks; above a collapse, positions mean the units that
     hold them. In ``model.lens.generate`` with a key–value cache, numbers and tensors count the
     prompt, and tokens that are generated are queries where ``queries`` is None, keys where ``keys``
     is None. Without one (TransformerLens' own small decoder never has one) every token is a call on
@@ -166,7 +166,7 @@ def mask_attention(
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
         CapabilityError: a probe shows that the model's attention cannot be reached.
         InterventionError: on leaving, the model was never called, or queries and keys were chosen
-            and every pair of them was hidden anyway; at a call past the model's own surface,
+            and every pair of them was masked already; at a call past the model's own surface,
             positions that cannot be counted.
     """
     check_to_edit(model)
@@ -175,15 +175,15 @@ def mask_attention(
     pairs = _Pairs(model, keys, queries)
     by_layer = resolve_heads(heads, resolve_layers(layers, model.n_layers), model.n_heads)
     model.require("mask_attention")
-    cuts = {
-        layer: Cut(
+    edits = {
+        layer: EdgeKnockout(
             partial(pairs.of_layer, layer),
             heads=None if len(chosen) == model.n_heads else chosen,
             before_softmax=mode == "exclude",
         )
         for layer, chosen in by_layer.items()
     }
-    record = Masked(cuts)
+    record = KnockoutRecord(edits)
 
     @contextmanager
     def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
@@ -191,22 +191,23 @@ def mask_attention(
         with pairs.of_call(tokens, mask):
             yield
 
-    with model.preparing(prepare), model.editing_attention(cuts):
+    with model.preparing(prepare), model.editing_attention(edits):
         yield record
     if pairs.chosen and record.n_cut == 0:
         raise InterventionError(
-            f"mask_attention(keys={_short(keys)}, queries={_short(queries)}) cut nothing: none of "
-            "these queries sees any of these keys anyway. A causal model's queries see keys at "
-            "their own position and before, and another block may have cut them already."
+            f"mask_attention(keys={_short(keys)}, queries={_short(queries)}) knocked out "
+            "nothing: none of these queries attends to any of these keys. A causal model's queries "
+            "attend to keys at their own position and before, and another block may have knocked "
+            "them out already."
         )
 
 
 class _Pairs:
-    """Which queries are cut from which keys, in the call that is running."""
+    """Which edges, from queries to keys, are knocked out in the call that is running."""
 
     def __init__(self, model: HookedModel, keys: Positions, queries: Positions) -> None:
-        self._keys = Places(model, keys, "keys")
-        self._queries = Places(model, queries, "queries")
+        self._keys = CallPositions(model, keys, "keys")
+        self._queries = CallPositions(model, queries, "queries")
         self._cached: dict[int, int] = {}  # positions in a layer's cache after its last call
         self.chosen = False
         """Whether any call so far had both queries and keys."""
@@ -214,14 +215,17 @@ class _Pairs:
     @contextmanager
     def of_call(self, tokens: Tensor, mask: Tensor) -> Iterator[None]:
         """Positions found in the tokens of a call, for as long as it runs."""
-        with self._keys.of_call(tokens, mask) as keys, self._queries.of_call(tokens, mask) as asks:
-            self.chosen |= bool((keys.any(dim=1) & asks.any(dim=1)).any())
+        with (
+            self._keys.of_call(tokens, mask) as keys,
+            self._queries.of_call(tokens, mask) as queries,
+        ):
+            self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
             yield
 
     def of_layer(
         self, layer: int, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
-        """True where a query is cut from a key."""
+        """True where the edge from a query to a key is knocked out."""
         batch, _, n_queries, n_keys = scores.shape
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
@@ -243,5 +247,7 @@ class _Pairs:
         return queries[:, :, None] & keys[:, None, :]
 
 
-def _short(where: Positions) -> str:
-    return f"a tensor {list(where.shape)}" if isinstance(where, Tensor) else repr(where)[:60]
+def _short(positions: Positions) -> str:
+    if isinstance(positions, Tensor):
+        return f"a tensor {list(positions.shape)}"
+    return repr(positions)[:60]

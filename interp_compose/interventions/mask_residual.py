@@ -1,4 +1,4 @@
-"""What a block or a sublayer adds to the residual, dropped at chosen positions."""
+"""What a block or a sublayer adds to the residual, ablated at chosen positions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.interventions.call_positions import Places
-from interp_compose.interventions.record import Edited
+from interp_compose.interventions.call_positions import CallPositions
+from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
 from interp_compose.types import HookedModel, HookFn
 
@@ -28,16 +28,16 @@ def mask_residual(
     positions: Positions = None,
     layers: Layers = None,
     part: str = "block",
-) -> Iterator[Edited]:
+) -> Iterator[AblationRecord]:
     """At ``positions``, blocks add nothing to the residual, in every call of ``model``.
 
     The tokens chosen pass the layers unchanged (``part="block"``: what leaves a block is what
     entered it, bit for bit), or without what the attention or the MLP adds. Other tokens still read
-    from them; :func:`.masking.mask_attention` is for that.
+    from them; :func:`.mask_attention.mask_attention` is for that.
 
     Args:
         model: from :func:`load_model`.
-        positions, layers: see :func:`.masking.mask_attention`; None for all.
+        positions, layers: see :func:`.mask_attention.mask_attention`; None for all.
         part: ``"block"``, ``"attn"`` or ``"mlp"``.
 
     Yields:
@@ -47,53 +47,55 @@ def mask_residual(
         OptionError, LayerError: on entering.
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
         CapabilityError: the part is not a summand of the residual here. Blocks of BERT, RoBERTa
-            and post-LN decoders normalise the sum: only ``part="block"`` can be dropped there.
+            and post-LN decoders normalise the sum: only ``part="block"`` can be ablated there.
         InterventionError: on leaving, the model was never called, or no number changed.
     """
     check_to_edit(model)
     if part not in PARTS:
         raise OptionError(f"unknown part {part!r}: expected one of {', '.join(PARTS)}")
-    places = Places(model, positions, "positions")
+    call_positions = CallPositions(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
-    record = Edited(f"mask_residual(part={part!r})")
+    record = AblationRecord(f"mask_residual(part={part!r})")
     normalised = model.ends_in_norm and part == "block"
     model.require(*(() if normalised else ("drop_parts",)))
 
-    def silence(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        here = places.flags_like(out)[:, :, None]
+    def ablate(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+        here = call_positions.flags_like(out)[:, :, None]
         return record.replaced(out, torch.zeros_like(out), here)
 
     hooks: list[tuple[str, HookFn]] = []
     for layer in chosen:
         if normalised:
-            hooks += _passing(layer, places, record)
+            hooks += _passing(layer, call_positions, record)
             continue
         names = {"block": ("attn", "mlp")}.get(part, (part,))
-        hooks += [(f"blocks.{layer}.hook_{name}_out", silence) for name in names]
+        hooks += [(f"blocks.{layer}.hook_{name}_out", ablate) for name in names]
 
     @contextmanager
     def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
         record.calls += 1
-        with places.of_call(tokens, mask):
+        with call_positions.of_call(tokens, mask):
             yield
 
     with model.preparing(prepare), model.hooks(hooks):
         yield record
-    record.check(places)
+    record.check(call_positions)
 
 
-def _passing(layer: int, places: Places, record: Edited) -> list[tuple[str, HookFn]]:
+def _passing(
+    layer: int, call_positions: CallPositions, record: AblationRecord
+) -> list[tuple[str, HookFn]]:
     """What enters the block leaves it; for blocks that end in a norm, and begin with none."""
     entered: list[Tensor] = []
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
         entered[:] = [resid]
 
-    def hand_on(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        return record.replaced(resid, entered.pop(), places.flags_like(resid)[:, :, None])
+    def restore(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+        return record.replaced(resid, entered.pop(), call_positions.flags_like(resid)[:, :, None])
 
     return [
         # Not hook_resid_pre: a later hook there, or a collapse, still changes what enters.
         (f"blocks.{layer}.attn.hook_in", keep),
-        (f"blocks.{layer}.hook_resid_post", hand_on),
+        (f"blocks.{layer}.hook_resid_post", restore),
     ]

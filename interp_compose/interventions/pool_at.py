@@ -15,7 +15,7 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import InterventionError, LayerError, OptionError, PromptError
 from interp_compose.interventions.call_positions import collapsed
-from interp_compose.interventions.pooling import HOW, Slots, pool_groups, spread_groups
+from interp_compose.interventions.pooling import HOW, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import MODES
 from interp_compose.interventions.select import check_to_edit
 from interp_compose.tensors import positions_from_mask
@@ -32,12 +32,12 @@ class Pooled:
         calls: forward passes it acted in.
         n_affected: rows of the last call that hold a unit of several tokens; the others are
             unchanged by right.
-        slots: the last call's layout: which slot each token went to.
+        layout: the last call's layout: which position of the pooled sequence each token went to.
     """
 
     calls: int = 0
     n_affected: int = 0
-    slots: Slots | None = None
+    layout: PooledLayout | None = None
 
 
 @public
@@ -54,10 +54,10 @@ def pool_at(
     """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
 
     With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
-    unit (CARMA, appendix C.1); it returns logits ``[batch slot d_vocab]`` (or hidden states
-    ``[batch slot d_model]``, from ``model.encode``), right-aligned, so that ``logits[:, -1]`` is
+    unit (CARMA, appendix C.1); it returns logits ``[batch unit d_vocab]`` (or hidden states
+    ``[batch unit d_model]``, from ``model.encode``), right-aligned, so that ``logits[:, -1]`` is
     the prediction whatever side was padded. With ``"broadcast"`` every
-    token gets its unit's vector and nothing is shortened. Hooks of your own act in the same call,
+    token gets its unit's vector and nothing is shortened. Your own hooks act in the same call,
     once each; in a collapse, those up to ``blocks.{layer}.hook_resid_pre`` see tokens, before
     they are pooled, and those above see units.
 
@@ -90,7 +90,7 @@ def pool_at(
     model.require(*needs(mode, renumber))
     record = Pooled()
 
-    def lay_out(tokens: Tensor, mask: Tensor) -> Slots:
+    def lay_out(tokens: Tensor, mask: Tensor) -> PooledLayout:
         if tokens.shape != groups.shape:
             raise InterventionError(
                 f"groups are {list(groups.shape)} and the tokens of this call "
@@ -103,11 +103,11 @@ def pool_at(
                 f"look back {model.window} tokens, which the shorter sequence would stretch. Use "
                 "mode='broadcast', or shorter texts."
             )
-        layout = Slots.from_groups(groups.cpu(), mask.cpu())
-        slots = layout.to(tokens.device)
+        on_cpu = PooledLayout.from_groups(groups.cpu(), mask.cpu())
+        layout = on_cpu.to(tokens.device)
         record.calls += 1
-        record.slots, record.n_affected = slots, int(layout.affected.sum())
-        return slots
+        record.layout, record.n_affected = layout, int(on_cpu.affected.sum())
+        return layout
 
     def collapse(
         inner: ForwardFn,
@@ -115,16 +115,16 @@ def pool_at(
         mask: Int[Tensor, "batch pos"],
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
-        slots = lay_out(tokens, mask)
+        layout = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
-        pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
+        pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         positions = positions_from_mask(mask)
-        with collapsed(model, slots):
+        with collapsed(model, layout):
             return model.resume(
                 pooled,
                 layer,
-                attention_mask=slots.mask,
-                position_ids=slots.positions(positions, renumber=renumber),
+                attention_mask=layout.mask,
+                position_ids=layout.positions(positions, renumber=renumber),
                 read=read,
             )
 
@@ -138,15 +138,15 @@ def pool_at(
         return inner(tokens, mask, read)
 
     def spread(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        slots = record.slots
-        if slots is None:
+        layout = record.layout
+        if layout is None:
             raise InterventionError(
                 "the wrapped model was called directly, past pool_at; call the model that "
                 "load_model returned."
             )
-        pooled = pool_groups(resid, slots.of_token, how, n_groups=slots.n_slots)
-        out = spread_groups(pooled, slots.of_token, resid)
-        check_changed(resid, out, slots, layer)
+        pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
+        out = spread_groups(pooled, layout.of_token, resid)
+        check_changed(resid, out, layout, layer)
         return out
 
     with _alone(model, mode):
@@ -189,7 +189,7 @@ def _alone(model: HookedModel, mode: str) -> Iterator[None]:
 def check_changed(
     before: Float[Tensor, "batch pos d_model"],
     after: Float[Tensor, "batch pos d_model"],
-    slots: Slots,
+    layout: PooledLayout,
     layer: int,
 ) -> None:
     """Refuse a pooling that left every affected row as it was.
@@ -197,9 +197,9 @@ def check_changed(
     Raises:
         InterventionError: there are rows with units of several tokens, and not one changed.
     """
-    if bool(slots.affected.any()) and torch.equal(before, after):
+    if bool(layout.affected.any()) and torch.equal(before, after):
         raise InterventionError(
-            f"pooling at layer {layer} changed nothing, although {int(slots.affected.sum())} "
+            f"pooling at layer {layer} changed nothing, although {int(layout.affected.sum())} "
             "examples have units of several tokens: the residual is the same vector at every "
             "token of a unit. Check that the layer's input depends on the tokens."
         )

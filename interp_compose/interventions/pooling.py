@@ -18,28 +18,29 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Slots:
+class PooledLayout:
     """The pooled layout of a batch.
 
     Attributes:
-        of_token: slot of each token, -1 for padding; right-aligned.
-        n_slots: width of the pooled batch.
-        mask: 1 where a slot holds something.
-        last_token: index in the full sequence of each slot's last token (0 in empty slots).
+        of_token: position of each token in the pooled sequence, -1 for padding; right-aligned.
+        n_positions: width of the pooled batch.
+        mask: 1 where a pooled position holds something.
+        last_token: index in the full sequence of each pooled position's last token (0 where there
+            is none).
     """
 
     of_token: Int[Tensor, "batch pos"]
-    n_slots: int
+    n_positions: int
     mask: Int[Tensor, "batch group"]
     last_token: Int[Tensor, "batch group"]
 
     @classmethod
     def from_groups(
         cls, groups: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"]
-    ) -> Slots:
+    ) -> PooledLayout:
         """From unit indices: -1 marks tokens that stay alone (specials), and padding.
 
-        Reads the groups row by row: make slots on the CPU and move them with :meth:`to`.
+        Reads the groups row by row: make the layout on the CPU and move it with :meth:`to`.
 
         Raises:
             SpanError: the tokens of a unit are not next to one another, or a group is below -1.
@@ -54,48 +55,48 @@ class Slots:
         ordinal = starts.long().cumsum(dim=1)  # 1-based, constant inside a unit
         counts = ordinal.amax(dim=1, keepdim=True)
         _refuse_scattered(groups, starts)
-        n_slots = int(counts.max())
-        of_token = (ordinal - 1 + n_slots - counts).masked_fill(~valid, NONE)
+        n_positions = int(counts.max())
+        of_token = (ordinal - 1 + n_positions - counts).masked_fill(~valid, NONE)
         index = torch.arange(groups.shape[1], device=groups.device).expand_as(groups)
         last_token = torch.zeros(
-            (groups.shape[0], n_slots), dtype=torch.long, device=groups.device
+            (groups.shape[0], n_positions), dtype=torch.long, device=groups.device
         ).scatter_reduce_(
             1, of_token.clamp(min=0), index.masked_fill(~valid, 0), reduce="amax", include_self=True
         )
-        slot = torch.arange(n_slots, device=groups.device)
-        mask = (slot[None, :] >= n_slots - counts).long()
-        return cls(of_token, n_slots, mask, last_token.masked_fill(mask == 0, 0))
+        position = torch.arange(n_positions, device=groups.device)
+        mask = (position[None, :] >= n_positions - counts).long()
+        return cls(of_token, n_positions, mask, last_token.masked_fill(mask == 0, 0))
 
-    def to(self, device: torch.device) -> Slots:
+    def to(self, device: torch.device) -> PooledLayout:
         """The same layout on another device."""
-        return Slots(
+        return PooledLayout(
             self.of_token.to(device),
-            self.n_slots,
+            self.n_positions,
             self.mask.to(device),
             self.last_token.to(device),
         )
 
-    def rows(self, chosen: Int[Tensor, "row"]) -> Slots:
+    def rows(self, chosen: Int[Tensor, "row"]) -> PooledLayout:
         """The layout of the rows at these indices, as wide as before."""
-        return Slots(
-            self.of_token[chosen], self.n_slots, self.mask[chosen], self.last_token[chosen]
+        return PooledLayout(
+            self.of_token[chosen], self.n_positions, self.mask[chosen], self.last_token[chosen]
         )
 
     @property
     def sizes(self) -> Int[Tensor, "batch group"]:
-        """Tokens in each slot."""
+        """Tokens in each pooled position."""
         ones = (self.of_token >= 0).long()
         return torch.zeros_like(self.mask).scatter_add_(1, self.of_token.clamp(min=0), ones)
 
     @property
     def affected(self) -> Int[Tensor, "batch"]:
-        """1 for the rows that pooling changes: those with a slot of several tokens."""
+        """1 for the rows that pooling changes: those with a unit of several tokens."""
         return (self.sizes > 1).any(dim=1).long()
 
     def positions(
         self, token_positions: Int[Tensor, "batch pos"], *, renumber: bool = False
     ) -> Int[Tensor, "batch group"]:
-        """What rotary embeddings read: the position of each slot's last token, or 0, 1, 2, …"""
+        """What rotary embeddings read: the position of each unit's last token, or 0, 1, 2, …"""
         if renumber:
             return positions_from_mask(self.mask)
         return token_positions.gather(1, self.last_token).masked_fill(self.mask == 0, 0)

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.errors import OptionError
-from interp_compose.interventions.pooling import Slots, pool_groups, spread_groups
+from interp_compose.interventions.pooling import PooledLayout, pool_groups, spread_groups
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import HookedModel
 
@@ -43,14 +43,16 @@ stream's example in the batch."""
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way to pool: a name for the results, a pooling function, and each batch row's slots."""
+    """One way to pool: a name for the results, a pooling function, and the batch's layout."""
 
     name: str
     how: str
-    slots: Slots
+    layout: PooledLayout
 
 
-def protocols_of(names: Sequence[str], units: Slots, shuffled: Slots) -> list[Protocol]:
+def protocols_of(
+    names: Sequence[str], units: PooledLayout, shuffled: PooledLayout
+) -> list[Protocol]:
     """Poolings by their own names, over ``units``; ``"shuffled"`` is the mean over ``shuffled``."""
     return [
         Protocol(name, "mean", shuffled) if name == "shuffled" else Protocol(name, name, units)
@@ -60,7 +62,7 @@ def protocols_of(names: Sequence[str], units: Slots, shuffled: Slots) -> list[Pr
 
 @dataclass(frozen=True)
 class Streams:
-    """Residuals in flight, one per (start layer, protocol, example), protocol-major."""
+    """Residuals between two blocks, one per (start layer, protocol, example), protocol-major."""
 
     resid: Float[Tensor, "stream pos d_model"]
     mask: Int[Tensor, "stream pos"]
@@ -86,10 +88,10 @@ def sweep(
         model: must honour ``run_blocks``; :meth:`require` it before.
         resid: gives the clean residual that enters a layer; called once per layer, in order.
         attention_mask: of the clean batch.
-        protocols: all with the same number of slots.
+        protocols: all with the same number of pooled positions.
         layers: ascending start layers.
         finish: reads the result from streams that enter ``layers[-1]``.
-        mode: ``"collapse"`` shortens the sequence to its slots, ``"broadcast"`` keeps its length
+        mode: ``"collapse"`` shortens the sequence to its units, ``"broadcast"`` keeps its length
             and gives every token its unit's vector.
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of the last tokens'.
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
@@ -102,9 +104,9 @@ def sweep(
     token_positions = positions_from_mask(attention_mask)
     batch = attention_mask.shape[0]
     if mode == "collapse":
-        mask = torch.cat([protocol.slots.mask for protocol in protocols])
+        mask = torch.cat([protocol.layout.mask for protocol in protocols])
         positions = torch.cat(
-            [p.slots.positions(token_positions, renumber=renumber) for p in protocols]
+            [p.layout.positions(token_positions, renumber=renumber) for p in protocols]
         )
     else:
         mask = attention_mask.repeat(len(protocols), 1)
@@ -144,11 +146,11 @@ def sweep(
 def _pool(
     clean: Float[Tensor, "batch pos d_model"], protocol: Protocol, mode: str
 ) -> Float[Tensor, "batch _ d_model"]:
-    slots = protocol.slots
-    pooled = pool_groups(clean, slots.of_token, protocol.how, n_groups=slots.n_slots)
+    layout = protocol.layout
+    pooled = pool_groups(clean, layout.of_token, protocol.how, n_groups=layout.n_positions)
     if mode == "collapse":
         return pooled
-    return spread_groups(pooled, slots.of_token, clean)
+    return spread_groups(pooled, layout.of_token, clean)
 
 
 def chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:

@@ -7,11 +7,11 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.call_positions import Places
+from interp_compose.interventions.call_positions import CallPositions
 
 
-class Edited:
-    """What a block of :func:`.ablation.ablate` or :func:`.residual.mask_residual` did so far.
+class AblationRecord:
+    """What a block of :func:`.ablate.ablate` or :func:`.mask_residual.mask_residual` did so far.
 
     Attributes:
         calls: calls of the model, through its own surface. Calls of ``model.lens`` are edited as
@@ -25,7 +25,7 @@ class Edited:
 
     @property
     def n_changed(self) -> int:
-        """Vectors (one per layer, example, position and, of heads, head) that became others."""
+        """Vectors (one per layer, example, position and, of heads, head) that changed."""
         return int(self._n_changed)
 
     def replaced(self, before: Tensor, after: Tensor, here: Bool[Tensor, "..."]) -> Tensor:
@@ -34,14 +34,14 @@ class Edited:
         self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
         return out
 
-    def check(self, places: Places) -> None:
+    def check(self, places: CallPositions) -> None:
         """Refuse, at the end of the block, an edit of chosen positions that changed no number.
 
         Raises:
-            InterventionError: it did.
+            InterventionError: there is no change.
         """
         if places.chosen and self.n_changed == 0:
             raise InterventionError(
                 f"{self._name} changed nothing: at every position chosen the activation already "
-                "was what it was to become (a dead neuron, or a head that adds nothing)."
+                "equals its replacement (a dead neuron, or a head that adds nothing)."
             )

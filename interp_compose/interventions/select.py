@@ -3,7 +3,7 @@
 Layers are numbers 0 … n_layers-1, or depths as floats from 0.0 to 1.0. Heads are numbers that hold
 in every layer chosen, or (layer, head) pairs. Positions are numbers (negative ones count from the
 end), a boolean tensor ``[batch pos]`` (other positions in each example), or words of the text.
-One number or word may stand alone; ``None`` is all of them.
+A single number or word needs no list; ``None`` is all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
     """
     if layers is None:
         return list(range(n_layers))
-    found: set[int] = set()
+    chosen: set[int] = set()
     if isinstance(layers, int | float):
         layers = [layers]
     for layer in layers:
@@ -60,14 +60,14 @@ def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
         if isinstance(layer, int):
             if not 0 <= layer < n_layers:
                 raise LayerError(f"layer {layer} is outside the model: {expected}")
-            found.add(layer)
+            chosen.add(layer)
         else:
             if not 0.0 <= layer <= 1.0:
                 raise LayerError(f"depth {layer} is outside 0.0 … 1.0: {expected}")
-            found.add(int(layer * (n_layers - 1) + 0.5))
-    if not found:
+            chosen.add(int(layer * (n_layers - 1) + 0.5))
+    if not chosen:
         raise LayerError("no layers: expected at least one, or None for all.")
-    return sorted(found)
+    return sorted(chosen)
 
 
 def resolve_heads(heads: Heads, layers: Sequence[int], n_heads: int) -> dict[int, list[int]]:
@@ -94,31 +94,31 @@ def resolve_parts(
     expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
     if isinstance(parts, int):
         parts = [parts]
-    found: dict[int, set[int]] = {}
+    by_layer: dict[int, set[int]] = {}
     for part in parts:
-        own, number = ([part[0]], part[1]) if isinstance(part, tuple) else (layers, part)
+        part_layers, number = ([part[0]], part[1]) if isinstance(part, tuple) else (layers, part)
         if not 0 <= number < size:
             raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
-        if not set(own) <= set(layers):
+        if not set(part_layers) <= set(layers):
             raise LayerError(
-                f"{kind} {part!r} is of layer {own[0]}, and the layers are {list(layers)}; a pair "
-                f"is (layer, {kind})."
+                f"{kind} {part!r} is of layer {part_layers[0]}, and the layers are {list(layers)}; "
+                f"a pair is (layer, {kind})."
             )
-        for layer in own:
-            found.setdefault(layer, set()).add(number)
-    if not found:
+        for layer in part_layers:
+            by_layer.setdefault(layer, set()).add(number)
+    if not by_layer:
         raise HeadError(f"no {kind}s: {expected}, or None for all.")
-    return {layer: sorted(found[layer]) for layer in sorted(found)}
+    return {layer: sorted(by_layer[layer]) for layer in sorted(by_layer)}
 
 
 def resolve_positions(
     model: HookedModel,
-    where: Positions,
+    positions: Positions,
     tokens: Tensor,
     mask: Tensor,
     name: str,
 ) -> Bool[Tensor, "batch pos"]:
-    """True at the positions of a call that ``where`` names; never in padding.
+    """True at the positions of a call that ``positions`` names; never in padding.
 
     Raises:
         PositionError: beyond the sequence or in its padding; a word that a row does not have.
@@ -126,38 +126,38 @@ def resolve_positions(
         InputError: words, and a model without a tokenizer; a mask of another batch.
     """
     valid = mask.bool()
-    if where is None:
+    if positions is None:
         return valid
-    if isinstance(where, Tensor):
-        if where.shape != tokens.shape:
+    if isinstance(positions, Tensor):
+        if positions.shape != tokens.shape:
             raise InputError(
-                f"{name} are {list(where.shape)} and the tokens of this call "
+                f"{name} are {list(positions.shape)} and the tokens of this call "
                 f"{list(tokens.shape)}; make them from the batch that you run."
             )
-        chosen = where.to(tokens.device)
+        chosen = positions.to(tokens.device)
         _refuse_padding(chosen & ~valid, name)
         return chosen
-    listed = as_list(where)
+    listed = as_list(positions)
     chosen = torch.zeros_like(valid)
     if listed and isinstance(listed[0], str):
         if model.tokenizer is None:
             raise InputError(
-                f"{name}={where!r} are words, and {model.name!r} came without a tokenizer; pass "
-                "numbers, or load it with load_model(…, tokenizer=…)."
+                f"{name}={positions!r} are words, and {model.name!r} came without a tokenizer; "
+                "pass numbers, or load it with load_model(…, tokenizer=…)."
             )
         for row in range(tokens.shape[0]):
             real = valid[row].nonzero()[:, 0]
-            found = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
-            chosen[row, real[found]] = True
+            at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
+            chosen[row, real[at]] = True
         return chosen
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
     _refuse_padding(chosen & ~valid, name)
     return chosen
 
 
-def as_list(where: Any) -> list[Any]:
-    """Numbers or words; one that stands alone is a list of one."""
-    return [where] if isinstance(where, Integral | str) else list(where)
+def as_list(positions: Any) -> list[Any]:
+    """Numbers or words; a single one as a list of one."""
+    return [positions] if isinstance(positions, Integral | str) else list(positions)
 
 
 def numbered(listed: Sequence[Any], length: int, name: str) -> list[int]:

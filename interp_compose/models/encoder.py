@@ -92,7 +92,7 @@ class EncoderModel(BridgeModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         resid = self._embed(tokens, attention_mask)
-        return self._at_the_door(self._blocks(resid, range(layer), attention_mask), layer)
+        return self._apply_entry_hooks(self._blocks(resid, range(layer), attention_mask), layer)
 
     def _run_blocks(
         self,
@@ -104,7 +104,7 @@ class EncoderModel(BridgeModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         with without_hooks([self.lens.blocks[start].hook_in]):  # they have acted already
             left = self._blocks(resid, range(start, stop), attention_mask)
-        return self._at_the_door(left, stop)
+        return self._apply_entry_hooks(left, stop)
 
     def _resume(
         self,
@@ -145,7 +145,7 @@ class EncoderModel(BridgeModel):
             resid = out[0] if isinstance(out, tuple) else out
         return resid
 
-    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
         """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
         out: Tensor = self.lens.blocks[layer].hook_in(resid)
         return out

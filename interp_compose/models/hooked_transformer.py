@@ -80,7 +80,7 @@ class HookedTransformerModel(LensModel):
                 stop_at_layer=stop,
                 attention_mask=attention_mask,
             )
-        return self._at_the_door(out, stop)
+        return self._apply_entry_hooks(out, stop)
 
     def _resid_pre(
         self,
@@ -89,9 +89,9 @@ class HookedTransformerModel(LensModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         resid: Tensor = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
-        return self._at_the_door(resid, layer)
+        return self._apply_entry_hooks(resid, layer)
 
-    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
         """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
         if layer == self.n_layers:
             return resid

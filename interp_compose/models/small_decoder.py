@@ -73,7 +73,7 @@ class SmallDecoderModel(LensModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         resid = self.lens.embedded(tokens, attention_mask)
-        return self._at_the_door(self.lens.run(resid, 0, layer, attention_mask), layer)
+        return self._apply_entry_hooks(self.lens.run(resid, 0, layer, attention_mask), layer)
 
     def _run_blocks(
         self,
@@ -83,7 +83,7 @@ class SmallDecoderModel(LensModel):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
     ) -> Float[Tensor, "stream pos d_model"]:
-        return self._at_the_door(self._entered(resid, start, stop, attention_mask), stop)
+        return self._apply_entry_hooks(self._entered(resid, start, stop, attention_mask), stop)
 
     def _resume(
         self,
@@ -102,7 +102,7 @@ class SmallDecoderModel(LensModel):
         with without_hooks([entered]):
             return self.lens.run(resid, start, stop, attention_mask)
 
-    def _at_the_door(self, resid: Tensor, layer: int) -> Tensor:
+    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
         """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
         door: Any = self.lens.blocks[layer].hook_resid_pre
         out: Tensor = door(resid)

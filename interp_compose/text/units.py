@@ -58,7 +58,7 @@ class TokenizedPrompt:
         return int(self.groups.max()) + 1
 
     @property
-    def n_slots(self) -> int:
+    def n_pooled(self) -> int:
         """Positions after a collapse: units and special tokens."""
         return self.n_groups + int((self.groups < 0).sum())
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import HOW, Slots
+from interp_compose.interventions.pooling import HOW, PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.lens_model import LensModel
 from tests import architectures
@@ -64,10 +64,10 @@ def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, lay
             found[:, -1], expected[rows, last_valid(mask)], atol=1e-5, rtol=1e-5
         )
         # Not the prediction alone: every slot is its unit's last token.
-        assert record.slots is not None
+        assert record.layout is not None
         for row in range(len(ROWS)):
-            for slot in record.slots.mask[row].nonzero()[:, 0].tolist():
-                position = int(record.slots.last_token[row, slot])
+            for slot in record.layout.mask[row].nonzero()[:, 0].tolist():
+                position = int(record.layout.last_token[row, slot])
                 torch.testing.assert_close(
                     found[row, slot], expected[row, position], atol=1e-5, rtol=1e-5
                 )
@@ -121,7 +121,7 @@ def one_pass_equals_single_interventions(
     tokens, mask, groups = padded("left")
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
     _, resid = model.capture(tokens, names, attention_mask=mask)
-    slots = Slots.from_groups(groups, mask)
+    layout = PooledLayout.from_groups(groups, mask)
 
     def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
         return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
@@ -130,7 +130,7 @@ def one_pass_equals_single_interventions(
         model,
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
-        [Protocol(how, how, slots) for how in HOW],
+        [Protocol(how, how, layout) for how in HOW],
         layers,
         finish,
         mode=mode,

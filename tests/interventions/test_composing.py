@@ -118,9 +118,9 @@ def test_exclude_and_zero_together() -> None:
 
 
 @torch.no_grad()
-def test_a_block_in_itself_says_that_nothing_was_left_to_cut(model: LensModel) -> None:
+def test_a_block_in_itself_leaves_nothing_to_knock_out(model: LensModel) -> None:
     with (
-        pytest.raises(InterventionError, match="another block may have cut them already"),
+        pytest.raises(InterventionError, match="another block may have knocked them out"),
         mask_attention(model, keys=2),
         mask_attention(model, keys=2),
     ):
@@ -325,7 +325,7 @@ def test_keys_that_no_query_sees_say_so(model: LensModel) -> None:
     if model.bidirectional:
         pytest.skip("an encoder's queries see all keys")
     with (
-        pytest.raises(InterventionError, match=r"keys=\[5, 6\], queries=\[2\]\) cut nothing"),
+        pytest.raises(InterventionError, match=r"=\[5, 6\], queries=\[2\]\) knocked out nothing"),
         mask_attention(model, keys=[5, 6], queries=[2]),
     ):
         run(model, TOKENS)

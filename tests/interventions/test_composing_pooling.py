@@ -34,7 +34,7 @@ def keep_in(store: list[Tensor]) -> Any:
 @pytest.mark.parametrize("outside", [True, False])
 @torch.no_grad()
 def test_above_a_collapse_a_mask_holds_for_units(name: str, outside: bool) -> None:
-    """Resumed here by hand, from a pooled residual and a mask without the units' slots."""
+    """Resumed here by hand, from a pooled residual and a mask without the units' layout."""
     model = shared(name)
     layer = 1
     keys = torch.zeros_like(TOKENS).bool()

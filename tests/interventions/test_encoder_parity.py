@@ -17,7 +17,7 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import HOW, Slots, pool_groups
+from interp_compose.interventions.pooling import HOW, PooledLayout, pool_groups
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -155,12 +155,12 @@ def test_collapsed_equals_pooled_in_place_with_masked_keys(case: Case, how: str)
             tokens, mask, groups = case.batch(side)
             with pool_at(case.model, layer, groups, how) as record:
                 found = case.model.encode(tokens, attention_mask=mask)
-            assert record.slots is not None
+            assert record.layout is not None
             assert record.n_affected == sum(several)
             assert found.shape[1] == max(map(len, expected))
             for row, reference in enumerate(expected):
-                assert record.slots.mask[row].tolist()[-len(reference) :] == [1] * len(reference)
-                assert int(record.slots.mask[row].sum()) == len(reference)
+                assert record.layout.mask[row].tolist()[-len(reference) :] == [1] * len(reference)
+                assert int(record.layout.mask[row].sum()) == len(reference)
                 agree(found[row, -len(reference) :], reference)
 
 
@@ -205,7 +205,7 @@ def test_batch_of_one_equals_batch_of_many(case: Case) -> None:
 def test_one_pass_equals_one_intervention_at_a_time(case: Case) -> None:
     model, layers = case.model, list(range(case.model.n_layers))
     tokens, mask, groups = case.batch("left")
-    slots = Slots.from_groups(groups, mask)
+    layout = PooledLayout.from_groups(groups, mask)
 
     def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
         out = model.resume(stream, layer, attention_mask=m, position_ids=p, read="hidden")
@@ -217,7 +217,7 @@ def test_one_pass_equals_one_intervention_at_a_time(case: Case) -> None:
         model,
         lambda layer: resid[names[layer]],
         mask,
-        [Protocol(how, how, slots) for how in HOW],
+        [Protocol(how, how, layout) for how in HOW],
         layers,
         finish,
         max_tokens=40,
@@ -299,12 +299,12 @@ def test_encode_is_itself_again_and_a_block_without_a_call_is_an_error() -> None
 
 def test_rows_of_a_layout_pool_as_in_the_whole() -> None:
     _, mask, groups = padded(ROWS, ROWS, "right")
-    whole, chosen = Slots.from_groups(groups, mask), torch.tensor([1, 3])
+    whole, chosen = PooledLayout.from_groups(groups, mask), torch.tensor([1, 3])
     part = whole.rows(chosen)
     resid = torch.randn(*groups.shape, 3, generator=torch.Generator().manual_seed(1))
     for how in HOW:
-        expected = pool_groups(resid, whole.of_token, how, n_groups=whole.n_slots)[chosen]
-        found = pool_groups(resid[chosen], part.of_token, how, n_groups=part.n_slots)
+        expected = pool_groups(resid, whole.of_token, how, n_groups=whole.n_positions)[chosen]
+        found = pool_groups(resid[chosen], part.of_token, how, n_groups=part.n_positions)
         assert torch.equal(found, expected)
     assert torch.equal(part.sizes, whole.sizes[chosen])
     assert part.affected.tolist() == [1, 0]

@@ -140,7 +140,7 @@ def test_refusals() -> None:
         ({"keys": 7}, PositionError, "position 7 is beyond"),
         ({"keys": 2, "mode": "none"}, OptionError, "unknown mode 'none': expected one of exclude"),
         ({"keys": 2, "heads": [4]}, HeadError, "head 4 is outside"),
-        ({"keys": 5, "queries": 0}, InterventionError, "cut nothing"),
+        ({"keys": 5, "queries": 0}, InterventionError, "knocked out nothing"),
     ]
     for options, error, message in cases:
         with pytest.raises(error, match=message):

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.ablate import ablate
-from interp_compose.interventions.call_positions import Places
+from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import _passing, mask_residual
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import Slots
+from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
-from interp_compose.interventions.record import Edited
+from interp_compose.interventions.record import AblationRecord
 from interp_compose.models.decoder import DecoderConfig, Norm
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_decoder import small_decoder
@@ -73,7 +73,7 @@ def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str)
     layers = list(range(N_LAYERS))
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
     _, resid = model.capture(tokens, names, attention_mask=mask)
-    slots = Slots.from_groups(groups, mask)
+    layout = PooledLayout.from_groups(groups, mask)
 
     def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
         return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
@@ -82,7 +82,7 @@ def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str)
         model,
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
-        [Protocol(how, how, slots) for how in FEW],
+        [Protocol(how, how, layout) for how in FEW],
         layers,
         finish,
         mode=mode,
@@ -230,8 +230,8 @@ def test_blocks_that_end_in_a_norm_can_be_passed() -> None:
     """As BERT's: attn.hook_in shows what entered, the last edit of hook_resid_pre included."""
     model = make("post")
     names = ["blocks.1.hook_resid_pre", "blocks.1.hook_resid_post"]
-    record = Edited("passing")
-    places = Places(model, [1, 5], "positions")
+    record = AblationRecord("passing")
+    places = CallPositions(model, [1, 5], "positions")
 
     def shift(resid: Tensor, hook: Any) -> Tensor:
         return resid + torch.linspace(-1, 1, resid.shape[-1])

@@ -139,7 +139,7 @@ def test_reads(model: LensModel) -> None:
 
 
 @torch.no_grad()
-def test_hooks_at_the_door_act_once(model: LensModel) -> None:
+def test_hooks_apply_entry_hooks_act_once(model: LensModel) -> None:
     """resid_pre and run_blocks return what they left; run_blocks and resume do not repeat them."""
     clean = model(TOKENS, attention_mask=MASK)
     calls: list[str] = []

@@ -308,7 +308,7 @@ def test_batches_hold_every_pair_once_and_every_text_once(fresh: LensModel, size
                 ids
             )
             slots = batch.units.mask[row].sum().item()
-            assert slots == text.prompt.n_slots == 3  # [CLS], the phrase, [SEP]
+            assert slots == text.prompt.n_pooled == 3  # [CLS], the phrase, [SEP]
             filled = batch.special_slots()[row][batch.units.mask[row].bool()]
             assert filled.tolist() == [1, 0, 1]
 

@@ -27,11 +27,11 @@ from interp_compose.errors import (
 from interp_compose.interventions.ablate import HOW
 from interp_compose.interventions.ablation_sweep import (
     REACH,
-    HeadsOut,
-    Knockout,
-    PartsOut,
-    WordsOut,
-    knock_sweep,
+    Ablation,
+    AttentionKnockout,
+    HeadAblation,
+    SublayerAblation,
+    ablation_sweep,
 )
 from interp_compose.interventions.mask_attention import MODES
 from interp_compose.interventions.select import resolve_layers
@@ -440,7 +440,7 @@ def _measure(
             candidates = None if batch.candidates is None else batch.candidates[row]
             return outcome_of(logits[:, -1], batch.answers[row], candidates)
 
-        outcomes = knock_sweep(
+        outcomes = ablation_sweep(
             model,
             lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
             batch.mask,
@@ -457,17 +457,17 @@ def _measure(
 
 def _knockout(
     plan: AblationPlan, pool: Mapping[int, Tensor], batch: Batch
-) -> tuple[Knockout, list[int]]:
+) -> tuple[Ablation, list[int]]:
     """The batch's cells, and the unit (word, head; 0 for a block) of each."""
     device = batch.tokens.device
     if plan.what in PARTS:
         rows = torch.arange(len(batch.items), device=device)
-        return PartsOut(rows, PARTS[plan.what]), [0] * len(batch.items)
+        return SublayerAblation(rows, PARTS[plan.what]), [0] * len(batch.items)
     if plan.what == "heads":
         n_heads = plan.model.n_heads
         rows = torch.arange(len(batch.items), device=device).repeat_interleave(n_heads)
         heads = torch.arange(n_heads, device=device).repeat(len(batch.items))
-        return HeadsOut(rows, heads, _instead(plan, pool, batch)), heads.tolist()
+        return HeadAblation(rows, heads, _instead(plan, pool, batch)), heads.tolist()
     width = batch.tokens.shape[1]
     cells = [(row, unit) for row, item in enumerate(batch.items) for unit in words_of(item)]
     keys = np.zeros((len(cells), width), dtype=bool)
@@ -477,7 +477,7 @@ def _knockout(
         at = np.flatnonzero(groups == unit) + width - len(groups)
         keys[cell, at] = True
         queries[cell, at[-1] + 1 :] = True
-    knockout = WordsOut(
+    knockout = AttentionKnockout(
         torch.tensor([row for row, _ in cells], dtype=torch.long, device=device),
         torch.from_numpy(keys).to(device),
         torch.from_numpy(queries).to(device),

@@ -17,7 +17,7 @@ from interp_compose._public import public
 from interp_compose.checks import check_numbers, check_pooling
 from interp_compose.errors import CapabilityError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.pooling import Slots, shuffled_groups
+from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import MODES, protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.memory import (
@@ -99,7 +99,7 @@ def plan_cap(
     protocols = [*pooling, *(CONTROLS if controls else ())]
     batch_size = batch_of_lengths(model, [item.n_tokens for item in items], batch_size)
     if batch_size is None:
-        longest = max(item.n_slots if mode == "collapse" else item.n_tokens for item in items)
+        longest = max(item.n_pooled if mode == "collapse" else item.n_tokens for item in items)
         batch_size = fitting_batch(model, len(starts) * len(protocols), longest)
     config = {
         "study": "cap",
@@ -144,15 +144,15 @@ class Batch:
     items: Sequence[Prepared]
     tokens: Int[Tensor, "batch pos"]
     mask: Int[Tensor, "batch pos"]
-    units: Slots
-    shuffled: Slots
+    units: PooledLayout
+    shuffled: PooledLayout
     answers: Int[Tensor, "batch"]
     candidates: Int[Tensor, "batch label"] | None
 
 
 def into_batches(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
     """Examples of like length together, what pooling cannot change apart; always the same way."""
-    ordered = sorted(items, key=lambda it: (it.affected, it.n_slots, it.n_tokens, it.index))
+    ordered = sorted(items, key=lambda it: (it.affected, it.n_pooled, it.n_tokens, it.index))
     n_plain = sum(not item.affected for item in ordered)
     parts = ordered[:n_plain], ordered[n_plain:]
     return [part[at : at + size] for part in parts for at in range(0, len(part), size)]
@@ -174,8 +174,8 @@ def as_batch(items: Sequence[Prepared], device: torch.device, *, seed: int) -> B
         items,
         tokens.to(device),
         mask.to(device),
-        Slots.from_groups(torch.from_numpy(groups), mask).to(device),
-        Slots.from_groups(torch.from_numpy(shuffled), mask).to(device),
+        PooledLayout.from_groups(torch.from_numpy(groups), mask).to(device),
+        PooledLayout.from_groups(torch.from_numpy(shuffled), mask).to(device),
         torch.tensor([item.answer_id for item in items]).to(device),
         None if candidates is None else candidates.to(device),
     )
@@ -345,7 +345,7 @@ def _measure(
         finish,
         mode=mode,
         renumber=renumber,
-        max_tokens=chunk_tokens(model, batch.units.n_slots, logits=True),
+        max_tokens=chunk_tokens(model, batch.units.n_positions, logits=True),
     )
     return pd.concat(
         [

@@ -65,8 +65,8 @@ class Prepared:
         return len(self.prompt.ids)
 
     @property
-    def n_slots(self) -> int:
-        return self.prompt.n_slots
+    def n_pooled(self) -> int:
+        return self.prompt.n_pooled
 
     @property
     def affected(self) -> bool:

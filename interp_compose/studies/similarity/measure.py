@@ -20,7 +20,7 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.checks import check_numbers, check_pooling
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
-from interp_compose.interventions.pooling import Slots, shuffled_groups
+from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.embed import Reading, check_first, reading_of
@@ -99,7 +99,7 @@ def plan_similarity(
         )
     protocols = [*pooling, *(controls_of(unit) if controls else ())]
     if batch_size is None:
-        longest = max(max(len(prompt.ids), prompt.n_slots) for prompt in prompts)
+        longest = max(max(len(prompt.ids), prompt.n_pooled) for prompt in prompts)
         batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest, MAX_PAIRS)
     config = {
         "study": "similarity",
@@ -204,8 +204,8 @@ class Batch:
     tokens: Int[Tensor, "batch pos"]
     mask: Int[Tensor, "batch pos"]
     special: Int[Tensor, "batch pos"]
-    units: Slots
-    shuffled: Slots
+    units: PooledLayout
+    shuffled: PooledLayout
 
     def special_slots(self) -> Int[Tensor, "batch group"]:
         """1 where a slot holds a special token."""
@@ -308,7 +308,7 @@ def into_batches(pairs: Sequence[PreparedPair], size: int) -> list[list[Prepared
     """Pairs of like length together, and among these the ones that share a text."""
 
     def key(item: PreparedPair) -> tuple[int, int, int, int]:
-        slots = max(item.first.prompt.n_slots, item.second.prompt.n_slots)
+        slots = max(item.first.prompt.n_pooled, item.second.prompt.n_pooled)
         tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
         return slots, tokens, item.first.index, item.index
 
@@ -337,8 +337,8 @@ def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) 
         tokens.to(device),
         mask.to(device),
         special.to(device),
-        Slots.from_groups(torch.from_numpy(groups), mask).to(device),
-        Slots.from_groups(torch.from_numpy(shuffled), mask).to(device),
+        PooledLayout.from_groups(torch.from_numpy(groups), mask).to(device),
+        PooledLayout.from_groups(torch.from_numpy(shuffled), mask).to(device),
     )
 
 
@@ -493,7 +493,7 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             protocols_of(plan.protocols, units, shuffled),
             plan.layers,
             finish,
-            max_tokens=chunk_tokens(model, units.n_slots, logits=False),
+            max_tokens=chunk_tokens(model, units.n_positions, logits=False),
         )
     after = _cosines(batch, pooled.flatten(0, 1))
     plain = [row for row, item in enumerate(batch.pairs) if not item.affected]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import SpanError
-from interp_compose.interventions.pooling import Slots, shuffled_groups
+from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from tests.interventions.test_pooling import groupings
 
 GROUPS = torch.tensor([[-1, 0, 0, 1, -1, -1], [-1, 0, 1, 1, 1, 2]])
@@ -15,18 +15,18 @@ MASK = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
 
 
 def test_specials_stay_alone_padding_leaves_and_the_prediction_is_last() -> None:
-    slots = Slots.from_groups(GROUPS, MASK)
-    assert slots.n_slots == 4
-    assert slots.of_token.tolist() == [[1, 2, 2, 3, -1, -1], [0, 1, 2, 2, 2, 3]]
-    assert slots.mask.tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]
-    assert slots.last_token.tolist() == [[0, 0, 2, 3], [0, 1, 4, 5]]
-    assert slots.sizes.tolist() == [[0, 1, 2, 1], [1, 1, 3, 1]]
-    assert slots.affected.tolist() == [1, 1]
+    layout = PooledLayout.from_groups(GROUPS, MASK)
+    assert layout.n_positions == 4
+    assert layout.of_token.tolist() == [[1, 2, 2, 3, -1, -1], [0, 1, 2, 2, 2, 3]]
+    assert layout.mask.tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]
+    assert layout.last_token.tolist() == [[0, 0, 2, 3], [0, 1, 4, 5]]
+    assert layout.sizes.tolist() == [[0, 1, 2, 1], [1, 1, 3, 1]]
+    assert layout.affected.tolist() == [1, 1]
 
 
 def test_the_side_of_the_padding_does_not_matter() -> None:
-    right = Slots.from_groups(GROUPS[:1], MASK[:1])
-    left = Slots.from_groups(GROUPS[:1].roll(2, 1), MASK[:1].roll(2, 1))
+    right = PooledLayout.from_groups(GROUPS[:1], MASK[:1])
+    left = PooledLayout.from_groups(GROUPS[:1].roll(2, 1), MASK[:1].roll(2, 1))
     assert torch.equal(right.mask, left.mask)
     assert torch.equal(right.of_token.roll(2, 1), left.of_token)
     positions = torch.tensor([[0, 1, 2, 3, 0, 0]])
@@ -34,15 +34,15 @@ def test_the_side_of_the_padding_does_not_matter() -> None:
 
 
 def test_positions_are_the_last_tokens_or_renumbered() -> None:
-    slots = Slots.from_groups(GROUPS, MASK)
+    layout = PooledLayout.from_groups(GROUPS, MASK)
     token_positions = (MASK.cumsum(1) - 1).clamp(min=0)
-    assert slots.positions(token_positions).tolist() == [[0, 0, 2, 3], [0, 1, 4, 5]]
-    assert slots.positions(token_positions, renumber=True).tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
+    assert layout.positions(token_positions).tolist() == [[0, 0, 2, 3], [0, 1, 4, 5]]
+    assert layout.positions(token_positions, renumber=True).tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
 
 
 def test_scattered_units_are_refused() -> None:
     with pytest.raises(SpanError, match=r"groups of row 0 are scattered.*next to one another"):
-        Slots.from_groups(torch.tensor([[0, 1, 0]]), torch.ones(1, 3).long())
+        PooledLayout.from_groups(torch.tensor([[0, 1, 0]]), torch.ones(1, 3).long())
 
 
 @given(groups=groupings(), seed=st.integers(0, 99), example=st.integers(0, 99))

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.ablation_sweep import (
-    HeadsOut,
-    Knockout,
-    PartsOut,
-    WordsOut,
-    knock_sweep,
+    Ablation,
+    AttentionKnockout,
+    HeadAblation,
+    SublayerAblation,
+    ablation_sweep,
 )
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
@@ -71,7 +71,7 @@ def acting_layers(reach: str, layer: int) -> list[int]:
 
 def swept(
     model: LensModel,
-    knockout: Knockout,
+    knockout: Ablation,
     layers: Sequence[int],
     reach: str,
     max_tokens: int = 4096,
@@ -81,7 +81,7 @@ def swept(
     starts = [0] if reach == "until" else layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in starts]
     _, resid = model.capture(tokens, names, attention_mask=mask, read="last")
-    return knock_sweep(
+    return ablation_sweep(
         model,
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         mask,
@@ -112,11 +112,11 @@ def flags_of(words: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return keys, queries
 
 
-def words_out(mode: str) -> WordsOut:
+def words_out(mode: str) -> AttentionKnockout:
     """A cell for each word; cells of one row are not side by side."""
     keys, queries = zip(*map(flags_of, WORDS), strict=True)
     rows = torch.arange(3).repeat(len(WORDS))
-    return WordsOut(rows, torch.cat(keys), torch.cat(queries), mode == "exclude")
+    return AttentionKnockout(rows, torch.cat(keys), torch.cat(queries), mode == "exclude")
 
 
 def close(found: Tensor, expected: Tensor) -> None:
@@ -186,7 +186,7 @@ def test_a_head_equals_ablate(model: LensModel) -> None:
     expected = torch.stack(by_layer).flatten(1, 2)  # [layer head batch d_vocab]
     rows = torch.arange(3).repeat(model.n_heads)
     heads = torch.arange(model.n_heads).repeat_interleave(3)
-    close(swept(model, HeadsOut(rows, heads, {}), [0, 2], "at"), expected)
+    close(swept(model, HeadAblation(rows, heads, {}), [0, 2], "at"), expected)
 
 
 @pytest.mark.parametrize("how", ["mean", "resample"])
@@ -198,12 +198,14 @@ def test_a_head_replaced_by_others_equals_ablate(model: LensModel, how: str) -> 
     pool = [z[name][mask.bool()] for name in names]  # [token head d_head]
     # The draws of `ablate`, which are the same for every activation of this shape.
     draws = torch.randint(len(pool[0]), tokens.shape, generator=torch.Generator().manual_seed(7))
-    instead = {
+    replacement = {
         layer: pool[layer].mean(dim=0) if how == "mean" else pool[layer][draws]
         for layer in range(N_LAYERS)
     }
     head = model.n_heads - 1
-    found = swept(model, HeadsOut(torch.arange(3), torch.full((3,), head), instead), [0, 1], "at")
+    found = swept(
+        model, HeadAblation(torch.arange(3), torch.full((3,), head), replacement), [0, 1], "at"
+    )
     for layer in (0, 1):
         block = ablate(
             model,
@@ -225,8 +227,8 @@ def parts_one_by_one(model: LensModel, part: str, reach: str, layers: Sequence[i
     )
 
 
-def parts_out(part: str) -> PartsOut:
-    return PartsOut(torch.arange(3), {"block": ("attn", "mlp")}.get(part, (part,)))
+def parts_out(part: str) -> SublayerAblation:
+    return SublayerAblation(torch.arange(3), {"block": ("attn", "mlp")}.get(part, (part,)))
 
 
 @pytest.mark.parametrize(("part", "reach"), [("block", "until"), ("attn", "from"), ("mlp", "at")])
@@ -272,10 +274,10 @@ def test_a_word_that_nothing_sees_again_is_gone(llama: LensModel) -> None:
         found.append(resid[name])
     for cell in range(len(knockout.row)):
         row, keys = knockout.row[cell : cell + 1], knockout.keys[cell : cell + 1]
-        one = WordsOut(row, keys, knockout.queries[cell : cell + 1], True)
+        one = AttentionKnockout(row, keys, knockout.queries[cell : cell + 1], True)
         mixed = torch.where(keys[0][None, :, None], found[1], found[0])
         results = [
-            knock_sweep(
+            ablation_sweep(
                 llama, lambda _, r=resid: r, mask, one, [0], lambda logits, _: logits, reach="from"
             )
             for resid in (found[0], mixed)
@@ -295,7 +297,7 @@ def test_only_the_layers_asked_for_are_read(llama: LensModel) -> None:
             asked.append(layer)
             return resid[f"blocks.{layer}.hook_resid_pre"]
 
-        found = knock_sweep(
+        found = ablation_sweep(
             llama,
             clean,
             mask,
@@ -317,7 +319,7 @@ def test_no_hook_and_no_clean_residual_is_changed(llama: LensModel, reach: str) 
     _, resid = llama.capture(tokens, names, attention_mask=mask, read="last")
     kept = {name: value.clone() for name, value in resid.items()}
     for knockout in (words_out("zero"), parts_out("block")):
-        knock_sweep(
+        ablation_sweep(
             llama,
             lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
             mask,
