@@ -369,7 +369,7 @@ WORDS: Mapping[str, str] = {
     "PathLike": "a path",
     "NoneType": "None",
     "Tensor": "a tensor",
-    "HookedModel": "a model from load_model",
+    "HasTokenizer": "a model from load_model",
     "LensModel": "a model from load_model",
     "Example": "an Example (such as those of task.test)",
     "Task": "a Task from load_task",

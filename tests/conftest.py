@@ -15,10 +15,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from jaxtyping import install_import_hook
 
 import interp_compose._public  # noqa: F401  its checks under the hook would forget sizes they saw
-from tests.checked import ask_once_for_each_class
+import tests.checked  # noqa: F401  the hook looks its type checker up by this name
 
 install_import_hook("interp_compose", "tests.checked.checked")
-ask_once_for_each_class("HookedModel")
 
 import pytest
 import torch

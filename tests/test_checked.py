@@ -10,8 +10,8 @@ from jaxtyping import Float, TypeCheckError, jaxtyped
 from torch import Tensor
 
 from interp_compose.interventions.pooling import spread_groups
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.types import HookedModel
 from tests.checked import checked
 
 
@@ -34,5 +34,5 @@ def test_a_function_inside_a_function_is_checked_where_it_states_a_shape() -> No
 
 
 def test_what_is_no_model_is_still_refused() -> None:
-    assert isinstance(load_model("mini-base"), HookedModel)
-    assert not isinstance(torch.nn.Linear(1, 1), HookedModel)
+    assert isinstance(load_model("mini-base"), LensModel)
+    assert not isinstance(torch.nn.Linear(1, 1), LensModel)

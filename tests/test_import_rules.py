@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "tasks": BASE | {"runs", "text"},
     "shipped": BASE | {"runs", "tasks"},
     "models": BASE | {"runs", "shipped", "text"},
-    "interventions": BASE | {"text"},
+    "interventions": BASE | {"text", "models"},
     "training": BASE | {"runs", "stats", "probes", "text", "tasks", "models"},
     "studies": BASE
     | {"runs", "stats", "plots", "probes", "text", "tasks", "models", "interventions", "training"},

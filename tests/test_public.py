@@ -30,7 +30,7 @@ from interp_compose.errors import (
     OptionError,
     shortened,
 )
-from interp_compose.types import HookedModel
+from interp_compose.models.lens_model import LensModel
 from tests.interventions.shared import shared
 from tests.untyped import outcomes_of
 
@@ -54,7 +54,7 @@ def taken(
     table: Mapping[str, Sequence[str]] | None = None,
     rows: Iterable[Any] = (),
     function: Callable[[int], int] | None = None,
-    model: HookedModel | None = None,
+    model: LensModel | None = None,
     anything: Any = None,
 ) -> dict[str, Any]:
     return dict(locals())

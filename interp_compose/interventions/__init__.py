@@ -1,1 +1,1 @@
-"""Interventions: edits of a run, on the :class:`~interp_compose.types.HookedModel` protocol."""
+"""Interventions: edits of a run of a :class:`~interp_compose.models.lens_model.LensModel`."""

@@ -24,8 +24,9 @@ from interp_compose.interventions.select import (
     resolve_layers,
     resolve_parts,
 )
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
-from interp_compose.types import HookedModel, HookFn
+from interp_compose.types import HookFn
 
 HOW = ("zero", "mean", "resample")
 
@@ -34,7 +35,7 @@ Fill = Callable[[Float[Tensor, "batch pos ..."]], Float[Tensor, "batch pos ..."]
 
 
 def check_reference(
-    model: HookedModel,
+    model: LensModel,
     how: str,
     reference: Tensor | None,
     reference_mask: Tensor | None,
@@ -77,7 +78,7 @@ def check_reference(
 
 
 def fills(
-    model: HookedModel,
+    model: LensModel,
     names: Sequence[str],
     how: str,
     reference: Tensor | None,
@@ -116,7 +117,7 @@ def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch p
 @public
 @contextmanager
 def ablate(
-    model: HookedModel,
+    model: LensModel,
     *,
     heads: Heads = None,
     neurons: Heads = None,

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.pooling_sweep import chunks
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import HookedModel
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class Ablation(Protocol):
 
     def in_block(
         self,
-        model: HookedModel,
+        model: LensModel,
         layer: int,
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
@@ -59,7 +59,7 @@ class AttentionKnockout:
 
     def in_block(
         self,
-        model: HookedModel,
+        model: LensModel,
         layer: int,
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
@@ -90,7 +90,7 @@ class HeadAblation:
 
     def in_block(
         self,
-        model: HookedModel,
+        model: LensModel,
         layer: int,
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
@@ -119,7 +119,7 @@ class SublayerAblation:
 
     def in_block(
         self,
-        model: HookedModel,
+        model: LensModel,
         layer: int,
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
@@ -137,7 +137,7 @@ Finish = Callable[[Float[Tensor, "stream 1 d_vocab"], Int[Tensor, "stream"]], Te
 
 
 def ablation_sweep(
-    model: HookedModel,
+    model: LensModel,
     resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
     attention_mask: Int[Tensor, "batch pos"],
     ablation: Ablation,
@@ -185,7 +185,7 @@ class _Sweep:
 
     def __init__(
         self,
-        model: HookedModel,
+        model: LensModel,
         attention_mask: Int[Tensor, "batch pos"],
         ablation: Ablation,
         max_tokens: int,

@@ -18,13 +18,13 @@ from interp_compose.interventions.select import (
     numbered,
     resolve_positions,
 )
-from interp_compose.types import HookedModel
+from interp_compose.models.lens_model import LensModel
 
-_COLLAPSED: WeakKeyDictionary[HookedModel, PooledLayout] = WeakKeyDictionary()
+_COLLAPSED: WeakKeyDictionary[LensModel, PooledLayout] = WeakKeyDictionary()
 
 
 @contextmanager
-def collapsed(model: HookedModel, layout: PooledLayout) -> Iterator[None]:
+def collapsed(model: LensModel, layout: PooledLayout) -> Iterator[None]:
     """Positions are those of the pooled sequence for the length of a ``with`` block."""
     outer = _COLLAPSED.get(model)
     _COLLAPSED[model] = layout
@@ -37,7 +37,7 @@ def collapsed(model: HookedModel, layout: PooledLayout) -> Iterator[None]:
             _COLLAPSED[model] = outer
 
 
-def layout_of(model: HookedModel) -> PooledLayout | None:
+def layout_of(model: LensModel) -> PooledLayout | None:
     """The layout of the collapse that is running, or None where positions are tokens."""
     return _COLLAPSED.get(model)
 
@@ -76,7 +76,7 @@ class CallPositions:
     ``chosen``: whether any call so far had such a position.
     """
 
-    def __init__(self, model: HookedModel, positions: Positions, name: str) -> None:
+    def __init__(self, model: LensModel, positions: Positions, name: str) -> None:
         self.model, self.positions, self.name = model, positions, name
         self._of_call: Tensor | None = None
         self._prompt: Tensor | None = None  # flags of a prompt that bypassed the surface

@@ -20,8 +20,9 @@ from interp_compose.interventions.select import (
     check_seed,
     resolve_positions,
 )
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
-from interp_compose.types import HookedModel, Read
+from interp_compose.types import Read
 
 MOST_DRAWS: Final = 10_000
 
@@ -50,7 +51,7 @@ class Leak:
 @public
 @torch.no_grad()
 def attention_leak(
-    model: HookedModel,
+    model: LensModel,
     tokens: Int[Tensor, "batch pos"],
     *,
     keys: Positions,
@@ -126,7 +127,7 @@ def attention_leak(
 
 
 def _read(
-    model: HookedModel,
+    model: LensModel,
     tokens: Tensor,
     mask: Tensor,
     masked: Tensor,
@@ -144,7 +145,7 @@ def _read(
 
 
 def _replaced(
-    model: HookedModel,
+    model: LensModel,
     tokens: Tensor,
     masked: Bool[Tensor, "batch pos"],
     generator: torch.Generator,

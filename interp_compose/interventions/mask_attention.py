@@ -27,7 +27,7 @@ from interp_compose.interventions.select import (
     resolve_heads,
     resolve_layers,
 )
-from interp_compose.types import HookedModel
+from interp_compose.models.lens_model import LensModel
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -125,7 +125,7 @@ class KnockoutRecord:
 @public
 @contextmanager
 def mask_attention(
-    model: HookedModel,
+    model: LensModel,
     *,
     keys: Positions = None,
     queries: Positions = None,
@@ -205,7 +205,7 @@ def mask_attention(
 class _Pairs:
     """Which edges, from queries to keys, are knocked out in the call that is running."""
 
-    def __init__(self, model: HookedModel, keys: Positions, queries: Positions) -> None:
+    def __init__(self, model: LensModel, keys: Positions, queries: Positions) -> None:
         self._keys = CallPositions(model, keys, "keys")
         self._queries = CallPositions(model, queries, "queries")
         self._cached: dict[int, int] = {}  # positions in a layer's cache after its last call

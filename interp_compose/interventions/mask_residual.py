@@ -15,7 +15,8 @@ from interp_compose.errors import OptionError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
-from interp_compose.types import HookedModel, HookFn
+from interp_compose.models.lens_model import LensModel
+from interp_compose.types import HookFn
 
 PARTS = ("block", "attn", "mlp")
 
@@ -23,7 +24,7 @@ PARTS = ("block", "attn", "mlp")
 @public
 @contextmanager
 def mask_residual(
-    model: HookedModel,
+    model: LensModel,
     *,
     positions: Positions = None,
     layers: Layers = None,

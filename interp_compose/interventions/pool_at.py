@@ -18,10 +18,11 @@ from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import HOW, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import MODES
 from interp_compose.interventions.select import check_to_edit
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import ForwardFn, HookedModel, Read
+from interp_compose.types import ForwardFn, Read
 
-_ACTIVE: WeakKeyDictionary[HookedModel, list[str]] = WeakKeyDictionary()
+_ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Pooled:
 @public
 @contextmanager
 def pool_at(
-    model: HookedModel,
+    model: LensModel,
     layer: int,
     groups: Int[Tensor, "batch pos"],
     how: str = "mean",
@@ -171,7 +172,7 @@ def needs(mode: str, renumber: bool) -> tuple[str, ...]:
 
 
 @contextmanager
-def _alone(model: HookedModel, mode: str) -> Iterator[None]:
+def _alone(model: LensModel, mode: str) -> Iterator[None]:
     """Broadcasts nest; a collapse changes the positions that another pooling's groups count."""
     active = _ACTIVE.setdefault(model, [])
     if "collapse" in active or (mode == "collapse" and active):

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.interventions.pooling import PooledLayout, pool_groups, spread_groups
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import HookedModel
 
 MODES = ("collapse", "broadcast")
 
@@ -60,18 +60,8 @@ def protocols_of(
     ]
 
 
-@dataclass(frozen=True)
-class Streams:
-    """Residuals between two blocks, one per (start layer, protocol, example), protocol-major."""
-
-    resid: Float[Tensor, "stream pos d_model"]
-    mask: Int[Tensor, "stream pos"]
-    positions: Int[Tensor, "stream pos"]
-    row: Int[Tensor, "stream"]
-
-
 def sweep(
-    model: HookedModel,
+    model: LensModel,
     resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
     attention_mask: Int[Tensor, "batch pos"],
     protocols: Sequence[Protocol],
@@ -113,32 +103,30 @@ def sweep(
         positions = token_positions.repeat(len(protocols), 1)
     row = torch.arange(batch, device=mask.device).repeat(len(protocols))
 
-    fresh = len(protocols) * batch  # streams that join at each layer
-    stock: Tensor | None = None
+    joining = len(protocols) * batch  # streams that join at each layer, protocol-major
+    streams: Tensor | None = None
     for depth, layer in enumerate(layers):
         clean = resid(layer)
         pooled = torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
-        if stock is None:
-            stock = pooled.new_empty((fresh * len(layers), *pooled.shape[1:]))
-        stock[depth * fresh : (depth + 1) * fresh] = pooled
+        if streams is None:
+            streams = pooled.new_empty((joining * len(layers), *pooled.shape[1:]))
+        streams[depth * joining : (depth + 1) * joining] = pooled
         if depth + 1 == len(layers):
             break
-        for part in chunks((depth + 1) * fresh, pooled.shape[1], max_tokens):
-            streams = _streams(stock, mask, positions, row, part, fresh)
-            stock[part] = model.run_blocks(
-                streams.resid,
+        for part in chunks((depth + 1) * joining, pooled.shape[1], max_tokens):
+            at = torch.arange(part.start, part.stop, device=mask.device) % joining
+            streams[part] = model.run_blocks(
+                streams[part],
                 layer,
                 layers[depth + 1],
-                attention_mask=streams.mask,
-                position_ids=streams.positions,
+                attention_mask=mask[at],
+                position_ids=positions[at],
             )
-    assert stock is not None, "layers must not be empty"
+    assert streams is not None, "layers must not be empty"
     results: list[Tensor] = []
-    for part in chunks(stock.shape[0], stock.shape[1], max_tokens):
-        streams = _streams(stock, mask, positions, row, part, fresh)
-        results.append(
-            finish(streams.resid, layers[-1], streams.mask, streams.positions, streams.row)
-        )
+    for part in chunks(streams.shape[0], streams.shape[1], max_tokens):
+        at = torch.arange(part.start, part.stop, device=mask.device) % joining
+        results.append(finish(streams[part], layers[-1], mask[at], positions[at], row[at]))
     flat = torch.cat(results)
     return flat.reshape(len(layers), len(protocols), batch, *flat.shape[1:])
 
@@ -158,15 +146,3 @@ def chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
     n_parts = -(-n_streams * length // max(max_tokens, length))
     bounds = [round(part * n_streams / n_parts) for part in range(n_parts + 1)]
     return [slice(a, b) for a, b in pairwise(bounds) if b > a]
-
-
-def _streams(
-    stock: Float[Tensor, "all pos d_model"],
-    mask: Int[Tensor, "fresh pos"],
-    positions: Int[Tensor, "fresh pos"],
-    row: Int[Tensor, "fresh"],
-    part: slice,
-    fresh: int,
-) -> Streams:
-    index = torch.arange(part.start, part.stop, device=mask.device) % fresh
-    return Streams(stock[part], mask[index], positions[index], row[index])

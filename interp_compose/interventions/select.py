@@ -24,15 +24,15 @@ from interp_compose.errors import (
     OptionError,
     PositionError,
 )
+from interp_compose.models.lens_model import LensModel
 from interp_compose.text.find_words import word_positions
-from interp_compose.types import HookedModel
 
 Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
 Layers = int | float | Sequence[int | float] | None
 Heads = int | Sequence[int | tuple[int, int]] | None
 
 
-def check_to_edit(model: HookedModel) -> None:
+def check_to_edit(model: LensModel) -> None:
     """Warn of a model in training mode."""
     if model.training:
         warnings.warn(
@@ -112,7 +112,7 @@ def resolve_parts(
 
 
 def resolve_positions(
-    model: HookedModel,
+    model: LensModel,
     positions: Positions,
     tokens: Tensor,
     mask: Tensor,

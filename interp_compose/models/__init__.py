@@ -1,1 +1,1 @@
-"""Models: every source becomes a :class:`~interp_compose.types.HookedModel`."""
+"""Models: every source becomes a :class:`.lens_model.LensModel`."""

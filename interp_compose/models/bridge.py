@@ -9,7 +9,7 @@ proves it per model) and takes a CAP sweep from about 15 to about 10 clean forwa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 
 from interp_compose.errors import CapabilityError, InterpComposeError
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import StatedEmbedding
@@ -125,7 +125,7 @@ def check_blocks(bridge: TransformerBridge) -> None:
 
 
 class BridgeModel(LensModel):
-    """A :class:`~interp_compose.types.HookedModel` on a ``TransformerBridge``."""
+    """A :class:`.lens_model.LensModel` on a ``TransformerBridge``."""
 
     def __init__(self, bridge: TransformerBridge, *, name: str, tokenizer: Any) -> None:
         hf_model = bridge.original_model
@@ -155,10 +155,6 @@ class BridgeModel(LensModel):
             told = getattr(self.tokenizer, "model_max_length", None)
             self.n_ctx = int(min(self.n_ctx, stated.max_length or told or self.n_ctx))
 
-    @property
-    def hook_names(self) -> Sequence[str]:
-        return list(self.lens.hook_dict)
-
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
@@ -184,16 +180,11 @@ class BridgeModel(LensModel):
         return seen[0]
 
     def _run_blocks(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        stop: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
+        self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
-        options = self._arguments(attention_mask, position_ids)
-        with self._entering(resid, start):
-            out: Tensor = self._call_lens(resid, stop_at_layer=stop, **options)
+        options = self._arguments(streams.mask, streams.positions)
+        with self._entering(streams.resid, start):
+            out: Tensor = self._call_lens(streams.resid, stop_at_layer=stop, **options)
         return out
 
     def _resid_pre(
@@ -207,16 +198,10 @@ class BridgeModel(LensModel):
         return resid
 
     def _resume(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
-        *,
-        read: Read,
+        self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
-        with self._entering(resid, start):
-            return self._run(resid, attention_mask, position_ids, read)
+        with self._entering(streams.resid, start):
+            return self._run(streams.resid, streams.mask, streams.positions, read)
 
     def _run(
         self,

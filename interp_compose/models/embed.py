@@ -13,11 +13,12 @@ from tqdm.auto import tqdm
 from interp_compose._public import public
 from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, NonFiniteError, OptionError
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import MAX_BATCH
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 
 EMBEDDINGS = ("mean", "cls", "last", "model")
 
@@ -66,7 +67,7 @@ class Reading:
         return torch.nn.functional.normalize(out, dim=1) if self.normalise else out
 
 
-def reading_of(model: HookedModel, embedding: str) -> Reading:
+def reading_of(model: LensModel, embedding: str) -> Reading:
     """How ``embedding`` is read on this model.
 
     ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
@@ -106,7 +107,7 @@ def reading_of(model: HookedModel, embedding: str) -> Reading:
 @public
 @torch.no_grad()
 def embed_texts(
-    model: HookedModel,
+    model: LensModel,
     texts: Sequence[str],
     *,
     embedding: str = "model",

@@ -18,6 +18,7 @@ from torch import Tensor
 from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
 from interp_compose.models.hooks import without_hooks
+from interp_compose.models.lens_model import Streams
 from interp_compose.models.sentence_config import StatedEmbedding
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
@@ -27,7 +28,7 @@ HEADS = {"bert": "BertForMaskedLM", "roberta": "RobertaForMaskedLM"}
 
 
 class EncoderModel(BridgeModel):
-    """A :class:`~interp_compose.types.HookedModel` on a bridge around a masked-LM class.
+    """A :class:`.lens_model.LensModel` on a bridge around a masked-LM class.
 
     ``has_head`` is False where the checkpoint brought no masked-LM head (sentence encoders): then
     there are hidden states and no logits. ``stated`` is how a sentence-transformers folder says
@@ -95,30 +96,19 @@ class EncoderModel(BridgeModel):
         return self._apply_entry_hooks(self._blocks(resid, range(layer), attention_mask), layer)
 
     def _run_blocks(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        stop: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
+        self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
         with without_hooks([self.lens.blocks[start].hook_in]):  # they have acted already
-            left = self._blocks(resid, range(start, stop), attention_mask)
+            left = self._blocks(streams.resid, range(start, stop), streams.mask)
         return self._apply_entry_hooks(left, stop)
 
     def _resume(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
-        *,
-        read: Read,
+        self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
         if read != "hidden":
             self._check_head()
         with without_hooks([self.lens.blocks[start].hook_in]):
-            hidden = self._blocks(resid, range(start, self.n_layers), attention_mask)
+            hidden = self._blocks(streams.resid, range(start, self.n_layers), streams.mask)
         if read == "hidden":
             return hidden
         return self._unembed(hidden[:, -1:] if read == "last" else hidden)

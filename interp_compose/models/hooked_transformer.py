@@ -6,7 +6,7 @@ installed, nothing is ever recognised as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
 
@@ -30,7 +30,7 @@ def is_hooked_transformer(source: object) -> bool:
 
 
 class HookedTransformerModel(LensModel):
-    """A :class:`~interp_compose.types.HookedModel` on a ``HookedTransformer``.
+    """A :class:`.lens_model.LensModel` on a ``HookedTransformer``.
 
     The object is taken as it comes: where it was loaded with folding (3.9's default), its
     residuals are the folded ones.
@@ -40,10 +40,6 @@ class HookedTransformerModel(LensModel):
         architecture = str(lens.cfg.original_architecture or "HookedTransformer")
         super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
         self.window = lens.cfg.window_size if lens.cfg.use_local_attn else None
-
-    @property
-    def hook_names(self) -> Sequence[str]:
-        return list(self.lens.hook_dict)
 
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
@@ -65,20 +61,15 @@ class HookedTransformerModel(LensModel):
         return self._read(resid, read)
 
     def _run_blocks(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        stop: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
+        self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
         entered = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
-        with self._rotary_positions(position_ids, attention_mask), without_hooks([entered]):
+        with self._rotary_positions(streams.positions, streams.mask), without_hooks([entered]):
             out: Tensor = self._call_lens(
-                resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
+                streams.resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
                 start_at_layer=start,
                 stop_at_layer=stop,
-                attention_mask=attention_mask,
+                attention_mask=streams.mask,
             )
         return self._apply_entry_hooks(out, stop)
 
@@ -99,16 +90,9 @@ class HookedTransformerModel(LensModel):
         return out
 
     def _resume(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
-        *,
-        read: Read,
+        self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
-        left = self._run_blocks(resid, start, self.n_layers, attention_mask, position_ids)
-        return self._read(left, read)
+        return self._read(self._run_blocks(streams, start, self.n_layers), read)
 
     def _read(
         self, resid: Float[Tensor, "batch pos d_model"], read: Read

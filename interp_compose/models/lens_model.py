@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from interp_compose._public import public
 from interp_compose.errors import (
     CapabilityError,
     InputError,
     InterpComposeError,
+    InterventionError,
     LayerError,
+    OptionError,
     PositionError,
     PromptError,
 )
-from interp_compose.models.attention import edited_attention, unedited
+from interp_compose.models.attention import edited_attention, edited_layers, unedited
 from interp_compose.models.capabilities import (
     Capabilities,
     Probe,
     prove_capabilities,
     prove_edits,
 )
+from interp_compose.models.exclusive import Exclusive
+from interp_compose.models.found_hooks import found_hooks
 from interp_compose.models.hooks import (
     check_call,
     hooked,
@@ -36,13 +41,29 @@ from interp_compose.models.hooks import (
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import StatedEmbedding
-from interp_compose.models.weighted import Weighted
-from interp_compose.models.wrappable import Wrappable
-from interp_compose.types import AttentionEdit, HookFn, Read
+from interp_compose.types import AttentionEdit, CallWrapper, ForwardFn, HookFn, Prepare, Read
+
+WEIGHT_NAMES = (
+    *("W_E", "W_pos", "W_U", "b_U"),
+    *("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"),
+    *("W_in", "b_in", "W_gate", "W_out", "b_out"),
+)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Residuals that enter a block, and what attention and rotary embeddings read beside them.
+
+    ``mask`` is 1 for real positions, 0 for padding; ``positions`` are those of rotary embeddings.
+    """
+
+    resid: Float[Tensor, "stream pos d_model"]
+    mask: Int[Tensor, "stream pos"]
+    positions: Int[Tensor, "stream pos"]
 
 
 @public
-class LensModel(Weighted, Wrappable):
+class LensModel(ABC):
     """A model behind one small surface, whichever TransformerLens class carries it.
 
     ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
@@ -72,7 +93,7 @@ class LensModel(Weighted, Wrappable):
     """A token id that the model itself takes for padding, mask or not."""
 
     def __init__(self, lens: Any, *, name: str, architecture: str, tokenizer: Any) -> None:
-        super().__init__(lens)
+        self.lens = lens
         self.name = name
         self.architecture = architecture
         self.tokenizer = tokenizer
@@ -86,6 +107,13 @@ class LensModel(Weighted, Wrappable):
         self._proving = False
         self._pads: dict[torch.dtype, bool] = {}
         self._d_mlp: int | None = None
+        self.exclusive = Exclusive()
+        self._wrappers: list[CallWrapper] = []
+        self._preparations: list[Prepare] = []
+        self._running = 0  # calls of `lens` that this object makes, under way now
+        self.hook_versions: dict[int, str | None] = {}
+        """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
+        self._built_in = self._hooks_of_the_lens()
 
     def __repr__(self) -> str:
         return (
@@ -97,24 +125,22 @@ class LensModel(Weighted, Wrappable):
     # ---- what an implementation provides ------------------------------------------------
 
     @abstractmethod
-    def _run_blocks(
+    def _forward(
         self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        stop: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]: ...
+
+    @abstractmethod
+    def _run_blocks(
+        self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]: ...
 
     @abstractmethod
     def _resume(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
-        *,
-        read: Read,
+        self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]: ...
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
@@ -140,9 +166,9 @@ class LensModel(Weighted, Wrappable):
     ) -> Float[Tensor, "batch pos d_vocab"]: ...
 
     @property
-    @abstractmethod
     def hook_names(self) -> Sequence[str]:
         """Every hook name the model knows, aliases included."""
+        return list(self.lens.hook_dict)
 
     # ---- running -------------------------------------------------------------------------
 
@@ -358,7 +384,7 @@ class LensModel(Weighted, Wrappable):
         self._check_stream(resid)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
-            return self._run_blocks(resid, start, stop, attention_mask, position_ids)
+            return self._run_blocks(Streams(resid, attention_mask, position_ids), start, stop)
 
     def resume(
         self,
@@ -378,7 +404,7 @@ class LensModel(Weighted, Wrappable):
         self._check_stream(resid)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
-            return self._resume(resid, start, attention_mask, position_ids, read=read)
+            return self._resume(Streams(resid, attention_mask, position_ids), start, read=read)
 
     def unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
@@ -387,6 +413,175 @@ class LensModel(Weighted, Wrappable):
         self._check_stream(resid)
         with self.exclusive.held(self.name):
             return self._unembed(resid)
+
+    # ---- wrappers and hooks --------------------------------------------------------------
+
+    @property
+    def wrappers(self) -> Sequence[CallWrapper]:
+        """Those of the :meth:`around` blocks that are open."""
+        return tuple(self._wrappers)
+
+    @contextmanager
+    def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
+        calls of :attr:`lens` by others are refused in it.
+
+        ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
+        is the call as it was outside the block, so that blocks nest.
+        """
+        with self.exclusive.held(self.name):
+            self._wrappers.append(wrapper)
+            guard = self.lens.register_forward_pre_hook(self._refuse_past_wrappers)
+            try:
+                yield self
+            finally:
+                guard.remove()
+                self._wrappers.remove(wrapper)
+
+    @contextmanager
+    def preparing(self, prepare: Prepare) -> Iterator[LensModel]:
+        """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
+        block, whatever wrappers make of the call; for edits that depend on the call's tokens."""
+        with self.exclusive.held(self.name):
+            self._preparations.append(prepare)
+            try:
+                yield self
+            finally:
+                self._preparations.remove(prepare)
+
+    @property
+    def preparations(self) -> Sequence[Prepare]:
+        """Those of the :meth:`preparing` blocks that are open."""
+        return tuple(self._preparations)
+
+    def _called(self, tokens: Tensor, mask: Tensor, read: Read) -> Tensor:
+        """One call: prepared, wrapped, run."""
+        with ExitStack() as open_blocks:
+            for prepare in self._preparations:
+                open_blocks.enter_context(prepare(tokens, mask))
+            return self._wrapped(len(self._wrappers))(tokens, mask, read)
+
+    def _wrapped(self, depth: int) -> ForwardFn:
+        if depth == 0:
+            return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
+        wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
+
+    def _call_lens(self, *args: Any, **kwargs: Any) -> Any:
+        """The wrapped object, called by this one."""
+        self._running += 1
+        try:
+            return self.lens(*args, **kwargs)
+        finally:
+            self._running -= 1
+
+    def _refuse_past_wrappers(self, lens: Any, args: Any) -> None:
+        if not self._running:
+            raise InterventionError(
+                f"{self.name!r}: model.lens was called inside a block of pool_at, which acts on "
+                "calls of the model alone, so that this one would go past it. Call model(…), "
+                "model.encode(…) or model.capture(…)."
+            )
+
+    @property
+    def active_hooks(self) -> list[str]:
+        """What acts on the model now and did not come with TransformerLens or transformers.
+
+        Hooks at hook points (with their version, see :meth:`LensModel.hooks`), plain PyTorch hooks
+        on any module, registered before or after loading, and edited attentions.
+        """
+        return sorted({name for name, _ in self._acting()})
+
+    @property
+    def unversioned_hooks(self) -> list[str]:
+        """Those of :attr:`active_hooks` that no version names: what they compute is not known."""
+        return sorted({name for name, version in self._acting() if version is None})
+
+    def _acting(self) -> Iterator[tuple[str, str | None]]:
+        for hook in found_hooks(self.lens):
+            if hook.handle in self.hook_versions:
+                version = self.hook_versions[hook.handle]
+                yield (hook.name if version is None else f"{hook.name} ({version})"), version
+            elif not hook.own and hook.handle not in self._built_in:
+                yield hook.name, None
+        for layer in edited_layers(self.lens):
+            yield f"blocks.{layer}.attn: edited attention", None
+
+    def _hooks_of_the_lens(self) -> frozenset[int]:
+        """Handles at hook points before any of the user's, where the lens does not tell whose they
+        are (transformer-lens 3.9)."""
+        points = self.lens.hook_dict.values()
+        handles = (handle for point in points for handle in point.fwd_hooks)
+        return frozenset(id(handle) for handle in handles if not hasattr(handle, "user_hook"))
+
+    # ---- weights, mode and device --------------------------------------------------------
+
+    def weight(self, name: str) -> Tensor:
+        """A weight by the field's name, per-layer ones stacked (``W_Q`` is
+        ``[layer head d_model d_head]``).
+
+        Raises:
+            OptionError: a name outside ``WEIGHT_NAMES``.
+            CapabilityError: this architecture has no such weight, or layers of several shapes.
+        """
+        if name not in WEIGHT_NAMES:
+            raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
+        try:
+            weight = getattr(self.lens, name)
+        except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
+            raise CapabilityError(
+                f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
+                "model.state_dict() by its own name."
+            ) from missing
+        if not isinstance(weight, Tensor):
+            raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
+        return weight
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        """Every parameter and buffer, by TransformerLens' names."""
+        state: Mapping[str, Tensor] = self.lens.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over every weight.
+
+        Raises:
+            InputError: a missing or an unknown name, or another shape.
+        """
+        try:
+            self.lens.load_state_dict(state)
+        except (RuntimeError, AttributeError) as misfit:
+            raise InputError(
+                f"the weights are not those of this {self.architecture}: {misfit}"
+            ) from misfit
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Trainable parameters, each once."""
+        return iter(self.lens.parameters())
+
+    def train(self, mode: bool = True) -> LensModel:
+        """Dropout on (or off); returns the model."""
+        self.lens.train(mode)
+        return self
+
+    def eval(self) -> LensModel:
+        """Dropout off; returns the model."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """Whether any part of the model is in training mode."""
+        return any(module.training for module in self.lens.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids are expected."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the first parameter."""
+        return next(self.parameters()).dtype
 
     # ---- proof ---------------------------------------------------------------------------
 

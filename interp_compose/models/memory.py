@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.types import HookedModel
+from interp_compose.models.lens_model import LensModel
 
 MAX_BATCH = 64
 
 
-def fitting_batch(model: HookedModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
+def fitting_batch(model: LensModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
     """Sequences of ``longest`` positions, each in so many streams, that stay within a fixed
     budget: 1 GiB, or a tenth of the GPU; never more than ``most``."""
     budget = 2**30
@@ -28,7 +28,7 @@ def fitting_batch(model: HookedModel, streams: int, longest: int, most: int = MA
 
 
 def batch_of_lengths(
-    model: HookedModel, lengths: Sequence[int], batch_size: int | None
+    model: LensModel, lengths: Sequence[int], batch_size: int | None
 ) -> int | None:
     """``batch_size``, or 1 where it is None and texts would change each other's results.
 
@@ -48,7 +48,7 @@ def batch_of_lengths(
     return batch_size
 
 
-def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
+def chunk_tokens(model: LensModel, length: int, *, logits: bool) -> int:
     """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
 
     A block holds about 32 vectors of width d_model per token at its peak and, where ``logits`` are
@@ -65,7 +65,7 @@ def chunk_tokens(model: HookedModel, length: int, *, logits: bool) -> int:
 
 
 @torch.no_grad()
-def weights_digest(model: HookedModel) -> str:
+def weights_digest(model: LensModel) -> str:
     """Of the bytes of every parameter and kept buffer, about a second a gigabyte, and of the
     settings that say what is computed with them, scales of adapters included; no two models share
     a result."""
@@ -76,7 +76,7 @@ def weights_digest(model: HookedModel) -> str:
     return digest.hexdigest()
 
 
-def _kept_buffers(model: HookedModel) -> Iterator[torch.Tensor]:
+def _kept_buffers(model: LensModel) -> Iterator[torch.Tensor]:
     """Buffers that belong to the weights (``persistent``), each once."""
     lens = getattr(model, "lens", None)
     seen: set[int] = set()
@@ -89,7 +89,7 @@ def _kept_buffers(model: HookedModel) -> Iterator[torch.Tensor]:
                     yield buffer
 
 
-def _settings(model: HookedModel) -> dict[str, Any]:
+def _settings(model: LensModel) -> dict[str, Any]:
     """The wrapped Hugging Face model's config, less names and versions, or a small decoder's; of
     other models nothing."""
     lens = getattr(model, "lens", None)

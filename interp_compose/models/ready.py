@@ -10,14 +10,14 @@ from interp_compose.errors import (
     PromptError,
     TrainingModeError,
 )
+from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import check_autocast
 from interp_compose.text.units import TokenizedPrompt
-from interp_compose.types import HookedModel
 
 __all__ = ["check_ids", "check_model", "check_prompts", "check_tokenizer"]
 
 
-def check_model(model: HookedModel) -> None:
+def check_model(model: LensModel) -> None:
     """Refuse a model in training mode, one without a tokenizer, and one inside an intervention
     that names positions."""
     if model.wrappers or model.preparations:
@@ -34,7 +34,7 @@ def check_model(model: HookedModel) -> None:
     check_tokenizer(model)
 
 
-def check_tokenizer(model: HookedModel) -> None:
+def check_tokenizer(model: LensModel) -> None:
     """Refuse a model without a tokenizer."""
     if model.tokenizer is None:
         raise InputError(
@@ -43,7 +43,7 @@ def check_tokenizer(model: HookedModel) -> None:
 
 
 def check_prompts(
-    model: HookedModel,
+    model: LensModel,
     prompts: Sequence[TokenizedPrompt],
     which: Callable[[int], str],
     *,
@@ -72,7 +72,7 @@ def check_prompts(
             )
 
 
-def check_ids(model: HookedModel, highest: int) -> None:
+def check_ids(model: LensModel, highest: int) -> None:
     """Refuse the largest token id of a run if the model does not have it."""
     if highest >= model.d_vocab:
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from interp_compose.errors import CorruptFileError, InterpComposeError, OptionEr
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
 from interp_compose.runs.files import (
     atomic_write,
@@ -35,7 +34,7 @@ WEIGHTS: Final = "weights.safetensors"
 
 
 class SmallDecoderModel(LensModel):
-    """A :class:`~interp_compose.types.HookedModel` on a :class:`.decoder.SmallDecoder`."""
+    """A :class:`.lens_model.LensModel` on a :class:`.decoder.SmallDecoder`."""
 
     lens: SmallDecoder
 
@@ -44,10 +43,6 @@ class SmallDecoderModel(LensModel):
         super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
         self.window = None
         self.ends_in_norm = lens.cfg.norm == "post"
-
-    @property
-    def hook_names(self) -> Sequence[str]:
-        return list(self.lens.hook_dict)
 
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
@@ -76,36 +71,25 @@ class SmallDecoderModel(LensModel):
         return self._apply_entry_hooks(self.lens.run(resid, 0, layer, attention_mask), layer)
 
     def _run_blocks(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        stop: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
+        self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
-        return self._apply_entry_hooks(self._entered(resid, start, stop, attention_mask), stop)
+        return self._apply_entry_hooks(self._entered(streams, start, stop), stop)
 
     def _resume(
-        self,
-        resid: Float[Tensor, "stream pos d_model"],
-        start: int,
-        attention_mask: Int[Tensor, "stream pos"],
-        position_ids: Int[Tensor, "stream pos"],
-        *,
-        read: Read,
+        self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
-        return self._read(self._entered(resid, start, self.n_layers, attention_mask), read)
+        return self._read(self._entered(streams, start, self.n_layers), read)
 
-    def _entered(self, resid: Tensor, start: int, stop: int, attention_mask: Tensor) -> Tensor:
-        """Blocks ``start … stop-1``; the hooks at the door of the first have acted already."""
+    def _entered(self, streams: Streams, start: int, stop: int) -> Tensor:
+        """Blocks ``start … stop-1``; the hooks on what enters the first have acted already."""
         entered: Any = self.lens.blocks[start].hook_resid_pre
         with without_hooks([entered]):
-            return self.lens.run(resid, start, stop, attention_mask)
+            return self.lens.run(streams.resid, start, stop, streams.mask)
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
         """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
-        door: Any = self.lens.blocks[layer].hook_resid_pre
-        out: Tensor = door(resid)
+        hook_point: Any = self.lens.blocks[layer].hook_resid_pre
+        out: Tensor = hook_point(resid)
         return out
 
     def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
@@ -13,7 +13,6 @@ from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
 from interp_compose.tasks.paws import paws_qqp
 from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.task import Task
-from interp_compose.types import HookedModel
 
 PAIR_TASK_NAMES = ("bird", "paws-qqp")
 
@@ -58,12 +57,21 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
     return PairTask(name, (), pairs, report)
 
 
+@runtime_checkable
+class HasTokenizer(Protocol):
+    """What a task reads of a model."""
+
+    name: str
+    architecture: str
+    tokenizer: Any
+
+
 TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
 
 @public
 def load_task(
-    name: str | Path, model: HookedModel, *, data_dir: str | Path | None = None, seed: int = 42
+    name: str | Path, model: HasTokenizer, *, data_dir: str | Path | None = None, seed: int = 42
 ) -> Task:
     """The train, validation and test examples of a task, in the prompt of the model's family.
 

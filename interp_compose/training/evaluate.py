@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from interp_compose.models.lens_model import LensModel
 from interp_compose.probes.rank import stable_rank
 from interp_compose.probes.word_cosines import CosineSums, word_cosine_sums
 from interp_compose.text.label_set import predicted
 from interp_compose.training.data import TrainingExample, collate, in_order
 from interp_compose.training.processes import Processes
-from interp_compose.types import HookedModel
 
 STILL_FALLING = 0.1
 """Relative fall of the training loss, from one tenth of the run to the next, that is too much."""
@@ -78,7 +78,7 @@ PROBED = 128
 
 @torch.no_grad()
 def evaluate(
-    model: HookedModel, items: Sequence[TrainingExample], processes: Processes
+    model: LensModel, items: Sequence[TrainingExample], processes: Processes
 ) -> dict[str, float | int]:
     """Exact match of the answer among the examples' candidates, and the mean loss in nats.
 
@@ -94,7 +94,7 @@ def evaluate(
 
 @torch.no_grad()
 def answered(
-    model: HookedModel, items: Sequence[TrainingExample]
+    model: LensModel, items: Sequence[TrainingExample]
 ) -> tuple[Bool[Tensor, "example"], Float[Tensor, "example"]]:
     """Of each example, in the order given: whether its answer is the most likely of its candidates
     (of the whole vocabulary where it has none), and the answer's loss in nats over the vocabulary,
@@ -112,7 +112,7 @@ def answered(
 
 @torch.no_grad()
 def representations(
-    model: HookedModel, items: Sequence[TrainingExample]
+    model: LensModel, items: Sequence[TrainingExample]
 ) -> list[dict[str, float | int | None]]:
     """Per layer, of the residual that enters it, over the first :data:`PROBED` prompts.
 

@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
 from interp_compose.errors import NonFiniteError
+from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.checkpoint import Checkpoint, CheckpointFolder
 from interp_compose.text.label_set import predicted
 from interp_compose.training.carma import CarmaConfig, carma_terms, total_loss
@@ -30,7 +31,6 @@ from interp_compose.training.evaluate import evaluate, representations
 from interp_compose.training.history import Recorder
 from interp_compose.training.losses import count_anchors
 from interp_compose.training.processes import Processes
-from interp_compose.types import HookedModel
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -45,7 +45,7 @@ def trains(function: Function) -> Function:
 class TrainingState:
     """Weights and optimiser of one run; what a checkpoint holds and what it restores."""
 
-    def __init__(self, model: HookedModel, config: TrainConfig) -> None:
+    def __init__(self, model: LensModel, config: TrainConfig) -> None:
         self.parameters = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=config.lr, weight_decay=config.weight_decay
@@ -132,7 +132,7 @@ def _moment(stored: Tensor, name: str, weight: Tensor) -> Tensor:
 class Job:
     """What is to be trained on what; nothing in it is left to be refused."""
 
-    model: HookedModel
+    model: LensModel
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
     config: TrainConfig

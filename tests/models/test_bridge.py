@@ -10,7 +10,7 @@ import transformers
 
 from interp_compose.errors import CapabilityError, LayerError, OptionError
 from interp_compose.models.bridge import BridgeModel, _window, bridge_around
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.load import load_model
 from tests import architectures
 from tests.architectures import D_VOCAB, DECODERS, N_LAYERS
@@ -176,10 +176,13 @@ def test_an_architecture_unknown_to_the_bridge_is_refused_by_name() -> None:
 def test_a_block_that_is_replaced_comes_back_after_an_exception() -> None:
     model = make("GPT-2")
     assert isinstance(model, BridgeModel)
-    resid = torch.zeros(1, 3, 7)  # not d_model wide: the forward pass raises
+    resid, mask = (
+        torch.zeros(1, 3, 7),
+        torch.ones(1, 3).long(),
+    )  # resid is not d_model wide: the forward pass raises
     before = [type(block).forward for block in model.lens.blocks]
     with pytest.raises(RuntimeError):
-        model._resume(resid, 2, torch.ones(1, 3).long(), torch.zeros(1, 3).long(), read="last")
+        model._resume(Streams(resid, mask, torch.zeros_like(mask)), 2, read="last")
     assert all("forward" not in vars(block) for block in model.lens.blocks)
     assert [type(block).forward for block in model.lens.blocks] == before
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import AnswerError, MissingDataError, OptionError
-from interp_compose.tasks.load import TASK_NAMES, load_task
+from interp_compose.tasks.load import TASK_NAMES, HasTokenizer, load_task
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
 from interp_compose.tasks.task import Task, shuffled
 from interp_compose.text.answers import keep_one_token, one_token, require_one_token
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
 
 
-def test_the_stub_is_a_model_for_the_type_checker(crude: Any) -> None:
-    assert isinstance(StubModel(crude), HookedModel)
+def test_the_stub_has_what_a_task_reads(crude: Any) -> None:
+    assert isinstance(StubModel(crude), HasTokenizer)
 
 
 def test_labels_of_a_task_without_any_are_refused() -> None:

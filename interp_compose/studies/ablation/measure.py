@@ -35,6 +35,7 @@ from interp_compose.interventions.ablation_sweep import (
 )
 from interp_compose.interventions.mask_attention import MODES
 from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import (
     batch_of_lengths,
     chunk_tokens,
@@ -47,7 +48,7 @@ from interp_compose.studies.core.inputs import Prepared, examples_digest, outcom
 from interp_compose.tensors import pad_left
 from interp_compose.text.label_set import VOCABULARY, checked_labels, stacked
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 
 PARTS: Final = {"layers": ("attn", "mlp"), "attn": ("attn",), "mlp": ("mlp",)}
 WHAT: Final = ("words", "heads", *PARTS)
@@ -66,7 +67,7 @@ class AblationPlan:
     will say of itself.
     """
 
-    model: HookedModel
+    model: LensModel
     items: Sequence[Prepared]
     batches: Sequence[Sequence[Prepared]]
     what: str
@@ -80,7 +81,7 @@ class AblationPlan:
 
 
 def plan_ablation(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any] | str],
     *,
     what: str,
@@ -221,7 +222,7 @@ class Batch:
 
 
 def prepare_any(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any] | str],
     *,
     unit: str,
@@ -262,7 +263,7 @@ def prepare_any(
 
 
 @torch.no_grad()
-def with_predictions(model: HookedModel, items: Sequence[Prepared]) -> list[Prepared]:
+def with_predictions(model: LensModel, items: Sequence[Prepared]) -> list[Prepared]:
     """One batch, the answers being the tokens that the untouched model predicts in it."""
     batch = as_batch(items, model.device)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
@@ -308,7 +309,7 @@ UNCHANGED = 1e-5  # nats that rounding alone may move a log-probability in float
 
 @public
 def ablation_curve(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any] | str],
     *,
     what: str = "words",

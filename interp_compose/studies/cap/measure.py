@@ -20,6 +20,7 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import MODES, protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import (
     batch_of_lengths,
     chunk_tokens,
@@ -31,7 +32,7 @@ from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve
 from interp_compose.studies.core.inputs import Prepared, examples_digest, outcome_of, prepare
 from interp_compose.tensors import pad_left
 from interp_compose.text.label_set import VOCABULARY, stacked
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class CapPlan:
     ``config`` is what the result will say of itself, weights and examples by their SHA-256.
     """
 
-    model: HookedModel
+    model: LensModel
     items: Sequence[Prepared]
     batches: Sequence[Sequence[Prepared]]
     protocols: Sequence[str]
@@ -53,7 +54,7 @@ class CapPlan:
 
 
 def plan_cap(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any]],
     *,
     unit: str,
@@ -186,7 +187,7 @@ CLEAN = -1  # the layer number under which a batch's clean outcomes are stored
 
 @public
 def cap_curve(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any]],
     *,
     unit: str = "word",
@@ -309,7 +310,7 @@ def measure(
 
 @torch.no_grad()
 def _measure(
-    model: HookedModel,
+    model: LensModel,
     batch: Batch,
     protocols: Sequence[str],
     layers: Sequence[int],

@@ -14,12 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.errors import InputError
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.tasks.examples import read_example
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, among, checked_labels, label_ids, predicted
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 
 
 def outcome_of(
@@ -74,7 +75,7 @@ class Prepared:
 
 
 def prepare(
-    model: HookedModel,
+    model: LensModel,
     examples: Iterable[Example | Mapping[str, Any]],
     *,
     unit: str,

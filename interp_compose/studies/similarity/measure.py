@@ -24,6 +24,7 @@ from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.embed import Reading, check_first, reading_of
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch, weights_digest
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.runs.batches import batch_by_batch
@@ -40,7 +41,7 @@ from interp_compose.studies.similarity.result import (
 from interp_compose.tasks.pairs import Pair, read_pairs
 from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
-from interp_compose.types import Example, HookedModel
+from interp_compose.types import Example
 
 MAX_PAIRS = 256  # in a batch; the more, the fewer texts are run twice
 NEEDS = ("resume", "positions", "hidden")
@@ -53,7 +54,7 @@ class SimilarityPlan:
     ``config`` is what the result will say of itself, weights and pairs by their SHA-256.
     """
 
-    model: HookedModel
+    model: LensModel
     pairs: Sequence[PreparedPair]
     batches: Sequence[Sequence[PreparedPair]]
     protocols: Sequence[str]
@@ -64,7 +65,7 @@ class SimilarityPlan:
 
 
 def plan_similarity(
-    model: HookedModel,
+    model: LensModel,
     pairs: Iterable[Pair | Mapping[str, Any]],
     *,
     unit: str,
@@ -216,7 +217,7 @@ class Batch:
 
 
 def prepare_pairs(
-    model: HookedModel,
+    model: LensModel,
     pairs: Iterable[Pair | Mapping[str, Any]],
     *,
     unit: str,
@@ -252,7 +253,7 @@ def prepare_pairs(
 
 
 def _tokenize(
-    model: HookedModel,
+    model: LensModel,
     where: Mapping[tuple[str, str | None], str],
     *,
     unit: str,
@@ -344,7 +345,7 @@ def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) 
 
 @public
 def similarity_curve(
-    model: HookedModel,
+    model: LensModel,
     pairs: Iterable[Pair | Mapping[str, Any]],
     *,
     unit: str = "phrase",
