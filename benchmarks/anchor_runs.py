@@ -12,8 +12,9 @@ from typing import Any, Final
 import interp_compose as ic
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
-from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
-from interp_compose.training.parallel import Learners, Samples, fit
+from interp_compose.studies.anchors.evaluate import Evaluation, sets_of, stacked
+from interp_compose.training.loop import run_training
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 LAST: Final = "last.json"
 
@@ -21,9 +22,10 @@ LAST: Final = "last.json"
 def last_look(run: ic.PhaseRun, task: ic.AnchorTask, model: SmallDecoder) -> dict[str, Any]:
     """Train the model on the task as a phase diagram does; its last row."""
     sets = stacked([sets_of(task, run.samples, run.n_test, run.stream)], "cpu")
-    learners = Learners([model], [run.weight_decay], run.train_config())
-    samples = Samples(*sets["train"], seeds=(run.stream("order"),))
-    return fit(learners, samples, Looks(sets), progress=False)[0][-1]
+    objective = NextOfSequence(*sets["train"], (run.stream("order"),), Evaluation(sets))
+    trainer = ParallelTrainer([model], [run.weight_decay], objective, run.train_config())
+    run_training(trainer, progress=False)
+    return trainer.rows[0][-1]
 
 
 def keep(folder: Path, found: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, 
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.anchors.presets import FIG3_CODE
 from interp_compose.training.losses import mutual_information_loss, stability_loss
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 TEMPLATE: Final = ' is called a "'
 POOLINGS: Final = ("mean", "max", "sum")
@@ -457,14 +457,15 @@ def step_of(
     args = SimpleNamespace(model="GPT", seq_len=run.task.length, vocab_size=logits.shape[-1])
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-5, eps=1e-8, weight_decay=0.01)
     criterion = nn.CrossEntropyLoss(ignore_index=0)
-    learners = Learners([model], [0.01], run.train_config())
+    objective = NextOfSequence(samples.tokens[None], samples.targets[None], (0,))
+    trainer = ParallelTrainer([model], [0.01], objective, run.train_config())
 
     def by_them() -> None:
         train_step(args, theirs, loader, optimizer, criterion, "cpu")
 
     def by_us() -> None:
         for _ in range(repeats):
-            learners.step(samples.tokens[None], samples.targets[None], 1e-5)
+            trainer.update(samples.tokens[None], samples.targets[None], 1e-5)
 
     weights = sum(weight.numel() for weight in model.parameters())
     about = {"batch": batch, "steps": repeats, "weights": weights, "logits_apart": apart}

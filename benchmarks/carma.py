@@ -26,8 +26,8 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
-from interp_compose.training.loop import Job, TrainingState, optimiser_step
-from interp_compose.training.processes import Processes
+from interp_compose.training.loop import Trainer
+from interp_compose.training.objectives import AnswerToken, Carma
 
 BATCH, LENGTH = 16, 20
 
@@ -83,21 +83,23 @@ def measure(
 ) -> dict[str, list[float]]:
     """Seconds of each step, by kind; one turn of warming up is left out."""
     items = examples(BATCH, model.d_vocab)
-    config = TrainConfig(batch_size=BATCH, max_steps=turns + 1, precision=precision)
-    jobs = {
-        name: Job(
-            model, items, (), config, None if carma is None else carma.resolved(model.n_layers)
+    config = TrainConfig(batch_size=BATCH, epochs=turns + 1, precision=precision)
+    trainers = {
+        name: Trainer(
+            model,
+            AnswerToken(items, ())
+            if carma is None
+            else Carma(items, (), config=carma.resolved(model.n_layers), n_layers=model.n_layers),
+            config,
         )
         for name, carma in kinds.items()
     }
-    state = TrainingState(model, config)
-    processes = Processes(model.device)
     times: dict[str, list[float]] = {name: [] for name in kinds}
     for turn in range(turns + 1):
-        for name, job in jobs.items():
-            row = optimiser_step(job, state, 1000, processes)
+        for name, trainer in trainers.items():
+            row = trainer.train_step()
             if turn:
-                times[name].append(float(row["seconds"] or 0.0))
+                times[name].append(float(row["seconds"]))
     return times
 
 

@@ -33,8 +33,8 @@ from benchmarks.common import machine, seconds, spread, write
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.weights.tracker import ComplexityTracker
 from interp_compose.training.finetune import encode_examples
-from interp_compose.training.loop import Job, TrainingState, optimiser_step
-from interp_compose.training.processes import Processes
+from interp_compose.training.loop import Trainer
+from interp_compose.training.objectives import AnswerToken
 
 EVERY = 50
 SHAPES = {
@@ -118,17 +118,15 @@ def tracker(device: torch.device, looks: int) -> dict[str, Any]:
     task = ic.load_task("mini-idm", model)
     items = encode_examples(model, task.train, unit="word", which="train")
     size = sum(weight.numel() for weight in model.parameters())
-    config = replace(ic.TrainConfig.suggested(size), max_steps=EVERY * looks)
-    job = Job(model, items, [], config, None)
-    state, processes = TrainingState(model, config), Processes(device)
+    config = replace(ic.TrainConfig.suggested(size), epochs=EVERY * looks)
+    trainer = Trainer(model, AnswerToken(items, []), config)
     watching = ComplexityTracker(every=EVERY)
     watching.watch(model)
     watching.measure(0)  # from a random start
     step_times, look_times = [], []
     for at in range(looks):
         for _ in range(EVERY):
-            step_times.append(seconds(lambda: optimiser_step(job, state, 10**6, processes)))
-            state.step += 1
+            step_times.append(seconds(trainer.train_step))
         look_times.append(seconds(lambda at=at: watching.measure(EVERY * (at + 1))))
     share = median(look_times) / (EVERY * median(step_times))
     return {

@@ -31,8 +31,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.common import machine, seconds, spread, write
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.anchors.run import PhaseRun, train
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 STEPS = 40
 GRID = 108
@@ -97,13 +98,13 @@ def steps(device: str, repeats: int) -> dict[str, Any]:
     """A step of the library and one by hand, turn about."""
     run = PhaseRun()
     tokens, targets = _batches(run, device)
-    learners = Learners([run.model(run.task).to(device)], [run.weight_decay], run.train_config())
+    trainer = _trainer(run, [run.model(run.task).to(device)], tokens, targets)
     plain = Plain(run, run.task.vocabulary, run.task.length).to(device)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=run.lr, weight_decay=run.weight_decay)
 
     def library() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            learners.step(batch[None], answers[None], 1e-4)
+            trainer.update(batch[None], answers[None], 1e-4)
 
     def by_hand() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
@@ -121,21 +122,30 @@ def steps(device: str, repeats: int) -> dict[str, Any]:
     }
 
 
+def _trainer(
+    run: PhaseRun, models: list[SmallDecoder], tokens: Tensor, targets: Tensor
+) -> ParallelTrainer:
+    """Of models that are stepped by hand."""
+    objective = NextOfSequence(tokens[:1], targets[:1], (0,) * len(models))
+    decays = [run.weight_decay] * len(models)
+    return ParallelTrainer(models, decays, objective, run.train_config())
+
+
 def together(device: str, repeats: int) -> dict[str, Any]:
     """All runs of a diagram in one program, over as many single steps."""
     run = PhaseRun()
     tokens, targets = _batches(run, device)
     models = [run.model(run.task).to(device) for _ in range(GRID)]
-    many = Learners(models, [run.weight_decay] * GRID, run.train_config())
-    one = Learners([run.model(run.task).to(device)], [run.weight_decay], run.train_config())
+    many = _trainer(run, models, tokens, targets)
+    one = _trainer(run, [run.model(run.task).to(device)], tokens, targets)
 
     def batched() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            many.step(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), 1e-4)
+            many.update(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), 1e-4)
 
     def single() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            one.step(batch[None], answers[None], 1e-4)
+            one.update(batch[None], answers[None], 1e-4)
 
     times = _turns({"batched": batched, "single": single}, repeats, device)
     ratios = [GRID * a / b for a, b in zip(times["single"], times["batched"], strict=True)]

@@ -21,12 +21,11 @@ from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.training.finetune import Finetuned, finetune_on
 from interp_compose.training.losses import mutual_information_loss, stability_loss
-from interp_compose.training.parallel import Learners
 from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.training import runs, test_learners as decoders
+from tests.training import runs, test_parallel as decoders
 
 pytestmark = [
     pytest.mark.gpu,
@@ -153,12 +152,10 @@ def test_training_agrees_with_the_cpu() -> None:
 
 def learned(device: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Losses of ten steps of three models at once, and their weights."""
-    learners = Learners(
-        [model.to(device) for model in decoders.models()], decoders.DECAYS, decoders.CONFIG
-    )
+    trainer = decoders.trainer([model.to(device) for model in decoders.models()])
     tokens, targets = (of.to(device) for of in decoders.batches())
-    losses = [learners.step(tokens[step], targets[step], 1e-3) for step in range(10)]
-    return torch.stack(losses).cpu(), [weight.detach().cpu() for weight in learners.parameters]
+    losses = [trainer.update(tokens[step], targets[step], 1e-3) for step in range(10)]
+    return torch.stack(losses).cpu(), [weight.detach().cpu() for weight in trainer.parameters]
 
 
 def test_many_decoders_at_once_learn_as_on_the_cpu() -> None:

@@ -1,25 +1,107 @@
-"""One explicit training loop for the shipped models, in plain torch, on one core."""
+"""How the shipped models learn: next tokens of lines of text, batched by length."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from tqdm.auto import tqdm
+
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import Trainer, run_training, trains
+from interp_compose.training.objectives import Row as HistoryRow
 
 IGNORED = -100
 
 Row = list[int]
 """Token ids of one line; every token but the first, BOS, is predicted."""
+Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]
+"""Tokens, and what is to be predicted from the position before."""
 
 
+@dataclass(frozen=True, eq=False)
+class NextToken:
+    """Mean cross-entropy (nats) of every token of a batch but the first of each line."""
+
+    rows: Sequence[Row]
+    label_smoothing: float = 0.0
+
+    terms: ClassVar[Mapping[str, str]] = {"loss": "the loss"}
+    sums: ClassVar[Sequence[str]] = ()
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(row) for row in self.rows]
+
+    def collate(self, indices: Int[np.ndarray, "example"]) -> Batch:
+        """Padded on the right. That needs no mask: attention is causal, and the targets there are
+        ignored."""
+        chosen = [self.rows[i] for i in indices]
+        tokens = torch.zeros(len(chosen), max(map(len, chosen)), dtype=torch.long)
+        targets = torch.full_like(tokens, IGNORED)
+        for line, ids in enumerate(chosen):
+            tokens[line, : len(ids)] = torch.tensor(ids)
+            targets[line, 1 : len(ids)] = torch.tensor(ids[1:])
+        return tokens, targets
+
+    def sizes(self, batch: Batch) -> tuple[int, ...]:
+        return (int((batch[1] != IGNORED).sum()),)
+
+    def loss(
+        self, model: Any, batch: Batch, shares: Sequence[float], seed: int
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        tokens, targets = batch
+        hidden = model.transformer(tokens).last_hidden_state[:, :-1]
+        wanted = targets[:, 1:]
+        chosen = wanted != IGNORED
+        logits = model.lm_head(hidden[chosen])
+        smoothing = self.label_smoothing
+        return cross_entropy(logits, wanted[chosen], label_smoothing=smoothing) * shares[0], []
+
+    def row(self, sums: Mapping[str, float], n: int) -> HistoryRow:
+        return {}
+
+    def evaluate(self, trainer: Any) -> Mapping[str, Sequence[HistoryRow]]:
+        """Nothing: accuracy on held-out prompts is measured at the end, see :func:`accuracy`."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ShippedConfig(TrainConfig):
+    """Half a cosine over the whole run, below a warm-up of a twentieth of it."""
+
+    beta2: float = 0.98
+    weight_decay: float = 0.1
+    decay_vectors: bool = False
+
+    def lr_at(self, step: int, total: int) -> float:
+        cosine = 0.5 * (1 + math.cos(math.pi * step / total))
+        return self.lr * min((step + 1) / max(1, total // 20), cosine)
+
+
+class PooledOrder:
+    """Every row once an epoch, in batches of about equal length, cut from pools of 16 batches: half
+    of the padding is saved. All epochs are drawn from one generator."""
+
+    def __init__(self, rows: Sequence[Row], steps: int, batch_size: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._batches: list[list[int]] = []
+        while len(self._batches) < steps:
+            self._batches += _epoch(rows, batch_size, generator)[::-1]
+
+    def at(self, step: int) -> Int[np.ndarray, "example"]:
+        return np.array(self._batches[step])
+
+
+@trains
 def train(
-    model: nn.Module,
+    model: Any,
     rows: Sequence[Row],
     *,
     steps: int,
@@ -29,71 +111,17 @@ def train(
     label: str,
     quiet: bool = False,
 ) -> float:
-    """AdamW with warm-up and cosine decay on next-token cross-entropy; the mean loss of the end.
-
-    ``lr`` is the peak; weight decay 0.1 on matrices, gradients clipped to norm 1.
-    """
-    matrices = [weight for weight in model.parameters() if weight.ndim > 1]
-    others = [weight for weight in model.parameters() if weight.ndim <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-        lr=lr,
-        betas=(0.9, 0.98),
-    )
-    warm_up = max(1, steps // 20)
-    model.train()
-    last: list[float] = []
-    bar = tqdm(batches(rows, steps, batch_size, seed), total=steps, desc=label, disable=quiet)
-    for step, (tokens, targets) in enumerate(bar):
-        cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
-        optimizer.param_groups[0]["lr"] = optimizer.param_groups[1]["lr"] = lr * min(
-            (step + 1) / warm_up, cosine
-        )
-        loss = next_token_loss(model, tokens, targets)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        last = [*last[-49:], loss.item()]
-        if step % 20 == 0:
-            bar.set_postfix(loss=f"{last[-1]:.3f}")
-    model.eval()
+    """``steps`` steps of :class:`ShippedConfig` with the peak ``lr``; the mean loss of the last
+    50."""
+    config = ShippedConfig(lr=lr, batch_size=batch_size, epochs=steps, max_steps=steps, seed=seed)
+    order = PooledOrder(rows, steps, batch_size, seed)
+    trainer = Trainer(model, NextToken(rows), config, order=order)
+    run_training(trainer, progress=not quiet, title=label)
+    last: list[float] = [row["loss"] for row in trainer.recorder.rows[-50:]]
     return sum(last) / len(last)
 
 
-def next_token_loss(
-    model: Any, tokens: Int[Tensor, "batch pos"], targets: Int[Tensor, "batch pos"]
-) -> Tensor:
-    """Cross-entropy over the targets that are not ignored; a scalar."""
-    hidden = model.transformer(tokens).last_hidden_state[:, :-1]
-    wanted = targets[:, 1:]
-    chosen = wanted != IGNORED
-    return cross_entropy(model.lm_head(hidden[chosen]), wanted[chosen])
-
-
-def batches(
-    rows: Sequence[Row], steps: int, batch_size: int, seed: int
-) -> Iterator[tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]]:
-    """``steps`` batches, epoch after epoch, each epoch shuffled anew; padded on the right.
-
-    Padding needs no mask: attention is causal, and its targets are ignored.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    plan: list[list[int]] = []
-    for _ in range(steps):
-        plan = plan or _epoch(rows, batch_size, generator)
-        chosen = [rows[i] for i in plan.pop()]
-        width = max(map(len, chosen))
-        tokens = torch.zeros(len(chosen), width, dtype=torch.long)
-        targets = torch.full((len(chosen), width), IGNORED)
-        for line, ids in enumerate(chosen):
-            tokens[line, : len(ids)] = torch.tensor(ids)
-            targets[line, 1 : len(ids)] = torch.tensor(ids[1:])
-        yield tokens, targets
-
-
 def _epoch(rows: Sequence[Row], batch_size: int, generator: torch.Generator) -> list[list[int]]:
-    """Every row once, in batches of about equal length: half of the padding is saved."""
     order = torch.randperm(len(rows), generator=generator).tolist()
     pool = 16 * batch_size
     pools = [

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
+from interp_compose.training.order import token_batches
 from interp_compose.training.paper_settings import PaperTask, paper_settings
 
-Schedule = Literal["cosine", "linear", "constant"]
+Schedule = Literal["cosine", "linear", "inverse_sqrt", "constant"]
 Precision = Literal["float32", "bfloat16"]
 
 SMALL_MODEL = 10_000_000
@@ -20,7 +22,7 @@ SMALL_MODEL = 10_000_000
 @public
 @dataclass(frozen=True)
 class TrainConfig:
-    """AdamW on the answer token's cross-entropy.
+    """AdamW with a warm-up and a schedule.
 
     The defaults are those of CARMA where its text and the released code agree, and else the
     code's: its learning rate of 6e-5 (the text's 0.006 is a hundred times that of any fine-tuning
@@ -35,16 +37,29 @@ class TrainConfig:
     """Stop after so many optimiser steps; the schedule ends there."""
     batch_size: int = 16
     """Examples per optimiser step, over all parts and processes."""
+    batch_tokens: int | None = None
+    """Instead of :attr:`batch_size`: tokens per optimiser step at most, padding included, in
+    batches of examples of about one length. A longer example is a batch of its own."""
     accumulate: int = 1
     """Parts of a batch that each process runs one after another (gradient accumulation)."""
     warmup_steps: int = 500
     """Linear warm-up; at most a tenth of the run."""
     schedule: Schedule = "linear"
-    """From the peak to :attr:`final_lr`, or constant."""
+    """After the warm-up: linearly or by half a cosine from the peak to :attr:`final_lr`; by the
+    inverse square root of the step (Vaswani et al. 2017); or constant."""
     final_lr: float = 0.0
-    """Learning rate at which the schedule ends."""
+    """Learning rate at which a linear or a cosine schedule ends."""
+    beta1: float = 0.9
+    """Decay rate of AdamW's first moment."""
+    beta2: float = 0.999
+    """Of its second moment."""
     weight_decay: float = 0.01
-    """Decoupled, on every parameter (AdamW's)."""
+    """Decoupled (AdamW's)."""
+    decay_vectors: bool = True
+    """Whether biases and norms' weights decay as well, or only matrices and embeddings."""
+    label_smoothing: float = 0.0
+    """Share of the target's probability that is spread over the whole vocabulary (Szegedy et al.
+    2016); in training alone, evaluations are of the target itself."""
     clip: float | None = 1.0
     """Norm to which gradients are clipped; None: not at all."""
     evaluate_every: int | None = None
@@ -64,7 +79,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate"):
             self._check_whole(name, 1)
-        for name in ("max_steps", "evaluate_every", "checkpoint_every", "patience"):
+        for name in ("batch_tokens", "max_steps", "evaluate_every", "checkpoint_every", "patience"):
             if getattr(self, name) is not None:
                 self._check_whole(name, 1)
         self._check_whole("warmup_steps", 0)
@@ -74,7 +89,11 @@ class TrainConfig:
             self._check_number("clip", positive=True)
         self._check_number("weight_decay", positive=False)
         self._check_number("final_lr", positive=False)
-        if self.accumulate > self.batch_size:
+        for name in ("beta1", "beta2", "label_smoothing"):
+            value: float = getattr(self, name)
+            if not 0 <= value < 1:
+                raise OptionError(f"{name}={value!r}: expected a number, 0 or more and below 1")
+        if self.accumulate > self.batch_size and self.batch_tokens is None:
             raise OptionError(
                 f"accumulate={self.accumulate} parts of a batch of {self.batch_size}: expected at "
                 "most one part per example"
@@ -106,24 +125,33 @@ class TrainConfig:
         stated = paper_settings(model, task)
         return cls(batch_size=stated.batch_size, epochs=stated.epochs)
 
-    def total_steps(self, n_examples: int) -> int:
+    def total_steps(self, n_examples: int, lengths: Sequence[int] | None = None) -> int:
         """Optimiser steps of the whole run; the last batch of an epoch may be smaller.
 
         Raises:
-            OptionError: fewer than no examples.
+            OptionError: as :meth:`steps_per_epoch`.
         """
-        steps = self.epochs * self.steps_per_epoch(n_examples)
+        steps = self.epochs * self.steps_per_epoch(n_examples, lengths)
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
-    def steps_per_epoch(self, n_examples: int) -> int:
-        """Batches in one pass over so many examples.
+    def steps_per_epoch(self, n_examples: int, lengths: Sequence[int] | None = None) -> int:
+        """Batches in one pass over so many examples; with :attr:`batch_tokens` of these ``lengths``
+        (tokens).
 
         Raises:
-            OptionError: fewer than no examples.
+            OptionError: fewer than no examples; a budget of tokens, and no lengths.
         """
         if n_examples < 0:
             raise OptionError(f"n_examples={n_examples}: expected 0 or more")
-        return math.ceil(n_examples / self.batch_size)
+        if self.batch_tokens is None or not n_examples:
+            return math.ceil(n_examples / self.batch_size)
+        if lengths is None or len(lengths) != n_examples:
+            raise OptionError(
+                f"batch_tokens={self.batch_tokens}: the number of batches depends on the lengths "
+                f"of the examples; expected lengths of {n_examples}, got "
+                f"{'none' if lengths is None else len(lengths)}"
+            )
+        return len(token_batches(sorted(lengths), self.batch_tokens)) - 1
 
     def warmup_of(self, total: int) -> int:
         """Steps of warm-up in a run of ``total``."""
@@ -146,6 +174,8 @@ class TrainConfig:
         if self.schedule == "cosine":
             share = 0.5 * (1 + math.cos(math.pi * done))
             return self.final_lr + (self.lr - self.final_lr) * share
+        if self.schedule == "inverse_sqrt":
+            return self.lr * math.sqrt(max(warmup, 1) / (step + 1))
         return self.lr
 
     def _check_whole(self, name: str, least: int) -> None:

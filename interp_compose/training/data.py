@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -60,37 +59,6 @@ def collate(items: Sequence[TrainingExample]) -> Batch:
     answers = torch.tensor([item.answer for item in items])
     candidates = stacked([item.candidates for item in items])
     return Batch(tokens, mask, torch.from_numpy(words), answers, candidates)
-
-
-def batch_at(step: int, n_examples: int, batch_size: int, seed: int) -> list[int]:
-    """Indices of the examples of optimiser step ``step``; each epoch is shuffled anew.
-
-    A function of its arguments alone, so that a run resumes at any step without replaying.
-    """
-    epoch, start = epoch_of(step, n_examples, batch_size)
-    order = epoch_order(n_examples, seed, epoch)
-    return [int(i) for i in order[start : start + batch_size]]
-
-
-def epoch_of(step: int, n_examples: int, batch_size: int) -> tuple[int, int]:
-    """The epoch of optimiser step ``step``, and where in its order the batch begins; the last batch
-    of an epoch may be smaller."""
-    epoch, place = divmod(step, -(-n_examples // batch_size))
-    return epoch, place * batch_size
-
-
-def epoch_order(n_examples: int, seed: int, epoch: int) -> Int[np.ndarray, "example"]:
-    """A shuffle of the examples' indices, by seed and epoch alone."""
-    return np.random.default_rng([seed, epoch]).permutation(n_examples)
-
-
-def into_parts(indices: Sequence[int], n_parts: int) -> list[list[int]]:
-    """The batch in ``n_parts`` runs of neighbours whose sizes differ by at most one.
-
-    A batch smaller than that (the last of an epoch) leaves parts empty.
-    """
-    bounds = [len(indices) * i // n_parts for i in range(n_parts + 1)]
-    return [list(indices[low:high]) for low, high in pairwise(bounds)]
 
 
 def in_order(items: Sequence[TrainingExample], size: int) -> Iterator[list[int]]:

@@ -45,8 +45,9 @@ from interp_compose.training.history import (
     WeightTracker,
     check_history,
 )
-from interp_compose.training.loop import Job, run_training, trains
+from interp_compose.training.loop import Trainer, run_training, trains
 from interp_compose.training.losses import count_anchors
+from interp_compose.training.objectives import AnswerToken, Carma
 from interp_compose.training.processes import Processes
 from interp_compose.types import Example
 
@@ -157,6 +158,13 @@ def finetune_on(
     check_training(model, train, validation, config, carma)
     where = None if folder is None else _folder(folder)
     processes = Processes(model.device)
+    smoothing = config.label_smoothing
+    objective = (
+        AnswerToken(train, validation, smoothing)
+        if carma is None
+        else Carma(train, validation, smoothing, config=carma, n_layers=model.n_layers)
+    )
+    total = config.total_steps(len(train), objective.lengths)
     settings = {
         "study": "finetune",
         "model": model.name,
@@ -167,8 +175,8 @@ def finetune_on(
         "parts": config.accumulate * processes.count,
         "n_train": len(train),
         "n_validation": len(validation),
-        "total_steps": config.total_steps(len(train)),
-        "warmup": config.warmup_of(config.total_steps(len(train))),
+        "total_steps": total,
+        "warmup": config.warmup_of(total),
         "examples_sha256": _digest([*train, *validation]),
         "weights_sha256": weights_digest(model),
         "frozen": [name for name, weight in _named(model) if not weight.requires_grad],
@@ -182,7 +190,7 @@ def finetune_on(
     if isinstance(recorder.track, WeightTracker):
         recorder.track.watch(twin)
     kind = "CARMA" if carma is not None and carma.weight > 0 else "fine-tuning"
-    job = Job(twin, train, validation, config, carma, title or f"{kind} {model.name}")
+    trainer = Trainer(twin, objective, config, recorder=recorder, processes=processes)
     with ExitStack() as during:
         if where is not None:
             fingerprint = {**settings, "versions": environment_versions()}
@@ -194,9 +202,12 @@ def finetune_on(
         if config.precision == "bfloat16":
             during.enter_context(finite_scores(twin))
         run_training(
-            job, recorder=recorder, checkpoints=checkpoints, processes=processes, progress=progress
+            trainer,
+            checkpoints=checkpoints,
+            progress=progress,
+            title=title or f"{kind} {model.name}",
         )
-    _check_moved(model, twin, config, steps=config.total_steps(len(train)))
+    _check_moved(model, twin, config, steps=total)
     return Finetuned(twin, TrainingHistory(settings, recorder.tables(), environment_versions()))
 
 

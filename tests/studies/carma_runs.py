@@ -97,7 +97,7 @@ def nothing_runs() -> Iterator[None]:
 @contextmanager
 def dies_at_step(number: int) -> Iterator[None]:
     """The optimiser step ``number``, counted over all runs from 1, is interrupted."""
-    real, steps = loop.optimiser_step, [0]
+    real, steps = loop.Trainer.train_step, [0]
 
     def step(*args: Any, **options: Any) -> Any:
         steps[0] += 1
@@ -106,7 +106,7 @@ def dies_at_step(number: int) -> Iterator[None]:
         return real(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "optimiser_step", step)
+        patch.setattr(loop.Trainer, "train_step", step)
         yield
 
 

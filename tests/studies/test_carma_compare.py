@@ -66,20 +66,21 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     )
     folder, digest = tmp_path_factory.mktemp("comparison"), weights_digest(model)
     seen: list[tuple[str, list[int]]] = []
-    real = loop.batch_at
+    real = loop.BatchOrder.at
     titles: list[str] = []
     train = carma_run.finetune_on
 
-    def batch_at(*args: Any) -> list[int]:
-        seen.append((titles[-1], real(*args)))
-        return seen[-1][1]
+    def at(order: loop.BatchOrder, step: int) -> Any:
+        indices = real(order, step)
+        seen.append((titles[-1], indices.tolist()))
+        return indices
 
     def finetune_on(*args: Any, **options: Any) -> Any:
         titles.append(options["title"].partition(" ")[2])  # after "2/5 "
         return train(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "batch_at", batch_at)
+        patch.setattr(loop.BatchOrder, "at", at)
         patch.setattr(carma_run, "finetune_on", finetune_on)
         patch.setattr(os, "fsync", lambda file: None)
         comparison = ic.compare(

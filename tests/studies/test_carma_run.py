@@ -21,7 +21,7 @@ from interp_compose.studies.carma.measure import carry_out
 from interp_compose.studies.carma.plan import plan_comparison
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.text.synonyms.sources import ThesaurusSource
-from interp_compose.training import loop
+from interp_compose.training import objectives
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.history import read_history
 from interp_compose.types import Example
@@ -366,14 +366,14 @@ def test_more_seeds_and_other_versions_go_on_from_what_is_there(
 def test_a_broken_training_is_named_and_finished_runs_stay(
     whole: tuple[Comparison, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = loop.carma_terms
+    real = objectives.carma_terms
 
     def broken(*args: Any, **options: Any) -> Any:
         mi, stability = real(*args, **options)
         return mi * torch.nan, stability
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "carma_terms", broken)
+        patch.setattr(objectives, "carma_terms", broken)
         with pytest.raises(NonFiniteError, match=r"^carma, seed 0: step 1: MI is nan; .*Lower"):
             tiny(folder=tmp_path)
     assert (tmp_path / "runs" / "ft-seed0" / "manifest.json").exists()

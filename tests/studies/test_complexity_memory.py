@@ -11,7 +11,7 @@ from torch import Tensor
 from interp_compose.studies.anchors.grid import SHARE, at_a_time, run_bytes
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 TINY = PhaseRun(samples=60, n_test=30, batch_size=20)
 SHAPES = [
@@ -26,8 +26,11 @@ SHAPES = [
 def kept(run: PhaseRun, n: int) -> float:
     """Bytes of a run among ``n``: weights, gradients, moments, and what autograd keeps."""
     task = run.task
-    learners = Learners([run.model(task) for _ in range(n)], [0.1] * n, run.train_config())
-    tokens = task.sample("train", run.batch_size, seed=0).tokens.expand(n, -1, -1)
+    data = task.sample("train", run.batch_size, seed=0)
+    tokens, targets = data.tokens.expand(n, -1, -1), data.targets.expand(n, -1)
+    objective = NextOfSequence(tokens, targets, (0,) * n)
+    models = [run.model(task) for _ in range(n)]
+    trainer = ParallelTrainer(models, [0.1] * n, objective, run.train_config())
     held: dict[int, int] = {}
 
     def look(tensor: Tensor) -> Tensor:
@@ -36,8 +39,8 @@ def kept(run: PhaseRun, n: int) -> float:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(look, lambda tensor: tensor):
-        learners.logits(tokens)
-    weights = sum(weight.nbytes for weight in learners.parameters)
+        trainer.logits(tokens)
+    weights = sum(weight.nbytes for weight in trainer.parameters)
     return (4 * weights + sum(held.values())) / n
 
 

@@ -27,7 +27,7 @@ from interp_compose.studies.anchors.run import (
     _circuits,
     train,
 )
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import ParallelTrainer
 from tests.untyped import outcomes_of
 
 TINY = PhaseRun(
@@ -163,15 +163,15 @@ def test_checkpoints_are_used_and_taken_away(
     whole = [tmp_path / f"whole {seed}" for seed in range(2)]
     train(runs[:2], whole)
     steps: list[float] = []
-    step = Learners.step
+    update = ParallelTrainer.update
 
-    def stops(learners: Learners, tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+    def stops(trainer: ParallelTrainer, tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
         steps.append(lr)
         if len(steps) == 8:
             raise Stopped
-        return step(learners, tokens, targets, lr)
+        return update(trainer, tokens, targets, lr)
 
-    monkeypatch.setattr(Learners, "step", stops)
+    monkeypatch.setattr(ParallelTrainer, "update", stops)
     with pytest.raises(Stopped):
         train(runs[:2], folders[:2])
     train(runs[:2], folders[:2])

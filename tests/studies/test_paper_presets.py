@@ -18,7 +18,7 @@ from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed import measure as speed_run
 from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 RUNS = {**{name: preset.run for name, preset in PRESETS.items()}, "fig8": SPEED["fig8"].run}
 
@@ -30,17 +30,18 @@ def test_a_few_steps_of_the_papers_model(run: PhaseRun) -> None:
     model = run.model(task)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     config = run.train_config()
-    learners = Learners([model], [run.weight_decay], config)
     data = task.sample("train", 4, seed=run.stream("train"))
     tokens, targets = data.tokens[None], data.targets[None]
+    objective = NextOfSequence(tokens, targets, (0,))
+    trainer = ParallelTrainer([model], [run.weight_decay], objective, config)
     total = config.total_steps(run.samples)
     losses = [
-        float(learners.step(tokens, targets, config.lr_at(step, total)))
+        float(trainer.update(tokens, targets, config.lr_at(step, total)))
         for step in range(config.warmup_of(total), config.warmup_of(total) + 3)
     ]
     assert losses[0] == pytest.approx(math.log(task.vocabulary), rel=0.02)  # it knows nothing yet
     assert losses[-1] < losses[0]
-    learners.write_back()
+    trainer.copy_to_models()
     for name, weight in model.named_parameters():
         assert torch.isfinite(weight).all(), name
         assert not torch.equal(weight, before[name]), name
@@ -48,7 +49,7 @@ def test_a_few_steps_of_the_papers_model(run: PhaseRun) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_from_data_to_files(name: str, tmp_path: Path) -> None:
-    """Everything but the size is the paper's: kind of model, schedule, looks, checkpoints."""
+    """Everything but the size is the paper's: kind of model, schedule, evaluations, checkpoints."""
     epochs = RUNS[name].steps / -(-RUNS[name].samples // RUNS[name].batch_size)
     assert epochs == {"fig3": 210, "fig3-code": 1050, "fig4": 210, "fig8": 210}[name]
     run = replace(

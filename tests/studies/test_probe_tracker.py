@@ -18,8 +18,8 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.studies.weights.tracker import ComplexityTracker
 from interp_compose.training.history import Recorder, WeightTracker
-from interp_compose.training.loop import Job, run_training
-from interp_compose.training.processes import Processes
+from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.objectives import AnswerToken
 from tests.training.runs import BASE, made_up, tiny
 
 NAMES = ("W_Q", "W_in")
@@ -35,8 +35,8 @@ def watched(every: int = 3, **options: Any) -> tuple[ComplexityTracker, LensMode
 def train(tracker: ComplexityTracker, model: LensModel) -> None:
     """Eight steps; what finetune does around a tracker."""
     recorder = Recorder(track=tracker)
-    job = Job(model, made_up(20), made_up(7, seed=1), BASE, None)
-    run_training(job, recorder=recorder, processes=Processes(model.device), progress=False)
+    objective = AnswerToken(made_up(20), made_up(7, seed=1))
+    run_training(Trainer(model, objective, BASE, recorder=recorder), progress=False)
 
 
 def slow_rank(weight: torch.Tensor) -> float:
@@ -67,8 +67,8 @@ def test_training_is_the_same_with_it_to_the_bit() -> None:
     tracker, model = watched(every=1)
     train(tracker, model)
     alone = tiny()
-    job = Job(alone, made_up(20), made_up(7, seed=1), BASE, None)
-    run_training(job, recorder=Recorder(), processes=Processes(alone.device), progress=False)
+    objective = AnswerToken(made_up(20), made_up(7, seed=1))
+    run_training(Trainer(alone, objective, BASE), progress=False)
     for a, b in zip(model.parameters(), alone.parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -22,7 +22,7 @@ from interp_compose.studies.fitting_speed.measure import (
     train,
     unpacked,
 )
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 TINY = PhaseRun(
     d_model=8,
@@ -61,8 +61,10 @@ def test_a_row_is_that_of_the_model() -> None:
     targets[0, 4] = runs[0].model(runs[0].task).last_logits(tokens[0, 4:5]).argmax()
     for which in ([0, 1], [0]):
         models = [runs[i].model(runs[i].task) for i in which]
-        learners = Learners(models, [0.0] * len(which), TINY.train_config())
-        found = Fits(tokens[which], targets[which])(learners)
+        measure = Fits(tokens[which], targets[which])
+        objective = NextOfSequence(tokens[which], targets[which], tuple(which), measure)
+        trainer = ParallelTrainer(models, [0.0] * len(which), objective, TINY.train_config())
+        found = measure(trainer)
         for model, row, i in zip(models, found, which, strict=True):
             right, losses = [], []
             for sequence, target in zip(tokens[i], targets[i], strict=True):

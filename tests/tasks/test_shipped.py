@@ -174,7 +174,9 @@ def test_loss_and_batches_against_a_slow_reference() -> None:
     config = build._architecture(build.BuildConfig(n_layers=1, d_model=8, n_heads=2), 11)
     model = build.GPT2LMHeadModel(config).double().eval()
     rows: list[training.Row] = [[0, 3, 4, 5], [0, 7, 9], [0, 1]]
-    ((tokens, targets),) = training.batches(rows, 1, 3, seed=5)
+    objective = training.NextToken(rows)
+    _, targets = batch = objective.collate(training.PooledOrder(rows, 1, 3, seed=5).at(0))
+    assert objective.sizes(batch) == (6,)
     losses = []
     for ids in rows:
         with torch.no_grad():
@@ -182,7 +184,7 @@ def test_loss_and_batches_against_a_slow_reference() -> None:
         for at in range(1, len(ids)):
             losses.append(float(cross_entropy(logits[at - 1], torch.tensor(ids[at]))))
     mean = sum(losses) / len(losses)
-    assert float(training.next_token_loss(model, tokens, targets).detach()) == pytest.approx(mean)
+    assert float(objective.loss(model, batch, [1.0], 0)[0].detach()) == pytest.approx(mean)
     seen = [line[line != training.IGNORED].tolist() for line in targets]
     assert sorted(seen) == [[1], [3, 4, 5], [7, 9]]
 
@@ -190,10 +192,8 @@ def test_loss_and_batches_against_a_slow_reference() -> None:
 def test_every_row_comes_once_before_any_comes_twice() -> None:
     rows: list[training.Row] = [[0] * (1 + i % 3) + [i] for i in range(1, 40)]
     epoch = -(-len(rows) // 2)
-    lasts = [
-        [int(line[line != training.IGNORED][-1]) for line in targets]
-        for _, targets in training.batches(rows, 2 * epoch, 2, seed=3)
-    ]
+    order = training.PooledOrder(rows, 2 * epoch, 2, seed=3)
+    lasts = [[rows[i][-1] for i in order.at(step)] for step in range(2 * epoch)]
     first, second = lasts[:epoch], lasts[epoch:]
     assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(1, 40))
     assert first != second

@@ -7,6 +7,7 @@ that twenty killings take seconds.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -26,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs import checkpoint
-from interp_compose.training import loop
+from interp_compose.training import objectives
 from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, tiny, train
 
@@ -245,7 +246,8 @@ def one_of_two(folder: Path, rank: int, port: int) -> None:
         save_weights(trained, folder / f"{rank} {name}.safetensors")
         (folder / f"{rank} {name}.json").write_text(history.frame.to_json())
     if rank == 1:  # one process alone meets a NaN, and both must stop
-        loop.cross_entropy = lambda *args: torch.nn.functional.cross_entropy(*args) * float("nan")
+        real = torch.nn.functional.cross_entropy
+        objectives.cross_entropy = lambda *args, **options: real(*args, **options) * math.nan
     try:
         train(MODEL, BASE)
     except NonFiniteError as broken:

@@ -16,7 +16,7 @@ import torch
 from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import file_sha256
-from interp_compose.training import loop
+from interp_compose.training import loop, objectives
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.finetune import Finetuned, finetune_on
@@ -36,17 +36,17 @@ def newest(folder: Path) -> Path:
 
 def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, after: int, **options: Any) -> None:
     """A run that is stopped by Ctrl-C in the middle of the step after so many."""
-    part = loop._part
+    loss = objectives.AnswerToken._task_loss
     steps = [0]
 
     def stop(*args: Any) -> Any:
         steps[0] += 1
         if steps[0] > after:
             raise KeyboardInterrupt
-        return part(*args)
+        return loss(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_part", stop)
+        patch.setattr(objectives.AnswerToken, "_task_loss", stop)
         with pytest.raises(KeyboardInterrupt):
             train(shared(), folder=folder, **{"config": OFTEN, **options})
 
@@ -93,8 +93,8 @@ def test_a_finished_run_returns_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     config = replace(OFTEN, patience=9)
     first, history = train(shared(), config, carma=CARMA, folder=tmp_path)
     text = (tmp_path / "history.jsonl").read_text()
-    monkeypatch.setattr(loop, "optimiser_step", lambda *args: pytest.fail("it trained again"))
-    monkeypatch.setattr(loop, "_evaluate", lambda *args: pytest.fail("it evaluated again"))
+    monkeypatch.setattr(loop.Trainer, "train_step", lambda *args: pytest.fail("it trained again"))
+    monkeypatch.setattr(loop.Trainer, "evaluate", lambda *args: pytest.fail("it evaluated again"))
     again, same = train(shared(), config, carma=CARMA, folder=tmp_path)
     assert same_weights(first, again)
     assert not again.training

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, strategies as st
 
-from interp_compose.training.data import TrainingExample, batch_at, collate, in_order, into_parts
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.data import TrainingExample, collate, in_order
+from interp_compose.training.order import BatchOrder, into_parts, token_batches
 from tests.training.runs import made_up
 
 sizes = st.integers(1, 40)
@@ -14,23 +19,58 @@ sizes = st.integers(1, 40)
 @given(n=sizes, batch=sizes, seed=st.integers(0, 2**40), epoch=st.integers(0, 3))
 def test_an_epoch_holds_every_example_once(n: int, batch: int, seed: int, epoch: int) -> None:
     steps = -(-n // batch)
-    seen = [batch_at(epoch * steps + place, n, batch, seed) for place in range(steps)]
+    order = BatchOrder([3] * n, TrainConfig(batch_size=batch, seed=seed))
+    seen = [order.at(epoch * steps + place).tolist() for place in range(steps)]
+    assert order.steps_per_epoch == steps
     assert sorted(i for indices in seen for i in indices) == list(range(n))
     assert all(len(indices) == batch for indices in seen[:-1])
 
 
 def test_epochs_and_seeds_are_shuffled_anew() -> None:
-    orders = [tuple(batch_at(epoch, 50, 50, seed)) for seed in range(3) for epoch in range(3)]
-    assert len(set(orders)) == 9
-    assert batch_at(7, 50, 8, 1) == batch_at(7, 50, 8, 1)
+    config = TrainConfig(batch_size=50)
+    seeds = [BatchOrder([3] * 50, replace(config, seed=seed)) for seed in range(3)]
+    assert len({tuple(order.at(epoch)) for order in seeds for epoch in range(3)}) == 9
+    assert np.array_equal(seeds[1].at(2), BatchOrder([3] * 50, replace(config, seed=1)).at(2))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
+    budget=st.integers(1, 90),
+    seed=st.integers(0, 9),
+)
+def test_a_budget_of_tokens(lengths: list[int], budget: int, seed: int) -> None:
+    """Every example once an epoch; batches hold the budget, and another example would not fit."""
+    config = TrainConfig(batch_tokens=budget, seed=seed)
+    order = BatchOrder(lengths, config)
+    n = order.steps_per_epoch
+    assert n == config.steps_per_epoch(len(lengths), lengths)
+    for epoch in range(2):
+        batches = [order.at(epoch * n + place).tolist() for place in range(n)]
+        assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+        sizes = sorted([sorted(lengths[i] for i in batch) for batch in batches], key=max)
+        for batch in sizes:
+            assert len(batch) == 1 or len(batch) * batch[-1] <= budget
+        for batch, following in pairwise(sizes):
+            if batch[-1] < following[0]:  # else equal lengths are cut at any place
+                assert (len(batch) + 1) * following[0] > budget
+
+
+def test_batches_of_a_budget_by_hand() -> None:
+    assert token_batches([2, 2, 3, 3, 9, 20], 9) == [0, 3, 4, 5, 6]
+    lengths = [3, 20, 2, 9, 2, 3]
+    order = BatchOrder(lengths, TrainConfig(batch_tokens=9))
+    epochs = [[sorted(lengths[i] for i in order.at(4 * e + k)) for k in range(4)] for e in range(9)]
+    assert all(sorted(epoch) == [[2, 2, 3], [3], [9], [20]] for epoch in epochs)
+    assert len({str(epoch) for epoch in epochs}) > 3  # their order is shuffled
+    assert len({tuple(order.at(4 * e + k)) for e in range(9) for k in range(4)}) > 4  # and ties
 
 
 @given(n=st.integers(0, 40), parts=st.integers(1, 12))
 def test_parts_are_neighbours_of_like_size(n: int, parts: int) -> None:
-    indices = list(range(100, 100 + n))
+    indices = np.arange(100, 100 + n)
     found = into_parts(indices, parts)
     assert len(found) == parts
-    assert [i for part in found for i in part] == indices
+    assert [i for part in found for i in part] == indices.tolist()
     counts = [len(part) for part in found]
     assert max(counts) - min(counts) <= 1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from interp_compose.training import loop
-from interp_compose.training.loop import TrainingState
+from interp_compose.training.loop import Trainer
 from tests.training.runs import BASE, same_weights, shared, tiny, train, weights
 
 # The rate is constant without warm-up, so that a shorter run takes the same steps.
@@ -20,12 +20,12 @@ SCORES = [0.1, 0.3, 0.6, 0.6, 0.2, 0.5, 0.9, 0.9, 0.9, 0.9, 0.9]  # steps 0, 2, 
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation accuracies as written above, by the step."""
-    note = TrainingState.note_accuracy
+    note = Trainer.note_accuracy
 
-    def written(self: TrainingState, accuracy: float) -> None:
+    def written(self: Trainer[Any], accuracy: float) -> None:
         note(self, SCORES[self.step // 2])
 
-    monkeypatch.setattr(TrainingState, "note_accuracy", written)
+    monkeypatch.setattr(Trainer, "note_accuracy", written)
 
 
 @pytest.mark.usefixtures("scored")
@@ -52,16 +52,16 @@ def test_patience_and_the_best_weights_survive_a_resume(
 ) -> None:
     config = replace(CONFIG, checkpoint_every=1)
     whole, history = train(shared(), config)
-    optimise, steps = loop.optimiser_step, [0]
+    train_step, steps = Trainer.train_step, [0]
 
-    def stop(*args: object) -> object:
+    def stop(trainer: Trainer[Any]) -> Any:
         steps[0] += 1
         if steps[0] > after:
             raise KeyboardInterrupt
-        return optimise(*args)  # type: ignore[arg-type]
+        return train_step(trainer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "optimiser_step", stop)
+        patch.setattr(Trainer, "train_step", stop)
         with pytest.raises(KeyboardInterrupt):
             train(shared(), config, folder=tmp_path)
     resumed, again = train(shared(), config, folder=tmp_path)
@@ -74,8 +74,8 @@ def test_patience_and_the_best_weights_survive_a_resume(
 def test_a_model_that_never_gets_better_comes_back_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    note = TrainingState.note_accuracy
-    monkeypatch.setattr(TrainingState, "note_accuracy", lambda self, _: note(self, 0.5))
+    note = Trainer.note_accuracy
+    monkeypatch.setattr(Trainer, "note_accuracy", lambda self, _: note(self, 0.5))
     model = tiny()
     with pytest.warns(UserWarning, match="never rose above the untrained model's"):
         stopped, history = train(model, replace(CONFIG, patience=1))

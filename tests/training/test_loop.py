@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from interp_compose.models.lens_model import LensModel
-from interp_compose.training import loop
+from interp_compose.training import loop, objectives
 from interp_compose.training.config import TrainConfig
 from tests.training.runs import (
     BASE,
@@ -148,7 +148,7 @@ def test_no_hook_stays_after_a_run_or_after_a_failure(monkeypatch: pytest.Monkey
     assert list(trained.active_hooks) == list(model.active_hooks) == []
 
     twins: list[LensModel] = []
-    terms = loop.carma_terms
+    terms = objectives.carma_terms
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         if len(twins) == 2:
@@ -156,17 +156,17 @@ def test_no_hook_stays_after_a_run_or_after_a_failure(monkeypatch: pytest.Monkey
         twins.append(trained)
         return terms(*args, **kwargs)
 
-    jobs: list[Any] = []
-    evaluate = loop._evaluate
-    monkeypatch.setattr(loop, "carma_terms", fail)
+    trainers: list[Any] = []
+    evaluate = loop.Trainer.evaluate
+    monkeypatch.setattr(objectives, "carma_terms", fail)
     monkeypatch.setattr(
-        loop, "_evaluate", lambda job, *rest: (jobs.append(job), evaluate(job, *rest))
+        loop.Trainer, "evaluate", lambda trainer: (trainers.append(trainer), evaluate(trainer))
     )
     draws = torch.get_rng_state()
     with pytest.raises(RuntimeError, match="in the middle"):
         train(model, carma=CARMA)
     assert torch.equal(torch.get_rng_state(), draws)
-    assert list(jobs[0].model.active_hooks) == list(model.active_hooks) == []
+    assert list(trainers[0].model.active_hooks) == list(model.active_hooks) == []
 
 
 # ---- parts of a batch ----------------------------------------------------------------------
@@ -204,13 +204,13 @@ def test_bfloat16_is_near_float32_and_keeps_losses_and_weights_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dtypes = set()
-    total = loop.total_loss
+    total = objectives.total_loss
 
     def spy(*terms: Any) -> Any:
         dtypes.update(term.dtype for term in terms[:3])
         return total(*terms)
 
-    monkeypatch.setattr(loop, "total_loss", spy)
+    monkeypatch.setattr(objectives, "total_loss", spy)
     full, history = train(shared(dropout=0.0), carma=CARMA)
     half, rounded = train(shared(dropout=0.0), replace(BASE, precision="bfloat16"), carma=CARMA)
     assert dtypes == {torch.float32}

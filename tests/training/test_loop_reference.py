@@ -19,6 +19,7 @@ from interp_compose.models.load import load_model
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
+from interp_compose.training.order import BatchOrder
 from tests.training.runs import BASE, hugging_face, made_up, shared, train
 
 # Hugging Face's last hidden state is after the final norm: stability stays a layer below.
@@ -36,6 +37,16 @@ CONFIG = TrainConfig(
     clip=0.5,
     seed=3,
 )
+OTHER = replace(
+    CONFIG,
+    batch_tokens=40,
+    max_steps=6,
+    schedule="inverse_sqrt",
+    label_smoothing=0.2,
+    beta1=0.8,
+    beta2=0.95,
+    decay_vectors=False,
+)
 N = 20
 STEPS = 8  # ceil(20 / 6) = 4 batches an epoch, two epochs; so warm-up is 8 // 10 = 0 steps
 
@@ -45,7 +56,7 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def reference_losses(
-    model: GPT2LMHeadModel, batch: list[TrainingExample], carma: CarmaConfig
+    model: GPT2LMHeadModel, batch: list[TrainingExample], carma: CarmaConfig, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Task loss, mutual information (eq. 16) and stability (eq. 6) of one batch, pair by pair."""
     assert carma.layers is not None
@@ -55,7 +66,8 @@ def reference_losses(
     task, information, states = [], [], []
     for item in batch:
         out = model(torch.tensor(item.ids)[None], output_hidden_states=True)
-        task.append(-torch.log_softmax(out.logits[0, -1], 0)[item.answer])
+        logs = torch.log_softmax(out.logits[0, -1], 0)
+        task.append(-(1 - smoothing) * logs[item.answer] - smoothing * logs.mean())
         hidden = [layer[0] for layer in out.hidden_states]
         states.append([layer[torch.tensor(item.words) >= 0] for layer in hidden])
         n = len(item.words)
@@ -88,11 +100,19 @@ def reference_run(config: TrainConfig, carma: CarmaConfig | None) -> tuple[GPT2L
     second = [torch.zeros_like(w) for w in weights]
     rows = []
     step = 0
+    lengths = [len(item.ids) for item in items]
+    by_tokens = BatchOrder(lengths, config)
     for epoch in range(config.epochs):
         order = np.random.default_rng([config.seed, epoch]).permutation(N)
-        for at in range(0, N, config.batch_size):
-            batch = [items[i] for i in order[at : at + config.batch_size]]
-            task, mi, stability = reference_losses(model, batch, carma or CARMA)
+        batches = [order[at : at + config.batch_size] for at in range(0, N, config.batch_size)]
+        if config.batch_tokens is not None:  # see test_data
+            n = by_tokens.steps_per_epoch
+            batches = [by_tokens.at(epoch * n + place) for place in range(n)]
+        for indices in batches[: None if config.max_steps is None else config.max_steps - step]:
+            batch = [items[i] for i in indices]
+            task, mi, stability = reference_losses(
+                model, batch, carma or CARMA, config.label_smoothing
+            )
             loss = task
             if carma is not None:
                 regularised = carma.mi_weight * mi + carma.stability_weight * stability
@@ -101,24 +121,32 @@ def reference_run(config: TrainConfig, carma: CarmaConfig | None) -> tuple[GPT2L
             norm = math.sqrt(sum(float((g.double() ** 2).sum()) for g in gradients))
             scale = min(1.0, config.clip / (norm + 1e-6))
             lr = config.lr * (1 - step / STEPS)
+            if config.schedule == "inverse_sqrt":
+                lr = config.lr / math.sqrt(step + 1)
+            one, two = config.beta1, config.beta2
             rows.append((lr, loss.item(), task.item(), mi.item(), stability.item(), norm))
             step += 1
             with torch.no_grad():
                 for w, g, m, v in zip(weights, gradients, first, second, strict=True):
-                    m.mul_(0.9).add_(0.1 * scale * g)
-                    v.mul_(0.999).add_(0.001 * (scale * g) ** 2)
-                    w.mul_(1 - lr * config.weight_decay)
-                    corrected = v / (1 - 0.999**step)
-                    w.sub_(lr * (m / (1 - 0.9**step)) / (corrected.sqrt() + 1e-8))
+                    m.mul_(one).add_((1 - one) * scale * g)
+                    v.mul_(two).add_((1 - two) * (scale * g) ** 2)
+                    if config.decay_vectors or w.ndim > 1:
+                        w.mul_(1 - lr * config.weight_decay)
+                    corrected = v / (1 - two**step)
+                    w.sub_(lr * (m / (1 - one**step)) / (corrected.sqrt() + 1e-8))
     return model, rows
 
 
+@pytest.mark.parametrize("config", [CONFIG, OTHER], ids=["default", "other"])
 @pytest.mark.parametrize("carma", [None, CARMA], ids=["plain", "carma"])
-def test_weights_and_history_agree_with_the_reference(carma: CarmaConfig | None) -> None:
-    trained, history = train(shared(dropout=0.0), CONFIG, carma=carma, n=N)
-    expected, rows = reference_run(CONFIG, carma)
+def test_weights_and_history_agree_with_the_reference(
+    carma: CarmaConfig | None, config: TrainConfig
+) -> None:
+    trained, history = train(shared(dropout=0.0), config, carma=carma, n=N)
+    expected, rows = reference_run(config, carma)
     frame = history.frame
-    assert len(frame) == len(rows) == STEPS
+    assert len(frame) == len(rows) == (config.max_steps or STEPS)
+    assert history.config["total_steps"] == len(rows)
     for name, column in zip(("lr", "loss", "task_loss"), zip(*rows, strict=True), strict=False):
         np.testing.assert_allclose(frame[name], column, rtol=2e-5, atol=1e-9)
     np.testing.assert_allclose(frame["grad_norm"], [row[5] for row in rows], rtol=2e-4)

@@ -11,7 +11,7 @@ import torch
 
 from interp_compose.errors import NonFiniteError
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.training import loop
+from interp_compose.training import objectives
 from interp_compose.training.evaluate import representations
 from interp_compose.training.history import read_history
 from tests.training.runs import BASE, CARMA, made_up, shared, tiny, train
@@ -29,7 +29,7 @@ def kept_weights(folder: Path) -> list[torch.Tensor]:
 
 def break_at(call: int, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The chosen term is NaN in one call and the calls after it."""
-    terms, entropy, calls = loop.carma_terms, loop.cross_entropy, [0]
+    terms, entropy, calls = objectives.carma_terms, objectives.cross_entropy, [0]
 
     def broken_terms(*args: Any, **kwargs: Any) -> Any:
         calls[0] += 1
@@ -38,14 +38,14 @@ def break_at(call: int, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             return mi, stability
         return (mi * float("nan"), stability) if name == "MI" else (mi, stability / 0)
 
-    def broken_task(*args: Any) -> Any:
-        loss = entropy(*args)
+    def broken_task(*args: Any, **options: Any) -> Any:
+        loss = entropy(*args, **options)
         return loss * float("inf") if calls[0] >= call - 1 else loss
 
     if name == "the task's loss":
-        monkeypatch.setattr(loop, "cross_entropy", broken_task)
+        monkeypatch.setattr(objectives, "cross_entropy", broken_task)
     monkeypatch.setattr(
-        loop,
+        objectives,
         "carma_terms",
         broken_terms
         if name != "the task's loss"
@@ -89,8 +89,12 @@ def test_a_gradient_that_broke(monkeypatch: pytest.MonkeyPatch) -> None:
         def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
             return gradient * float("nan")
 
-    entropy = loop.cross_entropy
-    monkeypatch.setattr(loop, "cross_entropy", lambda *args: Spoiled.apply(entropy(*args)))
+    entropy = objectives.cross_entropy
+    monkeypatch.setattr(
+        objectives,
+        "cross_entropy",
+        lambda *args, **options: Spoiled.apply(entropy(*args, **options)),
+    )
     with pytest.raises(NonFiniteError, match="step 1: the gradient is nan"):
         train(shared(), STEADY)
 

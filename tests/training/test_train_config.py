@@ -18,6 +18,7 @@ from interp_compose.training.config import TrainConfig
         # 20 steps, of which at most 2 are warm-up
         ("linear", {0: 0.5, 1: 1.0, 2: 1.0, 3: 17 / 18, 11: 0.5, 19: 1 / 18}),
         ("cosine", {0: 0.5, 1: 1.0, 2: 1.0, 5: 0.9330127, 11: 0.5, 14: 0.25, 17: 0.0669873}),
+        ("inverse_sqrt", {0: 0.5, 1: 1.0, 2: (2 / 3) ** 0.5, 7: 0.5, 19: 0.1**0.5}),
         ("constant", {0: 0.5, 1: 1.0, 2: 1.0, 19: 1.0}),
     ],
 )
@@ -54,7 +55,13 @@ def test_steps(n: int, options: dict[str, Any], per_epoch: int, total: int) -> N
         *[(name, 0, "an integer, 1 or more") for name in ("epochs", "batch_size", "accumulate")],
         *[
             (name, 0, "an integer, 1 or more")
-            for name in ("max_steps", "evaluate_every", "checkpoint_every", "patience")
+            for name in (
+                "batch_tokens",
+                "max_steps",
+                "evaluate_every",
+                "checkpoint_every",
+                "patience",
+            )
         ],
         ("epochs", -1, "an integer, 1 or more"),
         ("warmup_steps", -1, "an integer, 0 or more"),
@@ -65,6 +72,9 @@ def test_steps(n: int, options: dict[str, Any], per_epoch: int, total: int) -> N
         ("lr", float("inf"), "a finite number above 0"),
         ("clip", 0.0, "a finite number above 0"),
         ("weight_decay", -0.1, "a finite number 0 or more"),
+        ("label_smoothing", 1.0, "0 or more and below 1"),
+        ("beta1", -0.1, "0 or more and below 1"),
+        ("beta2", float("nan"), "0 or more and below 1"),
         ("accumulate", 17, "at most one part per example"),
     ],
 )
@@ -75,10 +85,24 @@ def test_values_are_refused(name: str, value: Any, expected: str) -> None:
     assert expected in str(refusal.value)
 
 
+def test_a_budget_of_tokens_needs_the_lengths() -> None:
+    config = TrainConfig(batch_tokens=9, epochs=2)
+    assert config.steps_per_epoch(4, [5, 4, 5, 2]) == 3
+    assert config.total_steps(4, [5, 4, 5, 2]) == 6
+    for lengths, got in ((None, "none"), ([5], "1")):
+        with pytest.raises(OptionError, match=rf"batch_tokens=9: .* lengths of 4, got {got}"):
+            config.total_steps(4, lengths)
+
+
 def test_suggested() -> None:
     assert TrainConfig.suggested(124_000_000) == TrainConfig()
     small = TrainConfig.suggested(1_000_000)
     assert (small.lr, small.epochs, small.batch_size) == (1e-3, 8, 32)
+
+
+def test_without_warm_up_the_inverse_root_falls_from_the_first_step() -> None:
+    config = TrainConfig(lr=1.0, warmup_steps=0, schedule="inverse_sqrt")
+    assert [config.lr_at(step, 100) for step in (0, 3, 99)] == [1.0, 0.5, 0.1]
 
 
 def test_it_is_json_and_can_be_replaced() -> None:

@@ -14,7 +14,7 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import stable_rank
 from interp_compose.tasks.anchors import AnchorData, AnchorTask
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import ParallelTrainer
 
 
 def sets_of(
@@ -50,32 +50,32 @@ def stacked(
     }
 
 
-class Looks:
-    """Accuracies, commutativity and complexity of every model, as they are now."""
+class Evaluation:
+    """Accuracies, commutativity and complexity of every model that is trained."""
 
     SHARES: Final = {"seen": "train", "id": "id", "ood": "ood"}
 
     def __init__(self, sets: Mapping[str, tuple[Tensor, Tensor]]) -> None:
         self.sets = sets
 
-    def __call__(self, learners: Learners) -> list[dict[str, Any]]:
-        said = {
-            name: learners.predict(tokens)
+    def __call__(self, trainer: ParallelTrainer) -> list[dict[str, Any]]:
+        predictions = {
+            name: trainer.predict(tokens)
             for name, (tokens, _) in self.sets.items()
             if name != "train"
         }
         shares = {
-            measure: (said[name] == self.sets[name][1]).double().mean(1).tolist()
+            measure: (predictions[name] == self.sets[name][1]).double().mean(1).tolist()
             for name, measure in self.SHARES.items()
-            if name in said
+            if name in predictions
         }
-        if "swapped" in said:
-            same = (said["ood"] == said["swapped"]).double().mean(1)
+        if "swapped" in predictions:
+            same = (predictions["ood"] == predictions["swapped"]).double().mean(1)
             shares["commutativity"] = same.tolist()
-        learners.write_back()
+        trainer.copy_to_models()
         return [
             {**{name: values[i] for name, values in shares.items()}, **_complexity(model)}
-            for i, model in enumerate(learners.models)
+            for i, model in enumerate(trainer.models)
         ]
 
 

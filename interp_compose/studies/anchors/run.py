@@ -18,12 +18,12 @@ from interp_compose.models.init import FanIn, InitRates, init_scales, init_weigh
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
-from interp_compose.studies.anchors.evaluate import Looks, sets_of, stacked
+from interp_compose.studies.anchors.evaluate import Evaluation, sets_of, stacked
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.loop import trains
-from interp_compose.training.parallel import Learners, Samples, fit
+from interp_compose.training.loop import run_training, trains
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 HISTORY: Final = "history.json"
 CIRCUITS: Final = "circuits.json"
@@ -119,7 +119,7 @@ class PhaseRun:
         that it acts on, 2 forwards and 4 backwards.
 
         In the last layer all but keys and values act on the last token alone, as the unembedding
-        does. Attention's scores, lookups and looks are left out.
+        does. Attention's scores, lookups and evaluations are left out.
         """
         shape = self.decoder_config(self.task)
         attention = 4 * shape.d_model * shape.n_heads * shape.head_width
@@ -182,17 +182,14 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
     runs = [PhaseRun(**config) for config in configs]
     task = runs[0].task
     models = [run.model(task).to(device) for run in runs]
-    learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
     sets = stacked([sets_of(task, run.samples, run.n_test, run.stream) for run in runs], device)
+    seeds = tuple(run.stream("order") for run in runs)
+    objective = NextOfSequence(*sets["train"], seeds=seeds, measure=Evaluation(sets))
+    decays = [run.weight_decay for run in runs]
+    trainer = ParallelTrainer(models, decays, objective, runs[0].train_config())
     checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
-    rows = fit(
-        learners,
-        Samples(*sets["train"], seeds=tuple(run.stream("order") for run in runs)),
-        Looks(sets),
-        checkpoints=checkpoints,
-        progress=False,
-    )
-    for run, folder, own, model in zip(runs, folders, rows, models, strict=True):
+    run_training(trainer, checkpoints=checkpoints, progress=False)
+    for run, folder, own, model in zip(runs, folders, trainer.rows, models, strict=True):
         _remove(folder / MODEL)  # of an attempt that was killed
         lens = SmallDecoderModel(model.cpu().eval(), name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)

@@ -29,8 +29,8 @@ from interp_compose.studies.anchors.grid import Where, check_seeds, checked, num
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask
-from interp_compose.training.loop import trains
-from interp_compose.training.parallel import Learners, Samples, fit
+from interp_compose.training.loop import run_training, trains
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 FITS_PAIR: Final = 0.6
 """Accuracy at which a pair counts as learned (Fig. 8B)."""
@@ -179,14 +179,14 @@ class Fits:
         self.tokens, self.targets = tokens, targets
 
     @torch.no_grad()
-    def __call__(self, learners: Learners) -> list[dict[str, Any]]:
+    def __call__(self, trainer: ParallelTrainer) -> list[dict[str, Any]]:
         losses, right = [], []
         for tokens, targets in zip(
-            self.tokens.split(learners.chunk, dim=1),
-            self.targets.split(learners.chunk, dim=1),
+            self.tokens.split(trainer.chunk, dim=1),
+            self.targets.split(trainer.chunk, dim=1),
             strict=True,
         ):
-            logits = learners.logits(tokens)
+            logits = trainer.logits(tokens)
             each = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
             losses.append(each.unflatten(0, targets.shape))
             right.append((logits.argmax(-1) == targets) & losses[-1].isfinite())
@@ -205,17 +205,18 @@ def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
     tokens = torch.stack([own.tokens for own in data]).to(device)
     targets = torch.stack([own.targets for own in data]).to(device)
     models = [run.model(run.task).to(device) for run in runs]
-    learners = Learners(models, [run.weight_decay for run in runs], runs[0].train_config())
-    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
-    found = fit(
-        learners,
-        Samples(tokens, targets, seeds=tuple(run.stream("order") for run in runs)),
-        Fits(tokens, targets),
+    seeds = tuple(run.stream("order") for run in runs)
+    objective = NextOfSequence(tokens, targets, seeds, Fits(tokens, targets))
+    trainer = ParallelTrainer(
+        models,
+        [run.weight_decay for run in runs],
+        objective,
+        runs[0].train_config(),
         until=lambda rows: all(map(fitted, rows)),
-        checkpoints=checkpoints,
-        progress=False,
     )
-    for run, folder, rows in zip(runs, folders, found, strict=True):
+    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
+    run_training(trainer, checkpoints=checkpoints, progress=False)
+    for run, folder, rows in zip(runs, folders, trainer.rows, strict=True):
         history = {"run": asdict(run), "rows": _to_fitted(rows)}
         atomic_write(folder / HISTORY, json_bytes(history))
     clear_together(folders)

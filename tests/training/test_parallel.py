@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.parallel import Learners
+from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
 STEPS = 50
 CONFIG = TrainConfig(lr=3e-3, batch_size=8, max_steps=STEPS, clip=0.5)
@@ -39,31 +41,40 @@ def batches(n: int = 3) -> tuple[Tensor, Tensor]:
     return tokens, torch.randint(23, (STEPS, n, 8), generator=random)
 
 
+def trainer(
+    models: Sequence[nn.Module], decays: Sequence[float] = DECAYS, config: TrainConfig = CONFIG
+) -> ParallelTrainer:
+    """Of models that are stepped by hand."""
+    nothing = torch.zeros(len(models), 1, 5, dtype=torch.long)
+    objective = NextOfSequence(nothing, nothing[..., 0], (0,) * len(models))
+    return ParallelTrainer(models, decays, objective, config)
+
+
 @pytest.mark.parametrize("norm", ["pre", "post", "query"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_side_by_side_as_alone(norm: Norm, dtype: torch.dtype) -> None:
     """Over fifty steps in float32, over ten, and much nearer, in float64."""
-    together = Learners(models(norm, dtype=dtype), DECAYS, CONFIG)
+    together = trainer(models(norm, dtype=dtype))
     single = models(norm, dtype=dtype)
-    alone = [Learners([m], [d], CONFIG) for m, d in zip(single, DECAYS, strict=True)]
+    alone = [trainer([m], [d]) for m, d in zip(single, DECAYS, strict=True)]
     tokens, targets = batches()
     near = 1e-10 if dtype == torch.float64 else 2e-4
     for step in range(10 if dtype == torch.float64 else STEPS):
         lr = CONFIG.lr_at(step, STEPS)
-        losses = together.step(tokens[step], targets[step], lr)
+        losses = together.update(tokens[step], targets[step], lr)
         for k, one in enumerate(alone):
-            own = one.step(tokens[step, k : k + 1], targets[step, k : k + 1], lr)
+            own = one.update(tokens[step, k : k + 1], targets[step, k : k + 1], lr)
             torch.testing.assert_close(losses[k : k + 1], own, rtol=near, atol=near)
-    together.write_back()
+    together.copy_to_models()
     for stacked, one in zip(together.models, alone, strict=True):
         ours = dict(one.models[0].named_parameters())
         for name, weight in stacked.named_parameters():
             if name.endswith("b_K") and dtype == torch.float32:
                 continue  # it moves no softmax: its gradient is rounding, which Adam makes steps of
             torch.testing.assert_close(weight, ours[name], rtol=10 * near, atol=near)
-    said = together.predict(tokens[0])
+    predictions = together.predict(tokens[0])
     for k, one in enumerate(alone):
-        assert torch.equal(said[k : k + 1], one.predict(tokens[0, k : k + 1]))
+        assert torch.equal(predictions[k : k + 1], one.predict(tokens[0, k : k + 1]))
 
 
 @pytest.mark.parametrize("clip", [CONFIG.clip, None])
@@ -71,14 +82,14 @@ def test_side_by_side_as_alone(norm: Norm, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_step_is_clipped_decoupled_adamw(n: int, clip: float | None, dtype: torch.dtype) -> None:
     """Loshchilov and Hutter 2019, algorithm 2, in float64; the gradient by autograd."""
-    learners = Learners(models(n=n, dtype=dtype), DECAYS[:n], replace(CONFIG, clip=clip))
+    many = trainer(models(n=n, dtype=dtype), DECAYS[:n], replace(CONFIG, clip=clip))
     slow = [{name: w.detach().double() for name, w in m.named_parameters()} for m in models(n=n)]
     moments = [
         {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in m.items()} for m in slow
     ]
     tokens, targets = batches(n)
     for step in range(4):
-        learners.step(tokens[step], targets[step], 1e-2)
+        many.update(tokens[step], targets[step], 1e-2)
         for k in range(n):
             grads = slow_gradients(slow[k], tokens[step, k], targets[step, k])
             norm = math.sqrt(sum(float(g.square().sum()) for g in grads.values()))
@@ -91,10 +102,10 @@ def test_a_step_is_clipped_decoupled_adamw(n: int, clip: float | None, dtype: to
                 hat = first / (1 - 0.9 ** (step + 1))
                 root = (second / (1 - 0.999 ** (step + 1))).sqrt()
                 weight.sub_(1e-2 * hat / (root + 1e-8))
-    learners.write_back()
+    many.copy_to_models()
     # Of a gradient that is zero but for rounding, Adam makes steps as long as any: float32 is held
     # to its matrices, float64 to every weight.
-    for k, model in enumerate(learners.models):
+    for k, model in enumerate(many.models):
         for name, weight in model.named_parameters():
             apart = weight.detach().double() - slow[k][name]
             if dtype == torch.float64:
@@ -118,13 +129,13 @@ def test_a_broken_model_breaks_no_other() -> None:
     with torch.no_grad():
         broken[1].unembed.W_U.fill_(math.nan)
     tokens, targets = batches()
-    with_it, without = Learners(broken, DECAYS, CONFIG), Learners(sound, DECAYS, CONFIG)
+    with_it, without = trainer(broken), trainer(sound)
     assert with_it.finite().tolist() == [True, False, True]
     for step in range(3):
-        with_it.step(tokens[step], targets[step], 1e-3)
-        without.step(tokens[step], targets[step], 1e-3)
-    with_it.write_back()
-    without.write_back()
+        with_it.update(tokens[step], targets[step], 1e-3)
+        without.update(tokens[step], targets[step], 1e-3)
+    with_it.copy_to_models()
+    without.copy_to_models()
     assert with_it.finite().tolist() == [True, False, True]
     for k in (0, 2):
         for a, b in zip(
@@ -136,24 +147,55 @@ def test_a_broken_model_breaks_no_other() -> None:
 @pytest.mark.parametrize("n", [1, 3])
 def test_it_goes_on_from_what_is_kept(n: int) -> None:
     tokens, targets = batches(n)
-    whole = Learners(models(n=n), DECAYS[:n], CONFIG)
-    first, second = (Learners(models(n=n), DECAYS[:n], CONFIG) for _ in range(2))
+    whole = trainer(models(n=n), DECAYS[:n])
+    first, second = (trainer(models(n=n), DECAYS[:n]) for _ in range(2))
     for step in range(6):
-        whole.step(tokens[step], targets[step], 1e-3)
+        whole.update(tokens[step], targets[step], 1e-3)
     for step in range(3):
-        first.step(tokens[step], targets[step], 1e-3)
-    second.restore({name: tensor.clone() for name, tensor in first.kept().items()})
+        first.update(tokens[step], targets[step], 1e-3)
+    second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
     for step in range(3, 6):
-        second.step(tokens[step], targets[step], 1e-3)
+        second.update(tokens[step], targets[step], 1e-3)
     for a, b in zip(whole.parameters, second.parameters, strict=True):
         assert torch.equal(a, b)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="0 models and 0 weight decays"):
-        Learners([], [], CONFIG)
+        trainer([], [])
     with pytest.raises(InputError, match="3 models and 1 weight decays"):
-        Learners(models(), [0.1], CONFIG)
+        trainer(models(), [0.1])
     other: list[nn.Module] = [*models(n=1), *models(n=1, d_mlp=7)]
     with pytest.raises(InputError, match="differ in shape"):
-        Learners(other, [0.1, 0.1], CONFIG)
+        trainer(other, [0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accumulate": 2},
+        {"patience": 1},
+        {"precision": "bfloat16"},
+        {"activation_checkpointing": True},
+        {"batch_tokens": 50},
+        {"decay_vectors": False},
+    ],
+)
+def test_settings_for_one_model_are_refused(options: dict[str, Any]) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(OptionError, match=f"{name}={value!r}: expected .* as one program"):
+        trainer(models(), config=replace(CONFIG, **options))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_smoothed_targets(n: int) -> None:
+    """The loss is the smoothed one, written out."""
+    tokens, targets = batches(n)
+    made = models(n=n)
+    objective = NextOfSequence(tokens[0], targets[0], (0,) * n, label_smoothing=0.3)
+    losses = ParallelTrainer(made, DECAYS[:n], objective, CONFIG).update(tokens[0], targets[0], 0.0)
+    for k, model in enumerate(models(n=n)):
+        logs = model.last_logits(tokens[0, k]).log_softmax(-1)
+        wanted = torch.full_like(logs, 0.3 / 23)
+        wanted[range(8), targets[0, k]] += 0.7
+        assert losses[k].item() == pytest.approx(-(wanted * logs).sum(-1).mean().item(), rel=1e-5)
