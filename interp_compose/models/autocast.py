@@ -19,8 +19,8 @@ def finite_scores(model: LensModel) -> Iterator[None]:
     """Attention scores stay above minus infinity for the length of a ``with`` block.
 
     A mask holds float32's least number, which TransformerLens' attention rounds to bfloat16's
-    minus infinity. A padded position that sees nothing but padding then has a softmax of NaN, and
-    the NaN reaches every other token.
+    minus infinity. A padded position that attends to nothing but padding then has a softmax of NaN,
+    and the NaN reaches every other token.
 
     Raises:
         CapabilityError: a padded batch of two is not finite in bfloat16 all the same.

@@ -2,8 +2,8 @@
 
 A bridge wraps the Hugging Face modules themselves. Its own ``start_at_layer=k`` is missing from
 3.9, and in 4 it executes blocks 0 … k-1 and throws their result away. Here those blocks are made
-identities for the call and the residual is put in at the door of block k, which is exact (a probe
-proves it per model) and takes a CAP sweep from about 15 to about 10 clean forward passes.
+identities for the call and the residual is injected at the input of block k, which is exact (a
+probe proves it per model) and takes a CAP sweep from about 15 to about 10 clean forward passes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
 
@@ -53,7 +53,7 @@ def hugging_face_model(source: str, *, device: str | None = None, **options: Any
 
 def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> TransformerBridge:
     """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
-    TransformerLens loads beside it (BOS prepended where the model has one)."""
+    TransformerLens loads with it (BOS prepended where the model has one)."""
     with refusing(model):
         return TransformerBridge.boot_transformers(source, hf_model=model, **options)
 
@@ -78,10 +78,10 @@ def refusing(model: nn.Module) -> Iterator[None]:
         *(ValueError, KeyError, AttributeError, RuntimeError, AssertionError, TypeError),
         *(IndexError, NotImplementedError),
     ) as refusal:
-        said = (str(refusal).strip().splitlines() or [type(refusal).__name__])[0][:200]
+        reason = (str(refusal).strip().splitlines() or [type(refusal).__name__])[0][:200]
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
-            f"({said}). If other configs of it load, a setting is the cause; else pass "
+            f"({reason}). If other configs of it load, a setting is the cause; else pass "
             "a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder "
             "such as BertModel or, with transformer-lens 4, RobertaModel."
         ) from refusal
@@ -117,9 +117,9 @@ def check_blocks(bridge: TransformerBridge) -> None:
     bare = [k for k, block in enumerate(blocks or ()) if not hasattr(block, "attn")]
     if blocks is None or bare:
         kind = type(bridge.original_model).__name__
-        where = "it has no list of blocks" if blocks is None else f"block {bare[0]} has none"
+        problem = "it has no list of blocks" if blocks is None else f"block {bare[0]} has none"
         raise CapabilityError(
-            f"{kind} cannot be loaded: every block needs attention, and {where}. State-space, "
+            f"{kind} cannot be loaded: every block needs attention, and {problem}. State-space, "
             "recurrent and hybrid models (Mamba, RWKV, Jamba and their like) are not supported."
         )
 
@@ -145,15 +145,15 @@ class BridgeModel(LensModel):
         self.window = _window(getattr(hf_model, "config", None))
         self.length_limit = length_limit(hf_model) if hasattr(hf_model, "config") else None
 
-    def states(self, stated: StatedEmbedding | None) -> None:
-        """Takes over what the folder says of embeddings, the length of a text among it.
+    def states(self, stated: SentenceConfig | None) -> None:
+        """Set what the folder states about embeddings, and the length of a text with it.
 
         Newer folders of sentence-transformers leave that length to the tokenizer.
         """
         self.stated = stated
         if stated is not None:
-            told = getattr(self.tokenizer, "model_max_length", None)
-            self.n_ctx = int(min(self.n_ctx, stated.max_length or told or self.n_ctx))
+            max_length = stated.max_length or getattr(self.tokenizer, "model_max_length", None)
+            self.n_ctx = int(min(self.n_ctx, max_length or self.n_ctx))
 
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
@@ -175,9 +175,9 @@ class BridgeModel(LensModel):
         return self._run(tokens, attention_mask, positions_from_mask(attention_mask), read)
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        with self._last_hidden() as seen:
+        with self._last_hidden() as outputs:
             self._call_lens(tokens)
-        return seen[0]
+        return outputs[0]
 
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
@@ -215,21 +215,21 @@ class BridgeModel(LensModel):
         if read != "logits" and self._keeps_last:
             options["logits_to_keep"] = 1
         if read == "hidden":
-            with self._last_hidden() as seen:
+            with self._last_hidden() as outputs:
                 self._call_lens(start, **options)
-            return seen[0]
+            return outputs[0]
         logits: Tensor = self._call_lens(start, **options)
         return logits[:, -1:] if read == "last" else logits
 
     @contextmanager
     def _last_hidden(self) -> Iterator[list[Tensor]]:
         """Collects what leaves the final norm, in the calls made inside the ``with`` block."""
-        seen: list[Tensor] = []
+        outputs: list[Tensor] = []
         handle = self.lens.ln_final.register_forward_hook(
-            lambda module, args, output: seen.append(output)
+            lambda module, args, output: outputs.append(output)
         )
         try:
-            yield seen
+            yield outputs
         finally:
             handle.remove()
 
@@ -247,9 +247,9 @@ class BridgeModel(LensModel):
     def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:
         """``resid`` enters block ``layer`` and nothing below it runs, for the length of a call.
 
-        The call is given ``resid`` as embeddings, for its shape. What the model makes of it before
-        the blocks (positions, scaling) is dropped at the door of block ``layer``. Hooks there are
-        silent: they acted when the residual was captured, or when it left the block below.
+        The call gets ``resid`` as embeddings, for its shape. What the model computes of it before
+        the blocks (positions, scaling) is replaced at the input of block ``layer``. Hooks there do
+        not fire: they acted when the residual was captured, or when it left the block below.
         """
 
         def swap(
@@ -259,7 +259,7 @@ class BridgeModel(LensModel):
                 return (resid, *args[1:]), kwargs
             return args, {**kwargs, "hidden_states": resid}
 
-        with self._replaced(range(layer), _hand_on):
+        with self._replaced(range(layer), _identity):
             handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
             try:
                 with without_hooks([self.lens.blocks[layer].hook_in]):
@@ -269,22 +269,22 @@ class BridgeModel(LensModel):
 
     @contextmanager
     def _replaced(self, layers: range, stand_in: Callable[..., Tensor]) -> Iterator[None]:
-        """Blocks that hand on what ``stand_in`` returns, for the length of a call."""
+        """Blocks that return what ``stand_in`` does, for the length of a call."""
         if not len(layers):
             yield
             return
         forward = _in_tuple(stand_in) if self._returns_tuple() else stand_in
-        with ExitStack() as exchanged:
+        with ExitStack() as replaced:
             for layer in layers:
-                exchanged.enter_context(running(self.lens.blocks[layer], forward))
+                replaced.enter_context(running(self.lens.blocks[layer], forward))
             yield
 
     def _returns_tuple(self) -> bool:
-        """Whether the blocks of this architecture return tuples; seen once on two tokens."""
+        """Whether the blocks of this architecture return tuples; tried once on two tokens."""
         if self._block_output is None:
-            seen: list[type] = []
+            outputs: list[type] = []
             handle = self.lens.blocks[0].register_forward_hook(
-                lambda module, args, output: seen.append(type(output))
+                lambda module, args, output: outputs.append(type(output))
             )
             mask = torch.ones((1, 2), dtype=torch.long, device=self.device)
             try:
@@ -294,12 +294,12 @@ class BridgeModel(LensModel):
                     )
             finally:
                 handle.remove()
-            self._block_output = seen[0]
+            self._block_output = outputs[0]
         return issubclass(self._block_output, tuple)
 
 
 def _window(config: Any) -> int | None:
-    """How far back the most short-sighted layers look, by the names that configs have for it."""
+    """How far back the layers with the shortest window attend, by the names that configs use."""
     if hasattr(config, "get_text_config"):
         config = config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or getattr(config, "attention_layers", []))
@@ -308,15 +308,15 @@ def _window(config: Any) -> int | None:
         "attention_chunk_size": {"chunked_attention"},
         "window_size": {"local"},
     }
-    found = [
+    windows = [
         int(window)
         for name, local in names.items()
         if (window := getattr(config, name, None)) and (not kinds or kinds & local)
     ]
-    return min(found, default=None)
+    return min(windows, default=None)
 
 
-def _hand_on(*args: Any, **kwargs: Any) -> Tensor:
+def _identity(*args: Any, **kwargs: Any) -> Tensor:
     stream: Tensor = args[0] if args else kwargs["hidden_states"]
     return stream
 

@@ -1,6 +1,6 @@
 """Proof, on a few random tokens, of what a model honours.
 
-A wrapper can ignore a request in silence: on BERT, TransformerLens' bridge drops
+A wrapper can ignore a request silently: on BERT, TransformerLens' bridge drops
 ``start_at_layer`` and returns the logits of another computation. So nothing is assumed: before
 an intervention relies on a capability, these probes compare it with the plain forward pass.
 """
@@ -40,9 +40,9 @@ MEANING = {
     "edit_scores": "an edit of attn.hook_attn_scores changes the output",
     "edit_z": "an edit of attn.hook_z changes the output",
     "edit_post": "an edit of mlp.hook_post changes the output",
-    "drop_parts": "a block whose attention and MLP are silenced hands on what entered it",
-    "mask_attention": "a token that attention is cut from in every layer leaves no trace in the "
-    "other tokens, and leaves one with a layer open",
+    "drop_parts": "a block whose attention and MLP are ablated returns what entered it",
+    "mask_attention": "a token to which attention is knocked out in every layer has no effect on "
+    "the other tokens, and has one where a layer is left out",
 }
 INSTEAD = {
     "forward": "nothing that relies on these calls; use model.lens directly",
@@ -71,7 +71,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Outcomes by name; see :data:`MEANING` for what each stands for."""
+    """Outcomes by name; see :data:`MEANING` for what each means."""
 
     probes: dict[str, Probe]
 
@@ -102,21 +102,21 @@ def prove_capabilities(model: LensModel) -> Capabilities:
                 f"{model.name!r} gives NaN or infinite numbers on plain tokens: its weights are "
                 "broken, or too large for its dtype. Load it in float32, and check its weights."
             )
-        bench = _outcome(lambda: _Bench(model))
-        if isinstance(bench, Probe):
-            return Capabilities(dict.fromkeys(MEANING, bench))
-        return Capabilities({name: _outcome(getattr(bench, name)) for name in MEANING})
+        probes = _outcome(lambda: _Probes(model))
+        if isinstance(probes, Probe):
+            return Capabilities(dict.fromkeys(MEANING, probes))
+        return Capabilities({name: _outcome(getattr(probes, name)) for name in MEANING})
 
 
 @torch.no_grad()
 def prove_edits(model: LensModel, names: Sequence[str]) -> dict[str, Probe]:
-    """By hook point, whether a random edit there moves what the model returns.
+    """By hook point, whether a random edit there changes what the model returns.
 
     An edit that cannot be tried on the probe's tokens (an expert that none of them is sent to)
     counts as held.
     """
-    bench = _Bench(model)
-    return {name: _outcome(partial(bench.edit_anywhere, name)) for name in names}
+    probes = _Probes(model)
+    return {name: _outcome(partial(probes.edit_anywhere, name)) for name in names}
 
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
@@ -143,9 +143,9 @@ def _outcome(probe: Callable[[], Any]) -> Any:
         return Probe(False, f"{type(refusal).__name__}: {str(refusal).splitlines()[0][:160]}")
 
 
-class _Bench:
-    """The probes' common ground: tokens, their clean residuals, and what the model makes of them:
-    logits, or an encoder's last hidden state."""
+class _Probes:
+    """Tokens, their clean residuals, and what the model returns for them (logits, or an encoder's
+    last hidden state); one method per capability."""
 
     def __init__(self, model: LensModel) -> None:
         self.model = model
@@ -160,7 +160,7 @@ class _Bench:
         )
         again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
         self.noise = _distance(again, self.clean, self.mask)
-        # What rounding may change, as a share of the logits' own spread.
+        # What rounding may change, in standard deviations of the logits.
         self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
 
     def forward(self) -> Probe:
@@ -184,12 +184,12 @@ class _Bench:
         return self._unpadded(hidden, self.model.plain_hidden)
 
     def _unpadded(
-        self, found: Float[Tensor, "batch pos width"], plain: Callable[[Tensor], Tensor]
+        self, outputs: Float[Tensor, "batch pos width"], plain: Callable[[Tensor], Tensor]
     ) -> Probe:
-        """``found``, made with mask and positions, against plain calls on the rows alone."""
+        """``outputs``, computed with mask and positions, against plain calls on single rows."""
         error = max(
-            _spread_distance(found[:1], plain(self.tokens[:1])),
-            _spread_distance(found[1:, 2:], plain(self.tokens[1:, 2:])),
+            _spread_distance(outputs[:1], plain(self.tokens[:1])),
+            _spread_distance(outputs[1:, 2:], plain(self.tokens[1:, 2:])),
         )
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
 
@@ -226,7 +226,7 @@ class _Bench:
 
     def positions(self) -> Probe:
         if self.model.position_kind == "alibi":
-            # Both sides of the comparison below would count distances anew, and agree.
+            # Both sides of the comparison below would compute distances anew, and agree.
             return Probe(False, "ALiBi measures distances in the sequence that it is given")
         keep = [0, 1, 2, 4, 5, 6]  # position 3 leaves the sequence
         hole = self.mask.clone()
@@ -275,54 +275,56 @@ class _Bench:
     def drop_parts(self) -> Probe:
         last = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
         out = [name for part in ("attn", "mlp") for name in self._each_block(f"hook_{part}_out")]
-        with self.model.hooks([(name, _nothing) for name in out]):
-            _, found = self.model.capture(
+        with self.model.hooks([(name, _zero) for name in out]):
+            _, store = self.model.capture(
                 self.tokens, [last], attention_mask=self.mask, read=self.read
             )
-        error = _distance(found[last], self.resid[self.names[0]], self.mask)
+        error = _distance(store[last], self.resid[self.names[0]], self.mask)
         return Probe(error == 0.0, f"what leaves the last block differs by {error:.1e}")
 
     def mask_attention(self) -> Probe:
         first = torch.zeros(7, dtype=torch.bool, device=self.tokens.device)
         first[2] = True  # the first token of the padded row, the third of the other
 
-        def hide(layers: range) -> Tensor:
-            """Read with the token cut from all, itself included, and another one in its place."""
+        def effect(layers: range) -> float:
+            """What replacing the token changes later, its keys masked in ``layers`` for all."""
             other = self.tokens.clone()
             other[:, 2] = (other[:, 2] + 1) % self.model.d_vocab
             if self.model.pad_id is not None:
                 other = other.masked_fill(other == self.model.pad_id, 0 if self.model.pad_id else 1)
             outs = []
             for tokens in (self.tokens, other):
-                with self.model.editing_attention({layer: _Hidden(first) for layer in layers}):
+                with self.model.editing_attention({layer: _MaskedKeys(first) for layer in layers}):
                     outs.append(
                         self.model.forward(tokens, attention_mask=self.mask, read=self.read)
                     )
-            return (outs[0] - outs[1])[:, 3:].float().abs().max()
+            return float((outs[0] - outs[1])[:, 3:].float().abs().max())
 
-        shut = float(hide(range(self.model.n_layers)))
+        leak = effect(range(self.model.n_layers))
         # Exactly 0 but for mixtures of experts: which tokens an expert gets changes its rounding.
         rounding = 1e-4 if self.model.dtype == torch.float32 else 1e-2
-        if shut > rounding * float(self.clean[self.mask.bool()].float().std()):
-            return Probe(False, f"the token still moves the others by {shut:.1e}")
+        if leak > rounding * float(self.clean[self.mask.bool()].float().std()):
+            return Probe(False, f"the token still moves the others by {leak:.1e}")
         if self.model.n_layers > 1:
-            ajar = float(hide(range(1, self.model.n_layers)))
-            return Probe(ajar > 0.0, f"through an open layer it moves the others by {ajar:.1e}")
-        return Probe(True, f"the token moves the others by {shut:.1e}")
+            control = effect(range(1, self.model.n_layers))
+            return Probe(
+                control > 0.0, f"through an open layer it moves the others by {control:.1e}"
+            )
+        return Probe(True, f"the token moves the others by {leak:.1e}")
 
     def edit_anywhere(self, name: str) -> Probe:
         """One hook point, of whatever kind."""
         try:
             self.model.capture(self.tokens, [name], attention_mask=self.mask, read=self.read)
-        except InterventionError as silent:
-            return Probe(True, f"not tried: {silent}")
-        edit = _Noted(_random_pattern if name.endswith("hook_pattern") else _random_like)
+        except InterventionError as never_fired:
+            return Probe(True, f"not tried: {never_fired}")
+        edit = _RecordedEdit(_random_pattern if name.endswith("hook_pattern") else _random_like)
         probe = self._edit([name], edit)
         if not edit.changed:  # whole numbers that are all alike
             return Probe(True, "not tried: a random edit is no edit of this activation")
         if probe.held or not getattr(self.model, "has_head", False):
             return probe
-        self.read = "logits"  # of an encoder, which is read at its last hidden state else
+        self.read = "logits"  # an encoder, whose last hidden state the other probes read
         self.clean = self.model.forward(self.tokens, attention_mask=self.mask)
         try:
             return self._edit([name], edit)
@@ -344,8 +346,8 @@ class _Bench:
         return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
 
-class _Hidden:
-    """Keys that no query attends to; a query without any other attends to nothing."""
+class _MaskedKeys:
+    """Keys that no query attends to; a query that has no other attends to nothing."""
 
     def __init__(self, keys: Bool[Tensor, "pos"]) -> None:
         self.keys = keys
@@ -354,16 +356,16 @@ class _Hidden:
         sinks = scores.shape[-1] - len(self.keys)  # columns of the softmax that are no positions
         keys = torch.nn.functional.pad(self.keys, (0, sinks), value=False)
         # A model in float16 may mask scores in float32 by float16's lowest number.
-        seen = scores > torch.finfo(torch.float16).min / 2
-        self.emptied = ~(seen & ~keys).any(-1, keepdim=True)
+        unmasked = scores > torch.finfo(torch.float16).min / 2
+        self.emptied = ~(unmasked & ~keys).any(-1, keepdim=True)
         return scores.masked_fill(keys, torch.finfo(scores.dtype).min)
 
     def pattern(self, pattern: Tensor) -> Tensor:
         return pattern.masked_fill(self.emptied, 0.0)
 
 
-class _Noted:
-    """An edit, and whether it changed anything it was given."""
+class _RecordedEdit:
+    """An edit, and whether it changed any activation so far."""
 
     def __init__(self, edit: HookFn) -> None:
         self.edit, self.changed = edit, False
@@ -387,12 +389,12 @@ def _spread_distance(a: Float[Tensor, "*axes d"], b: Float[Tensor, "*axes d"]) -
     return float((a.float() - b.float()).abs().max() / b.float().std().clamp(min=1e-12))
 
 
-def _nothing(activation: Tensor, hook: Any) -> Tensor:
+def _zero(activation: Tensor, hook: Any) -> Tensor:
     return torch.zeros_like(activation)
 
 
 def _random_like(activation: Tensor, hook: Any) -> Tensor:
-    # Random, not a constant: LayerNorm removes a constant, and the edit would seem to do nothing.
+    # Random, since LayerNorm removes a constant, and such an edit would seem to do nothing.
     generator = torch.Generator().manual_seed(1)
     if not activation.is_floating_point():  # numbers of experts, flags: others of the same
         order = torch.randperm(activation.numel(), generator=generator).to(activation.device)

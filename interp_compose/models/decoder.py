@@ -21,14 +21,14 @@ from transformer_lens.hook_points import HookPoint
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
-from interp_compose.models.model_files import MOST_LAYERS
+from interp_compose.models.model_files import MAX_LAYERS
 from interp_compose.tensors import positions_from_mask
 
 Norm = Literal["pre", "post", "query"]
 Act = Literal["gelu", "relu"]
 Biases = Literal["all", "unembed"]
 
-MOST_PARAMETERS: Final = 2**31
+MAX_PARAMETERS: Final = 2**31
 
 
 @public
@@ -65,12 +65,12 @@ class DecoderConfig:
                 continue
             if value < 1:
                 raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
-        if self.n_layers > MOST_LAYERS:
-            raise OptionError(f"n_layers={self.n_layers}: expected at most {MOST_LAYERS}")
+        if self.n_layers > MAX_LAYERS:
+            raise OptionError(f"n_layers={self.n_layers}: expected at most {MAX_LAYERS}")
         inside = self.n_layers * (4 * self.n_heads * (self.d_head or 1) + 2 * self.d_mlp)
-        if self.d_model * (2 * self.d_vocab + self.n_ctx + inside) > MOST_PARAMETERS:
+        if self.d_model * (2 * self.d_vocab + self.n_ctx + inside) > MAX_PARAMETERS:
             raise OptionError(
-                f"{self} would have more than {MOST_PARAMETERS} parameters: make it smaller"
+                f"{self} would have more than {MAX_PARAMETERS} parameters: make it smaller"
             )
         if self.d_head is None and self.d_model % self.n_heads:
             raise OptionError(
@@ -84,7 +84,7 @@ class DecoderConfig:
 
 
 ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {"gelu": gelu, "relu": relu}
-HOMES: Final = {
+MODULE_OF: Final = {
     **{"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"},
     **dict.fromkeys(("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"), "attn"),
     **dict.fromkeys(("W_in", "b_in", "W_out", "b_out"), "mlp"),
@@ -123,26 +123,28 @@ class Attention(nn.Module):
     def forward(
         self,
         keys: Float[Tensor, "batch pos d_model"],
-        asks: Float[Tensor, "batch query d_model"] | None,
-        hidden: Bool[Tensor, "#batch 1 query pos"] | None,
+        queries: Float[Tensor, "batch query d_model"] | None,
+        masked: Bool[Tensor, "#batch 1 query pos"] | None,
     ) -> Float[Tensor, "batch _ d_model"]:
-        """Keys and values read ``keys``, queries ``asks`` (None: the same); ``hidden`` pairs get
-        the lowest score there is."""
-        if asks is None:  # one product instead of three
+        """Keys and values are projections of ``keys``, queries of ``queries`` (None: of ``keys``);
+        ``masked`` pairs get the lowest score there is."""
+        if queries is None:  # one product instead of three
             q, k, v = self._projected(
                 keys, (self.W_Q, self.W_K, self.W_V), (self.b_Q, self.b_K, self.b_V)
             )
         else:
-            (q,) = self._projected(asks, (self.W_Q,), (self.b_Q,))
+            (q,) = self._projected(queries, (self.W_Q,), (self.b_Q,))
             k, v = self._projected(keys, (self.W_K, self.W_V), (self.b_K, self.b_V))
-        q, k, v = self.hook_q(q), self.hook_k(k), self.hook_v(v)
-        scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)) * self.scale
-        if hidden is not None:
-            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
-        # [batch head query key]; models/attention.py edits what enters and leaves this softmax.
+        q = self.hook_q(q).transpose(1, 2)  # [batch head query d_head]
+        k = self.hook_k(k).permute(0, 2, 3, 1)  # [batch head d_head key]
+        v = self.hook_v(v).transpose(1, 2)  # [batch head key d_head]
+        scores = (q @ k) * self.scale  # [batch head query key]
+        if masked is not None:
+            scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        # models/attention.py edits what enters and leaves this softmax
         pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(dim=-1))
-        z = self.hook_z((pattern @ v.transpose(1, 2)).transpose(1, 2))
-        return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)
+        z = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
+        return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)  # [batch query d_model]
 
     def _projected(
         self,
@@ -152,14 +154,14 @@ class Attention(nn.Module):
     ) -> list[Float[Tensor, "batch query head d_head"]]:
         """``x`` through several matrices at once."""
         together = torch.cat([weight.transpose(0, 1).flatten(1) for weight in weights], dim=1)
-        given = [bias.flatten() for bias in biases if bias is not None]
-        out = linear(x, together.mT, torch.cat(given) if given else None)
+        flat = [bias.flatten() for bias in biases if bias is not None]
+        out = linear(x, together.mT, torch.cat(flat) if flat else None)
         parts = out.chunk(len(weights), dim=-1)
         return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]
 
 
 class MLP(nn.Module):
-    """Two linear layers and what lies between them."""
+    """Two linear layers and the activation between them."""
 
     def __init__(self, cfg: DecoderConfig) -> None:
         super().__init__()
@@ -188,31 +190,31 @@ class Block(nn.Module):
     def forward(
         self,
         resid: Float[Tensor, "batch pos d_model"],
-        hidden: Bool[Tensor, "#batch 1 pos pos"] | None,
+        masked: Bool[Tensor, "#batch 1 pos pos"] | None,
         last: bool = False,
     ) -> Float[Tensor, "batch _ d_model"]:
         """What leaves the block, at every position or at the ``last`` one alone.
 
-        ``attn.hook_in`` is what keys and values read, and queries as well unless the norm is
-        theirs alone (``norm="query"``).
+        ``attn.hook_in`` is the input of keys and values, and of queries unless they alone have
+        the norm (``norm="query"``).
         """
         keys = self.hook_resid_pre(resid)
         resid = keys[:, -1:] if last else keys
         if self.norm == "pre":
             keys = self.ln1(keys)
         keys = self.attn.hook_in(keys)
-        asks = keys[:, -1:] if last else None
+        queries = keys[:, -1:] if last else None
         if self.norm == "query":
-            asks = self.ln1(resid)
-        mid = resid + self.hook_attn_out(self.attn(keys, asks, hidden))
+            queries = self.ln1(resid)
+        mid = resid + self.hook_attn_out(self.attn(keys, queries, masked))
         if self.norm == "post":
             mid = self.hook_resid_mid(self.ln1(mid))
             out = self.ln2(mid + self.hook_mlp_out(self.mlp(mid)))
         else:
             mid = self.hook_resid_mid(mid)
             out = mid + self.hook_mlp_out(self.mlp(self.ln2(mid)))
-        left: Tensor = self.hook_resid_post(out)
-        return left
+        resid_post: Tensor = self.hook_resid_post(out)
+        return resid_post
 
 
 class Embed(nn.Module):
@@ -271,12 +273,12 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         self.setup()
 
     def __getattr__(self, name: str) -> Any:
-        home = HOMES.get(name)
-        if home is None:
+        module = MODULE_OF.get(name)
+        if module is None:
             return super().__getattr__(name)
-        if home not in ("attn", "mlp"):
-            return getattr(getattr(self, home), name)
-        weights = [getattr(getattr(block, home), name) for block in self.blocks]
+        if module not in ("attn", "mlp"):
+            return getattr(getattr(self, module), name)
+        weights = [getattr(getattr(block, module), name) for block in self.blocks]
         if weights[0] is None:
             raise AttributeError(f"no {name}, since biases={self.cfg.biases!r}")
         return torch.stack(weights)
@@ -326,8 +328,8 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
                 f"a sequence has {longest} tokens, and the model n_ctx={self.cfg.n_ctx} positions; "
                 "shorten it, or make the model with a larger n_ctx."
             )
-        places = self.hook_pos_embed(self.pos_embed(tokens, attention_mask))
-        resid: Tensor = self.hook_embed(self.embed(tokens)) + places
+        pos_embed = self.hook_pos_embed(self.pos_embed(tokens, attention_mask))
+        resid: Tensor = self.hook_embed(self.embed(tokens)) + pos_embed
         return resid
 
     def run(
@@ -339,11 +341,11 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
     ) -> Float[Tensor, "batch pos d_model"]:
         """Blocks ``start … stop-1``."""
         pairs = torch.ones((resid.shape[1],) * 2, dtype=torch.bool, device=resid.device)
-        hidden = pairs.triu(1)[None, None]
+        masked = pairs.triu(1)[None, None]
         if attention_mask is not None:
-            hidden = hidden | (attention_mask == 0)[:, None, None, :]
+            masked = masked | (attention_mask == 0)[:, None, None, :]
         for block in self.blocks[start:stop]:
-            resid = block(resid, hidden)
+            resid = block(resid, masked)
         return resid
 
     def final(

@@ -24,15 +24,15 @@ EMBEDDINGS = ("mean", "cls", "last", "model")
 
 
 @dataclass(frozen=True)
-class Reading:
+class EmbeddingReader:
     """How a text's embedding is read from hidden states ``[batch pos d_model]``.
 
     Attributes:
         how: ``"mean"`` over positions, ``"cls"`` (the first) or ``"last"``.
         specials: whether special tokens count. Sentence encoders are trained with them; a
-            decoder's BOS sees nothing of the text, and its norm would drown the rest.
-        normalise: whether the embedding is divided by its length; no cosine feels it.
-        source: who chose, for the record.
+            decoder's BOS attends to nothing of the text, and its norm would dominate the rest.
+        normalise: whether the embedding is divided by its length, which changes no cosine.
+        source: who chose, for the result's config.
     """
 
     how: str
@@ -41,9 +41,9 @@ class Reading:
     source: str
 
     def __str__(self) -> str:
-        where = {"mean": "mean over", "cls": "first of", "last": "last of"}[self.how]
-        what = "all tokens" if self.specials else "the text's tokens"
-        return f"{where} {what} ({self.source})"
+        read = {"mean": "mean over", "cls": "first of", "last": "last of"}[self.how]
+        tokens = "all tokens" if self.specials else "the text's tokens"
+        return f"{read} {tokens} ({self.source})"
 
     def __call__(
         self,
@@ -55,19 +55,19 @@ class Reading:
         kept = mask if self.specials else mask * (1 - special)
         if self.how == "mean":
             weights = kept.float() / kept.sum(dim=1, keepdim=True)
-            # Padding may hold anything, so it is taken out before it is multiplied by 0.
+            # Padding may hold NaN, so it is zeroed before it is multiplied by 0.
             real = hidden.float().masked_fill(kept[:, :, None] == 0, 0.0)
             out = torch.einsum("bp,bpd->bd", weights, real)
         else:
             index = torch.arange(kept.shape[1], device=kept.device)
-            far = len(index) if self.how == "cls" else -1
-            places = index.expand_as(kept).masked_fill(kept == 0, far)
-            place = places.amin(dim=1) if self.how == "cls" else places.amax(dim=1)
-            out = hidden[torch.arange(len(place), device=kept.device), place].float()
+            outside = len(index) if self.how == "cls" else -1
+            positions = index.expand_as(kept).masked_fill(kept == 0, outside)
+            position = positions.amin(dim=1) if self.how == "cls" else positions.amax(dim=1)
+            out = hidden[torch.arange(len(position), device=kept.device), position].float()
         return torch.nn.functional.normalize(out, dim=1) if self.normalise else out
 
 
-def reading_of(model: LensModel, embedding: str) -> Reading:
+def embedding_reader(model: LensModel, embedding: str) -> EmbeddingReader:
     """How ``embedding`` is read on this model.
 
     ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
@@ -86,22 +86,24 @@ def reading_of(model: LensModel, embedding: str) -> Reading:
     kind = "encoder" if model.bidirectional else "decoder"
     if embedding == "model" and model.stated is not None:
         model.stated.check(model.name)
-        return Reading(model.stated.pooling, True, model.stated.normalise, "stated by the model")
+        return EmbeddingReader(
+            model.stated.pooling, True, model.stated.normalise, "stated by the model"
+        )
     if embedding == "model":
-        return Reading(
+        return EmbeddingReader(
             "mean", model.bidirectional, False, "by default: the model states no embedding"
         )
     if embedding == "cls" and not model.bidirectional:
         raise OptionError(
             f'embedding="cls" reads the first token, and in {model.name!r}, a decoder, that token '
-            'sees nothing of the text; choose "mean" or "last".'
+            'attends to nothing of the text; choose "mean" or "last".'
         )
     if embedding == "last" and model.bidirectional:
         raise OptionError(
             f'embedding="last" is for decoders, and {model.name!r} is an encoder; choose "mean" '
             'or "cls".'
         )
-    return Reading(embedding, model.bidirectional, False, f"chosen, {kind}")
+    return EmbeddingReader(embedding, model.bidirectional, False, f"chosen, {kind}")
 
 
 @public
@@ -114,24 +116,24 @@ def embed_texts(
     batch_size: int | None = None,
     progress: bool = False,
 ) -> Float[Tensor, "text d_model"]:
-    """One vector per text, float32 on the CPU; the model untouched, texts never cut.
+    """One vector per text, float32 on the CPU, by the clean model; texts are never truncated.
 
     Args:
         model: from :func:`load_model`, in evaluation mode.
         texts: at least one, none empty.
-        embedding: ``"mean"``, ``"cls"``, ``"last"`` or ``"model"``: see :func:`reading_of`.
+        embedding: ``"mean"``, ``"cls"``, ``"last"`` or ``"model"``: see :func:`embedding_reader`.
         batch_size: texts of like length per forward pass; 64 by default.
         progress: show a bar.
 
     Raises:
         InputError: no texts, an empty one, or one longer than the model's context.
-        OptionError, CapabilityError: see :func:`reading_of`.
+        OptionError, CapabilityError: see :func:`embedding_reader`.
     """
     check_model(model)
     check_numbers(0, batch_size)
     if not texts:
         raise InputError(f"texts={texts!r}: expected a list of at least one text.")
-    reading = reading_of(model, embedding)
+    reading = embedding_reader(model, embedding)
     model.require("hidden")
     try:
         prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
@@ -160,7 +162,7 @@ def embed_texts(
     return out
 
 
-def check_first(reading: Reading, prompts: Sequence[TokenizedPrompt], name: str) -> None:
+def check_first(reading: EmbeddingReader, prompts: Sequence[TokenizedPrompt], name: str) -> None:
     """Refuse to read a [CLS] that the tokenizer does not put in front of the text."""
     if reading.how == "cls" and any(prompt.groups[0] >= 0 for prompt in prompts):
         raise OptionError(

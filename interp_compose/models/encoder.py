@@ -1,9 +1,9 @@
 """Encoders: BERT and RoBERTa behind the same surface as decoders.
 
 TransformerLens' bridge wraps their masked-LM classes and ignores ``start_at_layer`` and
-``stop_at_layer`` on them without a word. So everything here but the logits is computed by calling
+``stop_at_layer`` on them silently. So everything here but the logits is computed by calling
 the wrapped embeddings and blocks one after another, with an additive mask over keys: attention is
-bidirectional, and padding, on either side, is seen by nobody. Absolute positions are added with
+bidirectional, and no query attends to padding, on either side. Absolute positions are added with
 the embeddings, so that a pooled residual carries them already and blocks read no others.
 """
 
@@ -19,7 +19,7 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import Streams
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
 
@@ -31,8 +31,8 @@ class EncoderModel(BridgeModel):
     """A :class:`.lens_model.LensModel` on a bridge around a masked-LM class.
 
     ``has_head`` is False where the checkpoint brought no masked-LM head (sentence encoders): then
-    there are hidden states and no logits. ``stated`` is how a sentence-transformers folder says
-    that embeddings are read.
+    there are hidden states and no logits. ``stated`` is the embedding that a sentence-transformers
+    folder states.
     """
 
     bidirectional = True
@@ -45,7 +45,7 @@ class EncoderModel(BridgeModel):
         name: str,
         tokenizer: Any,
         has_head: bool,
-        stated: StatedEmbedding | None = None,
+        stated: SentenceConfig | None = None,
     ) -> None:
         super().__init__(bridge, name=name, tokenizer=tokenizer)
         self._core = bridge.original_model.base_model
@@ -99,8 +99,8 @@ class EncoderModel(BridgeModel):
         self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
         with without_hooks([self.lens.blocks[start].hook_in]):  # they have acted already
-            left = self._blocks(streams.resid, range(start, stop), streams.mask)
-        return self._apply_entry_hooks(left, stop)
+            resid = self._blocks(streams.resid, range(start, stop), streams.mask)
+        return self._apply_entry_hooks(resid, stop)
 
     def _resume(
         self, streams: Streams, start: int, *, read: Read
@@ -116,7 +116,8 @@ class EncoderModel(BridgeModel):
     def _embed(
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
     ) -> Float[Tensor, "batch pos d_model"]:
-        """What enters block 0: words, positions counted over real tokens, and the first norm."""
+        """What enters block 0: token and position embeddings, the latter counted over real tokens,
+        after the first norm."""
         positions = positions_from_mask(mask) + self._first_position
         embedded: Tensor = self._core.embeddings(input_ids=tokens, position_ids=positions)
         return embedded
@@ -127,7 +128,7 @@ class EncoderModel(BridgeModel):
         layers: range,
         mask: Int[Tensor, "stream pos"],
     ) -> Float[Tensor, "stream pos d_model"]:
-        """Blocks one after another; every query sees every key that the mask marks with 1."""
+        """Blocks one after another; every query attends to every key that the mask marks with 1."""
         lowest = torch.finfo(resid.dtype).min
         bias = (1 - mask[:, None, None, :]).to(resid.dtype) * lowest
         for layer in layers:
@@ -136,7 +137,7 @@ class EncoderModel(BridgeModel):
         return resid
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
         out: Tensor = self.lens.blocks[layer].hook_in(resid)
         return out
 

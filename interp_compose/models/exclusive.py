@@ -1,5 +1,5 @@
-"""One user at a time: a model whose hooks and attentions are exchanged for the length of a block
-cannot serve two threads, since the second would read the first one's interventions."""
+"""One user at a time: a model whose hooks and attentions are replaced for the length of a block
+cannot serve two threads, since the second would run under the first one's interventions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Exclusive:
         Raises:
             ModelInUseError: another thread or task holds it; ``name`` is the model's.
         """
-        me = _caller()
+        caller = _caller()
         with self._guard:
-            if self._depth and self._holder != me:
+            if self._depth and self._holder != caller:
                 raise ModelInUseError(
                     f"{name!r} is in use: another thread or asyncio task is inside a call of it or "
                     "a block of hooks, masks or pooling, whose edits would reach this call. Take "
                     "turns (a threading.Lock around your blocks), or load one model for each."
                 )
-            self._holder = me
+            self._holder = caller
             self._depth += 1
         try:
             yield

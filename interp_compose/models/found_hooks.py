@@ -1,8 +1,8 @@
-"""Every hook on a model that is not its frameworks' own, whoever registered it and however.
+"""Every hook on a model that its frameworks did not add, whoever registered it and however.
 
 TransformerLens lists the hooks that were added at its hook points. A plain
 ``module.register_forward_hook`` on any part of the model changes results as well, and no list of
-TransformerLens' shows it.
+TransformerLens shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FoundHook:
 
     name: str
     handle: int
-    own: bool = False
+    of_framework: bool = False
 
 
 def found_hooks(lens: Any) -> list[FoundHook]:
@@ -47,8 +47,8 @@ def _at_hook_points(lens: Any) -> Iterator[FoundHook]:
     for name, point in points.values():
         for handle in point.fwd_hooks:
             function = getattr(handle, "user_hook", None)  # not kept by transformer-lens 3.9
-            own = function is not None and of_a_framework(function)
-            yield FoundHook(name, id(handle), own)
+            of_framework = function is not None and of_a_framework(function)
+            yield FoundHook(name, id(handle), of_framework)
 
 
 def _on_modules(lens: Any) -> Iterator[FoundHook]:
@@ -63,8 +63,8 @@ def _on_modules(lens: Any) -> Iterator[FoundHook]:
             for attribute, kind in KINDS.items():
                 for hook in getattr(part, attribute).values():
                     if not of_a_framework(hook):
-                        where = path.replace("._original_component", "") or "the whole model"
-                        yield FoundHook(f"{where}: {kind} {_called(hook)}", id(hook))
+                        module = path.replace("._original_component", "") or "the whole model"
+                        yield FoundHook(f"{module}: {kind} {_called(hook)}", id(hook))
 
 
 def _global() -> Iterator[FoundHook]:
@@ -77,14 +77,14 @@ def _global() -> Iterator[FoundHook]:
 
 def of_a_framework(hook: Any) -> bool:
     """Whether a function or callable object was written in one of :data:`FRAMEWORKS`."""
-    return _home(hook).partition(".")[0] in FRAMEWORKS
+    return _package(hook).partition(".")[0] in FRAMEWORKS
 
 
-def _home(hook: Any) -> str:
+def _package(hook: Any) -> str:
     while isinstance(hook, partial):
         hook = hook.func
-    named = hasattr(hook, "__qualname__")
-    return str((hook if named else type(hook)).__module__ or "")
+    has_name = hasattr(hook, "__qualname__")
+    return str((hook if has_name else type(hook)).__module__ or "")
 
 
 def _called(hook: Any) -> str:

@@ -21,7 +21,7 @@ from interp_compose.types import Read
 
 
 def is_hooked_transformer(source: object) -> bool:
-    """Whether ``source`` is a 3.9 HookedTransformer."""
+    """Whether ``source`` is a HookedTransformer of transformer-lens 3.9."""
     try:
         from transformer_lens import HookedTransformer
     except ImportError:
@@ -63,8 +63,8 @@ class HookedTransformerModel(LensModel):
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
-        entered = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
-        with self._rotary_positions(streams.positions, streams.mask), without_hooks([entered]):
+        entry = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
+        with self._rotary_positions(streams.positions, streams.mask), without_hooks([entry]):
             out: Tensor = self._call_lens(
                 streams.resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
                 start_at_layer=start,
@@ -83,7 +83,7 @@ class HookedTransformerModel(LensModel):
         return self._apply_entry_hooks(resid, layer)
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
         if layer == self.n_layers:
             return resid
         out: Tensor = self.lens.blocks[layer].hook_resid_pre(resid)
@@ -113,7 +113,7 @@ class HookedTransformerModel(LensModel):
         """Rotary embeddings read ``position_ids`` for the length of a call.
 
         HookedTransformer derives positions from the mask and takes no others, so its attention
-        is lent the same rotation at the positions asked for. Other kinds of relative position
+        computes the same rotation at the given positions instead. Other kinds of relative position
         are left alone, and refused by the probe that compares a gap in the sequence with a mask.
         """
         rotary = self.lens.cfg.positional_embedding_type == "rotary"

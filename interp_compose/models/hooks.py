@@ -1,4 +1,4 @@
-"""Which hooks fired, and which edits, by a new tensor or in place, have to be believed."""
+"""Hooks for the length of a block: which fired, and which edited, by a new tensor or in place."""
 
 from __future__ import annotations
 
@@ -57,36 +57,36 @@ class HookLog:
 
 
 def _check_result(result: object, activation: Tensor, name: str) -> None:
-    """Refuse, by name, what cannot stand in for an activation."""
+    """Refuse, by name, what cannot replace an activation."""
     expected = f"a tensor {list(activation.shape)} of {activation.dtype}"
-    given = f"a {type(result).__name__}"
+    returned = f"a {type(result).__name__}"
     if isinstance(result, Tensor):
         cast = torch.is_autocast_enabled(activation.device.type)
         if result.shape == activation.shape and (result.dtype == activation.dtype or cast):
             return
-        given = f"a tensor {list(result.shape)} of {result.dtype}"
+        returned = f"a tensor {list(result.shape)} of {result.dtype}"
     raise InterventionError(
-        f"the hook at {name} returned {given}; expected {expected} like the activation that it was "
-        "given, or None"
+        f"the hook at {name} returned {returned}; expected {expected} like the activation that it "
+        "got, or None"
     )
 
 
 def _version(activation: Tensor) -> int:
-    """Counts in-place edits; tensors made under inference_mode do not keep count."""
+    """Number of in-place edits; 0 for tensors made under inference_mode, which do not count."""
     return 0 if activation.is_inference() else activation._version
 
 
-def matching_hooks(model: LensModel, where: str | Callable[[str], bool]) -> list[str]:
-    """The names of the hook points that a name or a predicate means.
+def matching_hooks(model: LensModel, hook: str | Callable[[str], bool]) -> list[str]:
+    """The hook points that a name or a predicate matches.
 
     Raises:
         OptionError: there are none.
     """
     known = model.hook_names
-    names = [where] if isinstance(where, str) else [name for name in known if where(name)]
+    names = [hook] if isinstance(hook, str) else [name for name in known if hook(name)]
     if not names or names[0] not in known:
         raise OptionError(
-            f"no hook point matches {where!r} on {model.name!r} ({model.architecture}); "
+            f"no hook point matches {hook!r} on {model.name!r} ({model.architecture}); "
             f"for example {', '.join(list(known)[:4])}. model.hook_names lists all."
         )
     return names
@@ -101,8 +101,8 @@ def hooked(
     """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`."""
     log = HookLog()
     wrapped: list[tuple[str, HookFn]] = []
-    for where, fn in fwd_hooks:
-        for name in matching_hooks(model, where):
+    for hook, fn in fwd_hooks:
+        for name in matching_hooks(model, hook):
             wrapped.append((name, log.watching(fn, name)))
     with warnings.catch_warnings(), _added(model, wrapped, version):
         warnings.filterwarnings("error", message=r"(?s).*edit is discarded")
@@ -129,8 +129,8 @@ def hooked(
 def _added(
     model: LensModel, hooks: Sequence[tuple[str, HookFn]], version: str | None
 ) -> Iterator[None]:
-    """Hooks at their points for the length of a ``with`` block, which takes its own away and no
-    other's, in whatever order blocks end (TransformerLens' own block takes those of its depth)."""
+    """Hooks at their points for the length of a ``with`` block, which removes those it added and no
+    other, in whatever order blocks end (TransformerLens' own block removes those of its depth)."""
     lens = model.lens
     added: list[tuple[Any, Any]] = []
     try:
@@ -152,7 +152,7 @@ def _added(
         for point, handle in added:
             handle.hook.remove()
             point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
-            model.hook_versions.pop(id(handle), None)  # Ctrl-C may have come in between
+            model.hook_versions.pop(id(handle), None)  # Ctrl-C between the two steps
 
 
 def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:
@@ -190,13 +190,13 @@ def check_mask(attention_mask: Tensor) -> None:
 @contextmanager
 def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
     """Hook points whose hooks do not fire for the length of a ``with`` block."""
-    lifted = [(point, point._forward_hooks) for point in points]
-    for point, _ in lifted:
+    removed = [(point, point._forward_hooks) for point in points]
+    for point, _ in removed:
         point._forward_hooks = OrderedDict()
     try:
         yield
     finally:
-        for point, hooks in lifted:
+        for point, hooks in removed:
             point._forward_hooks = hooks
 
 

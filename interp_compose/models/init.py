@@ -17,8 +17,8 @@ from interp_compose.models.decoder import SmallDecoder
 
 Distribution = Literal["normal", "uniform"]
 FanIn = Literal["own", "d_model"]
-SMALLEST: Final = 1e-12
-"""Three weights of this scale multiplied, as in a gradient through W_Q, are a normal float32."""
+MIN_SCALE: Final = 1e-12
+"""The product of three weights of this scale, as in a gradient through W_Q, is a normal float32."""
 
 
 @public
@@ -72,13 +72,13 @@ def init_weights(
     fan_in: FanIn = "own",
     scale_writers: bool = False,
 ) -> None:
-    """Every matrix anew: N(0, σ²) with σ = fan_in^-γ, or uniform between -σ and σ.
+    """Draw every matrix: N(0, σ²) with σ = fan_in^-γ, or uniform between -σ and σ.
 
     The fan-in is the width a matrix reads: ``d_model``, of W_O ``n_heads · d_head``, of W_out
     ``d_mlp``; embeddings and positions count as reading ``d_model``. Biases become 0, LayerNorm's
     weights 1. Random numbers depend on the seed, the parameter's name and its shape alone: models
     that differ in γ begin as multiples of each other, matrix by matrix, and those that differ in
-    the place of the norm begin as one.
+    the place of the norm begin with equal weights.
 
     Args:
         model: changed in place.
@@ -124,7 +124,7 @@ def init_scales(
     for name, group in GROUPS.items():
         rate = float(getattr(rates, group))
         power = -rate * math.log10(widths[name])  # rates of 1000 underflow float64 as well
-        if abs(power) > -math.log10(SMALLEST):
+        if abs(power) > -math.log10(MIN_SCALE):
             raise OptionError(
                 f"an init rate of {rate:g} gives {name} a scale of 10^{power:.0f}, which "
                 f"{'under' if power < 0 else 'over'}flows in training; the paper's rates lie "

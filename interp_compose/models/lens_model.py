@@ -1,4 +1,4 @@
-"""What both adapters share: capturing, hooking, positions, and the proof that a hook fired."""
+"""A loaded model: calls, hooks, edits, weights, and the proof of what it honours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from interp_compose.models.hooks import (
 )
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.types import AttentionEdit, CallWrapper, ForwardFn, HookFn, Prepare, Read
 
 WEIGHT_NAMES = (
@@ -52,7 +52,7 @@ WEIGHT_NAMES = (
 
 @dataclass(frozen=True)
 class Streams:
-    """Residuals that enter a block, and what attention and rotary embeddings read beside them.
+    """Residuals that enter a block, and the mask and positions that go with them.
 
     ``mask`` is 1 for real positions, 0 for padding; ``positions`` are those of rotary embeddings.
     """
@@ -64,7 +64,7 @@ class Streams:
 
 @public
 class LensModel(ABC):
-    """A model behind one small surface, whichever TransformerLens class carries it.
+    """A model with one small interface, whichever TransformerLens class wraps it.
 
     ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
     folding, no centring, so that probes read what training wrote.
@@ -83,14 +83,14 @@ class LensModel(ABC):
     length_limit: LengthLimit | None = None
     """Where rotary angles begin to depend on the batch; None where they never do."""
     bidirectional: bool = False
-    """Whether tokens see the ones after them: an encoder, which predicts no next token."""
+    """Whether tokens attend to later ones: an encoder, which predicts no next token."""
     ends_in_norm: bool = False
     """Whether blocks begin with no norm and end in one (post-LN), so that what attention and MLP
     add is no summand of what leaves them."""
-    stated: StatedEmbedding | None = None
-    """How the sentence-transformers folder it came from reads embeddings."""
+    stated: SentenceConfig | None = None
+    """The embedding that its sentence-transformers folder states."""
     pad_id: int | None = None
-    """A token id that the model itself takes for padding, mask or not."""
+    """A token id that the model itself treats as padding, whatever the mask."""
 
     def __init__(self, lens: Any, *, name: str, architecture: str, tokenizer: Any) -> None:
         self.lens = lens
@@ -247,15 +247,15 @@ class LensModel(ABC):
         """
         store: dict[str, Tensor] = {}
 
-        def keeper(name: str) -> HookFn:
-            def keep(activation: Tensor, hook: Any) -> None:
+        def storing(name: str) -> HookFn:
+            def store_activation(activation: Tensor, hook: Any) -> None:
                 store[name] = activation
 
-            return keep
+            return store_activation
 
         with (
             torch.set_grad_enabled(grad),
-            self.hooks([(name, keeper(name)) for name in names]),
+            self.hooks([(name, storing(name)) for name in names]),
         ):
             logits = self.forward(tokens, attention_mask=attention_mask, read=read)
         return logits, store
@@ -293,7 +293,7 @@ class LensModel(ABC):
         Raises:
             OptionError: a name, or a predicate, that matches no hook point.
             InterventionError: on leaving, a hook that never fired; at once, an edit that
-                TransformerLens says it discards.
+                TransformerLens discards.
             CapabilityError: on leaving, an edit at a hook point where a random edit, tried on a few
                 tokens, does not reach the output.
             ModelInUseError: another thread or asyncio task is using the model.
@@ -424,7 +424,7 @@ class LensModel(ABC):
     @contextmanager
     def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
         """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
-        calls of :attr:`lens` by others are refused in it.
+        other calls of :attr:`lens` are refused in it.
 
         ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
         is the call as it was outside the block, so that blocks nest.
@@ -441,7 +441,7 @@ class LensModel(ABC):
     @contextmanager
     def preparing(self, prepare: Prepare) -> Iterator[LensModel]:
         """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
-        block, whatever wrappers make of the call; for edits that depend on the call's tokens."""
+        block, whatever wrappers do to the call; for edits that depend on the call's tokens."""
         with self.exclusive.held(self.name):
             self._preparations.append(prepare)
             try:
@@ -479,7 +479,7 @@ class LensModel(ABC):
         if not self._running:
             raise InterventionError(
                 f"{self.name!r}: model.lens was called inside a block of pool_at, which acts on "
-                "calls of the model alone, so that this one would go past it. Call model(…), "
+                "calls of the model alone, so that this one would bypass it. Call model(…), "
                 "model.encode(…) or model.capture(…)."
             )
 
@@ -502,14 +502,14 @@ class LensModel(ABC):
             if hook.handle in self.hook_versions:
                 version = self.hook_versions[hook.handle]
                 yield (hook.name if version is None else f"{hook.name} ({version})"), version
-            elif not hook.own and hook.handle not in self._built_in:
+            elif not hook.of_framework and hook.handle not in self._built_in:
                 yield hook.name, None
         for layer in edited_layers(self.lens):
             yield f"blocks.{layer}.attn: edited attention", None
 
     def _hooks_of_the_lens(self) -> frozenset[int]:
-        """Handles at hook points before any of the user's, where the lens does not tell whose they
-        are (transformer-lens 3.9)."""
+        """Handles at hook points before the user adds any, where the lens does not record who added
+        a hook (transformer-lens 3.9)."""
         points = self.lens.hook_dict.values()
         handles = (handle for point in points for handle in point.fwd_hooks)
         return frozenset(id(handle) for handle in handles if not hasattr(handle, "user_hook"))
@@ -608,11 +608,11 @@ class LensModel(ABC):
     ) -> Float[Tensor, "batch _ width"]:
         """A call of the model as it is, without the user's hooks, edits, wrappers and dropout."""
         with self._bare():
-            place = self.device
-            return self.forward(tokens.to(place), attention_mask=mask.to(place), read=read)
+            tokens, mask = tokens.to(self.device), mask.to(self.device)
+            return self.forward(tokens, attention_mask=mask, read=read)
 
     def _prove_edits(self, names: Sequence[str]) -> None:
-        """Refuse edits at hook points that hand on a copy, or that nobody reads again.
+        """Refuse edits at hook points that show a copy, or that nothing reads afterwards.
 
         Raises:
             CapabilityError: a random edit there moves no output.
@@ -633,7 +633,7 @@ class LensModel(ABC):
     @contextmanager
     def _read_by_name(self, tokens: Tensor) -> Iterator[None]:
         """A sequence that the model cannot read is refused by name, once it has failed: rotary
-        models read beyond their context, and on CUDA a look at the ids would cost a wait."""
+        models read beyond their context, and checking ids on CUDA beforehand would block."""
         try:
             yield
         except InterpComposeError:
@@ -688,8 +688,8 @@ class LensModel(ABC):
             padded = torch.ones_like(tokens)
             padded[0, 0] = 0
             with torch.no_grad():
-                found = self.probing(tokens, padded, read="hidden")
-            self._pads[self.dtype] = bool(found[:, 1:].isfinite().all())
+                hidden = self.probing(tokens, padded, read="hidden")
+            self._pads[self.dtype] = bool(hidden[:, 1:].isfinite().all())
         if not self._pads[self.dtype]:
             raise CapabilityError(
                 f"{self.architecture} in float64 makes NaN of padded batches: transformers takes "
@@ -717,7 +717,7 @@ class LensModel(ABC):
                 self._wrappers, self._preparations = wrappers, preparations
 
     def n_neurons(self) -> int:
-        """Neurons of the first layer's MLP; seen once on a token, at ``mlp.hook_post``.
+        """Neurons of the first layer's MLP; measured once on a token, at ``mlp.hook_post``.
 
         Raises:
             CapabilityError: there is no layer of neurons: in a mixture of experts ``hook_post`` is
@@ -727,14 +727,14 @@ class LensModel(ABC):
             name, out = "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out"
             token = torch.zeros((1, 1), dtype=torch.long, device=self.device)
             with self._bare():
-                _, found = self.capture(token, [name, out], read="hidden")
-            if found[name].shape == found[out].shape and torch.equal(found[name], found[out]):
+                _, store = self.capture(token, [name, out], read="hidden")
+            if store[name].shape == store[out].shape and torch.equal(store[name], store[out]):
                 raise CapabilityError(
                     f"{self.architecture} shows its MLP's output at mlp.hook_post, as mixtures of "
-                    "experts do, so that it has no neurons to name; drop the MLP at chosen "
+                    "experts do, so that it has no neurons to name; ablate the MLP at chosen "
                     "positions with mask_residual(part='mlp')."
                 )
-            self._d_mlp = int(found[name].shape[-1])
+            self._d_mlp = int(store[name].shape[-1])
         return self._d_mlp
 
     # ---- details -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``load_model``: hub names, folders and objects become one kind of model."""
+"""``load_model``: a :class:`.lens_model.LensModel` from a hub name, a folder or an object."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from interp_compose.models.load_encoder import (
     load_encoder,
     peek,
 )
-from interp_compose.models.model_files import check_sizes, own_tokenizer, refuse_pickled
-from interp_compose.models.own_forward import OwnForward, random_twin
+from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
+from interp_compose.models.own_forward import OwnForward, small_random_model
 from interp_compose.models.small_decoder import (
     SmallDecoderModel,
     is_decoder_folder,
@@ -48,7 +48,7 @@ from interp_compose.models.small_decoder import (
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
-ONE_AT_A_TIME = threading.RLock()
+LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -64,7 +64,7 @@ def load_model(
     device_map: str | dict[str, str | int] | None = None,
     trust_remote_code: bool = False,
 ) -> LensModel:
-    """Any supported model behind one surface, in evaluation mode where it is loaded here.
+    """Any supported model with one interface, in evaluation mode where it is loaded here.
 
     Args:
         source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
@@ -90,7 +90,7 @@ def load_model(
         CapabilityError: an architecture that TransformerLens refuses.
     """
     if isinstance(source, str | Path):
-        with ONE_AT_A_TIME:
+        with LOADING_LOCK:
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )
@@ -105,15 +105,15 @@ def load_model(
         return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)
     if is_hooked_transformer(source):
         lens: Any = source
-        given = tokenizer if tokenizer is not None else lens.tokenizer
-        return HookedTransformerModel(lens, name=str(lens.cfg.model_name), tokenizer=given)
+        tokenizer = tokenizer if tokenizer is not None else lens.tokenizer
+        return HookedTransformerModel(lens, name=str(lens.cfg.model_name), tokenizer=tokenizer)
     if isinstance(source, TransformerBridge):
-        given = tokenizer if tokenizer is not None else source.tokenizer
+        tokenizer = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
-            return encoder_on(source, name=str(source.cfg.model_name), tokenizer=given)
+            return encoder_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
         check_blocks(source)
         _check_settings(source)
-        return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=given)
+        return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         check_wrappable(source)
         config: Any = source.config
@@ -121,11 +121,11 @@ def load_model(
         if is_encoder(config):
             return encoder_around(source, name=name, tokenizer=tokenizer)
         try:
-            own = OwnForward.of(source)
+            reference = OwnForward.of(source)
         except CapabilityError:
-            bridge_around(source)  # says so where TransformerLens does not know the class
+            bridge_around(source)  # refuses, where TransformerLens does not know the class
             raise
-        return _held(own, bridge_around(source), name=name, tokenizer=tokenizer)
+        return _compared(reference, bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
         "model, a TransformerBridge, a SmallDecoder, or a HookedTransformer with transformer-lens "
@@ -133,25 +133,27 @@ def load_model(
     )
 
 
-def _held(own: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: Any) -> BridgeModel:
-    """The wrapped module, once it computes what the module itself did."""
+def _compared(
+    reference: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: Any
+) -> BridgeModel:
+    """The wrapped module, after a check that it computes what the module itself did."""
     check_blocks(bridge)
     with refusing(bridge.original_model):
         model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
-        own.check(model)
+        reference.check(model)
     return model
 
 
 def _check_settings(bridge: TransformerBridge) -> None:
-    """Hold the class and config of a bridge that came wrapped to Hugging Face's formula.
+    """Compare the class and config of a bridge that came wrapped with Hugging Face's formula.
 
-    Its own module cannot be run by itself any more; a second one of two layers is, see
-    :func:`.own_forward.random_twin`.
+    Its module cannot be run by itself any more; a small one of the same config is, see
+    :func:`.own_forward.small_random_model`.
     """
-    twin = random_twin(bridge.original_model)
-    if twin is not None:
-        own = OwnForward.of(twin)
-        _held(own, bridge_around(twin), name=str(bridge.cfg.model_name), tokenizer=None)
+    small = small_random_model(bridge.original_model)
+    if small is not None:
+        reference = OwnForward.of(small)
+        _compared(reference, bridge_around(small), name=str(bridge.cfg.model_name), tokenizer=None)
 
 
 def _load_pretrained(
@@ -211,11 +213,11 @@ def _load_pretrained(
             )
         hf_model = hugging_face_model(source, **options)
         check_wrappable(hf_model)
-        own = OwnForward.of(hf_model)
+        reference = OwnForward.of(hf_model)
         if tokenizer is None:
-            given = {key: options[key] for key in options if key not in ("device", "device_map")}
-            own_tokenizer(source, name, **{key: given[key] for key in given if key != "dtype"})
-            bridge = bridge_with_tokenizer(source, hf_model, **given)
+            rest = {key: options[key] for key in options if key not in ("device", "device_map")}
+            saved_tokenizer(source, name, **{key: rest[key] for key in rest if key != "dtype"})
+            bridge = bridge_with_tokenizer(source, hf_model, **rest)
         else:
             bridge = bridge_around(hf_model)
     except (InterpComposeError, MemoryError, torch.OutOfMemoryError):
@@ -227,15 +229,15 @@ def _load_pretrained(
             f"the weights in {source!r} cannot be read ({broken}); download or save them again."
         ) from broken
     except Exception as broken:
-        told = (str(broken).strip().splitlines() or [""])[-1].strip()[:120]
+        reason = (str(broken).strip().splitlines() or [""])[-1].strip()[:120]
         raise CorruptFileError(
             f"config and weights of {name!r} make no model that transformers and TransformerLens "
-            f"can build ({type(broken).__name__}: {told}); get the checkpoint again, or correct "
+            f"can build ({type(broken).__name__}: {reason}); get the checkpoint again, or correct "
             "its config.json."
         ) from broken
     bridge.eval()
-    given_tokenizer = tokenizer if tokenizer is not None else bridge.tokenizer
-    model = _held(own, bridge, name=name, tokenizer=given_tokenizer)
+    tokenizer = tokenizer if tokenizer is not None else bridge.tokenizer
+    model = _compared(reference, bridge, name=name, tokenizer=tokenizer)
     model.states(stated)
     return model
 
@@ -243,9 +245,9 @@ def _load_pretrained(
 def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exception:
     first = str(reason).strip().splitlines()[0]
     if "supported architecture" in first or "Unrecognized configuration class" in first:
-        own = ", ".join(getattr(config, "architectures", None) or [type(config).__name__])
+        names = ", ".join(getattr(config, "architectures", None) or [type(config).__name__])
         return CapabilityError(
-            f"TransformerLens does not know the architecture of {name!r} ({own}). The "
+            f"TransformerLens does not know the architecture of {name!r} ({names}). The "
             "documentation lists what was tried; most causal language models work, and of the "
             "encoders BERT and RoBERTa."
         )
@@ -264,17 +266,17 @@ def _device(device: str | torch.device) -> str:
     if str(device) == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        kind = torch.device(device)
+        parsed = torch.device(device)
     except RuntimeError as unknown:
         raise DeviceError(
             f"unknown device {device!r}: expected 'auto', 'cpu', 'cuda' or 'cuda:0'"
         ) from unknown
-    if kind.type == "cuda" and not torch.cuda.is_available():
+    if parsed.type == "cuda" and not torch.cuda.is_available():
         raise DeviceError(
             f"device {str(device)!r} was asked for and this machine has no CUDA device; "
             "use device='cpu' or 'auto'."
         )
-    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
         raise DeviceError(
             f"device {str(device)!r} is not one of the {torch.cuda.device_count()} CUDA devices"
         )

@@ -1,7 +1,7 @@
 """Encoders from names, folders and objects.
 
 The bridge knows the masked-LM classes alone. A checkpoint without such a head (every sentence
-encoder) is put under one of zeros, which is never read: the model says that it has no head.
+encoder) gets one of zeros, which is never read: the model's ``has_head`` is False.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import nn
 from interp_compose.errors import CapabilityError, CorruptFileError
 from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
-from interp_compose.models.model_files import own_tokenizer
+from interp_compose.models.model_files import saved_tokenizer
 from interp_compose.models.own_forward import OwnForward
-from interp_compose.models.sentence_config import StatedEmbedding, read_stated
+from interp_compose.models.sentence_config import SentenceConfig, read_sentence_config
 
 HEADLESS = "_interp_compose_stated"
 """Marks a masked-LM class whose head is of zeros; holds the embedding that its folder states."""
@@ -30,57 +30,57 @@ def is_encoder(config: Any) -> bool:
 
 def peek(
     source: str, revision: str | None, *, trust_remote_code: bool
-) -> tuple[Any, StatedEmbedding | None]:
+) -> tuple[Any, SentenceConfig | None]:
     """The config of a folder or hub name, and the embedding it states.
 
-    The config is None where transformers alone cannot read it (TransformerLens may). A network
-    that is not there fails once, here, and not again for every file.
+    The config is None where transformers alone cannot read it (TransformerLens may). A missing
+    network fails once, here, and not again for every file.
     """
     from transformers import AutoConfig
 
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    stated = read_stated(source, revision) if Path(source).is_dir() else None
+    stated = read_sentence_config(source, revision) if Path(source).is_dir() else None
     subfolder = stated.subfolder if stated else ""
     try:
         config = AutoConfig.from_pretrained(source, subfolder=subfolder, **options)
     except ValueError:
         config = None
-    except OSError:  # on the hub, it may lie where modules.json says
-        stated = stated or read_stated(source, revision)
+    except OSError:  # on the hub, it may be in the folder that modules.json names
+        stated = stated or read_sentence_config(source, revision)
         if stated is None or stated.subfolder == subfolder:
             raise
         config = AutoConfig.from_pretrained(source, subfolder=stated.subfolder, **options)
-    return config, stated or read_stated(source, revision)
+    return config, stated or read_sentence_config(source, revision)
 
 
 def load_encoder(
     source: str,
     config: Any,
-    stated: StatedEmbedding | None,
+    stated: SentenceConfig | None,
     *,
     name: str,
     tokenizer: Any,
     options: dict[str, Any],
 ) -> EncoderModel:
-    """``config`` and ``stated`` are what :func:`peek` found; ``options`` are
+    """``config`` and ``stated`` are those that :func:`peek` returns; ``options`` are
     ``from_pretrained``'s, and ``device`` unless there is a ``device_map``.
 
     Raises:
         CorruptFileError: the checkpoint lacks weights or a tokenizer, or its weights have other
-            shapes than its config says.
+            shapes than its config states.
     """
     import transformers
 
     device = options.pop("device", None)
-    place = {"subfolder": stated.subfolder if stated else "", **options}
+    arguments = {"subfolder": stated.subfolder if stated else "", **options}
     if tokenizer is None:
-        where = {key: place[key] for key in place if key not in ("dtype", "device_map")}
-        tokenizer = own_tokenizer(source, name, **where)
+        rest = {key: arguments[key] for key in arguments if key not in ("dtype", "device_map")}
+        tokenizer = saved_tokenizer(source, name, **rest)
     _check_config(config, name)
     has_head = HEADS[config.model_type] in (config.architectures or [])
     kind = getattr(transformers, HEADS[config.model_type]) if has_head else transformers.AutoModel
     if not has_head:
-        place["add_pooling_layer"] = False  # else one with random weights, where none was saved
+        arguments["add_pooling_layer"] = False  # else one of random weights, where none was saved
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()  # what it reports is checked below
     try:
@@ -89,7 +89,7 @@ def load_encoder(
             attn_implementation="eager",
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **place,
+            **arguments,
         )
     finally:
         transformers.logging.set_verbosity(verbosity)
@@ -100,7 +100,7 @@ def load_encoder(
 
 
 def encoder_around(
-    model: nn.Module, *, name: str, tokenizer: Any, stated: StatedEmbedding | None = None
+    model: nn.Module, *, name: str, tokenizer: Any, stated: SentenceConfig | None = None
 ) -> EncoderModel:
     """A Hugging Face encoder, with or without a masked-LM head, wrapped in place.
 
@@ -112,17 +112,17 @@ def encoder_around(
     config: Any = model.config
     _check_config(config, name)
     has_head = isinstance(model, getattr(transformers, HEADS[config.model_type]))
-    own = OwnForward.of(model if has_head else model.base_model, hidden=not has_head)
+    reference = OwnForward.of(model if has_head else model.base_model, hidden=not has_head)
     whole: Any = model if has_head else _under_zeros(model)
     if not has_head:
         setattr(whole, HEADLESS, stated)
     loaded = encoder_on(bridge_around(whole), name=name, tokenizer=tokenizer, stated=stated)
-    own.check(loaded)
+    reference.check(loaded)
     return loaded
 
 
 def encoder_on(
-    bridge: TransformerBridge, *, name: str, tokenizer: Any, stated: StatedEmbedding | None = None
+    bridge: TransformerBridge, *, name: str, tokenizer: Any, stated: SentenceConfig | None = None
 ) -> EncoderModel:
     """A bridge around a masked-LM class, which may be one of :func:`encoder_around`'s own."""
     hf_model = bridge.original_model
@@ -138,11 +138,11 @@ def encoder_on(
 
 
 def _check_config(config: Any, name: str) -> None:
-    """Refuse by name what looks like a supported encoder and computes something else."""
+    """Refuse, by name, configs of supported classes that compute something else."""
     if config.is_decoder:
         raise CapabilityError(
-            f"{name!r} is an encoder with is_decoder=True: its attention hides the future, which "
-            "is not masked here. Load it with is_decoder=False."
+            f"{name!r} is an encoder with is_decoder=True: its attention masks later tokens, "
+            "which is not done here. Load it with is_decoder=False."
         )
     positions = getattr(config, "position_embedding_type", None) or "absolute"
     if positions != "absolute":
@@ -173,10 +173,10 @@ def _check_report(report: dict[str, Any], name: str) -> None:
         )
     mismatched = sorted(report["mismatched_keys"])
     if mismatched:
-        key, found, expected = mismatched[0]
+        key, shape, expected = mismatched[0]
         raise CorruptFileError(
-            f"in the weights of {name!r}, {key!r} has the shape {list(found)} where the config "
-            f"says {list(expected)} ({len(mismatched)} such in all); get the checkpoint again."
+            f"in the weights of {name!r}, {key!r} has the shape {list(shape)} where the config "
+            f"states {list(expected)} ({len(mismatched)} such in all); get the checkpoint again."
         )
 
 

@@ -1,4 +1,4 @@
-"""How much of a run fits into memory at once, and which weights it ran on."""
+"""How much of a run fits into memory at once, and a digest of the weights it ran on."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ def chunk_tokens(model: LensModel, length: int, *, logits: bool) -> int:
 
 @torch.no_grad()
 def weights_digest(model: LensModel) -> str:
-    """Of the bytes of every parameter and kept buffer, about a second a gigabyte, and of the
-    settings that say what is computed with them, scales of adapters included; no two models share
-    a result."""
+    """Of the bytes of every parameter and persistent buffer, about a second a gigabyte, and of the
+    settings with which they are used, scales of adapters included; it differs between any two
+    models."""
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
-    for tensor in [*model.parameters(), *_kept_buffers(model)]:
+    for tensor in [*model.parameters(), *_persistent_buffers(model)]:
         digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-def _kept_buffers(model: LensModel) -> Iterator[torch.Tensor]:
+def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
     """Buffers that belong to the weights (``persistent``), each once."""
     lens = getattr(model, "lens", None)
     seen: set[int] = set()
     for root in (lens, getattr(lens, "original_model", None)):
         for part in root.modules() if isinstance(root, nn.Module) else ():
             for name, buffer in part._buffers.items():
-                passing = name in part._non_persistent_buffers_set
-                if buffer is not None and not passing and id(buffer) not in seen:
+                persistent = name not in part._non_persistent_buffers_set
+                if buffer is not None and persistent and id(buffer) not in seen:
                     seen.add(id(buffer))
                     yield buffer
 

@@ -1,4 +1,4 @@
-"""What is refused of a model's files before Hugging Face reads them: pickles, impossible sizes."""
+"""Checks of a model's files before Hugging Face reads them: no pickles, no impossible sizes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SIZES = (
     "type_vocab_size",
 )
 """Of a config; transformers maps an architecture's own names (``n_embd``) to these."""
-NEEDED = ("vocab_size", "hidden_size", "num_hidden_layers")
-MOST_LAYERS = 10_000
-MOST_WEIGHTS = 10**14
+REQUIRED_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
+MAX_LAYERS = 10_000
+MAX_WEIGHTS = 10**14
 """Of the embedding alone."""
 
 
@@ -41,13 +41,13 @@ def refuse_pickled(source: str, config: Any, *, subfolder: str, revision: str | 
 
     named = getattr(config, "transformers_weights", None)
     inside = f"{subfolder}/" if subfolder else ""
-    found = named if named is not None and ".safetensors" not in str(named) else None
-    if found is None and not any(has_file(source, inside + name, revision) for name in SAFE):
-        found = next((one for one in PICKLED if has_file(source, inside + one, revision)), None)
-    if found is not None:
+    pickled = named if named is not None and ".safetensors" not in str(named) else None
+    if pickled is None and not any(has_file(source, inside + name, revision) for name in SAFE):
+        pickled = next((one for one in PICKLED if has_file(source, inside + one, revision)), None)
+    if pickled is not None:
         raise CapabilityError(
-            f"the weights of {source!r} are pickled ({found}), and a pickle can run code; convert "
-            "them where you trust them: AutoModelForCausalLM.from_pretrained(source)"
+            f"the weights of {source!r} are pickled ({pickled}), and a pickle can run code; "
+            "convert them where you trust them: AutoModelForCausalLM.from_pretrained(source)"
             ".save_pretrained(folder), which writes safetensors"
         )
     listing = Path(source, subfolder, SAFE[1])
@@ -56,7 +56,7 @@ def refuse_pickled(source: str, config: Any, *, subfolder: str, revision: str | 
 
 
 def _check_shards(listing: Path) -> None:
-    """Refuse a list of shards that names anything but safetensors files beside it."""
+    """Refuse a list of shards that names anything but safetensors files in its folder."""
     try:
         names = set(json_value(listing.read_bytes())["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
@@ -75,25 +75,25 @@ def _check_shards(listing: Path) -> None:
             )
 
 
-def own_tokenizer(source: str, name: str, **options: Any) -> Any:
-    """The tokenizer that was saved beside a model.
+def saved_tokenizer(source: str, name: str, **options: Any) -> Any:
+    """The tokenizer that was saved with a model.
 
     Raises:
         CorruptFileError: there is none that can be read, or it knows no word.
     """
     from transformers import AutoTokenizer
 
-    why = ""
+    reason = ""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as broken:  # noqa: BLE001  each kind of tokenizer raises its own
         tokenizer = None
-        why = f" ({(str(broken).strip() or type(broken).__name__).splitlines()[0][:200]})"
+        reason = f" ({(str(broken).strip() or type(broken).__name__).splitlines()[0][:200]})"
     # transformers makes one up where there is none
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise CorruptFileError(
-            f"{name!r} has no tokenizer that knows a word{why}; get the checkpoint again, or pass "
-            "tokenizer=…"
+            f"{name!r} has no tokenizer that knows a word{reason}; get the checkpoint again, or "
+            "pass tokenizer=…"
         )
     return tokenizer
 
@@ -114,15 +114,15 @@ def check_sizes(config: Any, name: str) -> None:
         )
     sizes = {key: getattr(config, key, None) for key in SIZES}
     for key, value in sizes.items():
-        least = 1 if key in NEEDED else 0
-        most = MOST_LAYERS if key == "num_hidden_layers" else MOST_WEIGHTS
+        least = 1 if key in REQUIRED_SIZES else 0
+        most = MAX_LAYERS if key == "num_hidden_layers" else MAX_WEIGHTS
         if type(value) is int and not least <= value <= most:
             raise CorruptFileError(
                 f"config.json of {name!r} states {key} = {value}: expected {least} to {most}; get "
                 "the checkpoint again"
             )
     rows, columns = sizes["vocab_size"], sizes["hidden_size"]
-    if type(rows) is type(columns) is int and rows * columns > MOST_WEIGHTS:
+    if type(rows) is type(columns) is int and rows * columns > MAX_WEIGHTS:
         raise CorruptFileError(
             f"config.json of {name!r} states an embedding of {rows} × {columns} weights; get the "
             "checkpoint again"

@@ -1,9 +1,9 @@
-"""What a Hugging Face module computes by its own forward pass, taken before it is wrapped.
+"""What a Hugging Face module computes by its own forward pass, recorded before it is wrapped.
 
-TransformerLens computes some attentions anew instead of calling the wrapped module, and not every
+TransformerLens computes some attentions itself instead of calling the wrapped module, and not every
 setting reaches its formula (GPT-2's ``scale_attn_weights=False``, Falcon's ALiBi). A fused
 projection that it splits leaves out adapters on it. A comparison of the wrapped model with itself
-sees neither; this one does, for every module that is loaded.
+finds neither; this one does, for every module that is loaded.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LENGTHS = (2, 5, 7)
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 2e-2}
 """By dtype, how far logits may differ, as a share of their standard deviation. In float64 many
 attentions of transformers take their softmax in float32 all the same."""
-COARSE = 0.1
-"""The same for bfloat16 and any other dtype."""
+DEFAULT_TOLERANCE = 0.1
+"""For bfloat16 and any other dtype."""
 
 
 @dataclass(frozen=True)
 class OwnForward:
-    """Random texts of several lengths, and what the module makes of each one alone.
+    """Random texts of several lengths, and the module's outputs for each one alone.
 
     Attributes:
         texts: token ids ``[pos]`` of each text.
@@ -53,7 +53,7 @@ class OwnForward:
     @classmethod
     @torch.no_grad()
     def of(cls, module: Any, *, hidden: bool = False) -> OwnForward:
-        """Run ``module`` in evaluation mode, without mask or positions; its own mode comes back.
+        """Run ``module`` in evaluation mode, without mask or positions, and restore its mode.
 
         Raises:
             CapabilityError: the module refuses plain token ids.
@@ -69,7 +69,7 @@ class OwnForward:
                     ids = torch.randint(
                         0, config.vocab_size, (min(length, longest),), generator=generator
                     )
-                    if pad_id is not None:  # RoBERTa takes it for padding wherever it stands
+                    if pad_id is not None:  # RoBERTa treats it as padding at every position
                         ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
                     out = module(input_ids=ids[None].to(_device(module)))
                     texts.append(ids)
@@ -84,23 +84,23 @@ class OwnForward:
 
     @torch.no_grad()
     def check(self, model: LensModel) -> None:
-        """Hold ``model``, which wraps the module now, to it: one batch of all texts, padded left,
-        then right.
+        """Compare ``model``, which wraps the module now: one batch of all texts, padded left, then
+        right.
 
         Raises:
             CapabilityError: logits differ by more than rounding in the model's dtype.
             OptionError: inside ``torch.autocast``.
         """
         check_autocast(model.device, f"the check of {model.name!r} at loading")
-        tolerance = TOLERANCE.get(model.dtype, COARSE)
-        worst, where = 0.0, ""
-        for how, found in self._calls(model):
-            for logits, own in zip(found, self.outputs, strict=True):
-                error = _share(logits.cpu(), own)
-                if error > worst:
-                    worst, where = error, f"a text of {len(own)} tokens, {how}"
-        if worst > tolerance:
-            raise CapabilityError(self._refusal(model, worst, where, tolerance))
+        tolerance = TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE)
+        largest, text = 0.0, ""
+        for padding, outputs in self._calls(model):
+            for output, expected in zip(outputs, self.outputs, strict=True):
+                error = _relative_error(output.cpu(), expected)
+                if error > largest:
+                    largest, text = error, f"a text of {len(expected)} tokens, {padding}"
+        if largest > tolerance:
+            raise CapabilityError(self._refusal(model, largest, text, tolerance))
 
     def _calls(self, model: LensModel) -> Iterator[tuple[str, list[Tensor]]]:
         """Ways to run the texts, and what each text gets."""
@@ -116,15 +116,15 @@ class OwnForward:
             for row, ids in enumerate(self.texts):
                 place = slice(width - len(ids), None) if side == "left" else slice(len(ids))
                 tokens[row, place], mask[row, place] = ids, 1
-            found = model.probing(tokens, mask, read=read).cpu()
-            rows = zip(found, mask.bool(), strict=True)
+            outputs = model.probing(tokens, mask, read=read).cpu()
+            rows = zip(outputs, mask.bool(), strict=True)
             yield f"padded on the {side}", [one[real] for one, real in rows]
 
-    def _refusal(self, model: LensModel, worst: float, where: str, tolerance: float) -> str:
+    def _refusal(self, model: LensModel, error: float, text: str, tolerance: float) -> str:
         start = (
             f"{model.name!r} cannot be loaded: behind TransformerLens "
             f"{version('transformer-lens')}, {model.architecture} gives other numbers than its own "
-            f"forward pass in transformers (off by {worst:.2g} standard deviations for {where}; "
+            f"forward pass in transformers (off by {error:.2g} standard deviations for {text}; "
             f"{tolerance:g} may be rounding). "
         )
         if self.adapted is not None:
@@ -134,12 +134,12 @@ class OwnForward:
             )
         return start + (
             "TransformerLens computes this configuration in another way, and every number here "
-            "would be of that other model. Forward hooks of your own on the module can be the "
-            "cause: add them after loading."
+            "would be of that other model. Your own forward hooks on the module can be the cause: "
+            "add them after loading."
         )
 
 
-def random_twin(module: Any) -> Any | None:
+def small_random_model(module: Any) -> Any | None:
     """A model of the same class and config with two layers and large random weights, so that every
     setting shows; None where the class is not transformers' own or cannot be built so."""
     kind = type(module)
@@ -151,25 +151,25 @@ def random_twin(module: Any) -> Any | None:
         if getattr(text, "layer_types", None):
             text.layer_types = list(text.layer_types)[:2]
         text.num_hidden_layers = min(2, text.num_hidden_layers)
-        twin = kind(config).eval()
+        model = kind(config).eval()
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError):
         return None
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weight in twin.parameters():
+        for weight in model.parameters():
             if weight.ndim > 1:
                 noise = torch.randn(weight.shape, generator=generator)
                 weight.copy_(noise * 2 / weight.shape[-1] ** 0.5)
-    return twin
+    return model
 
 
-def _share(found: Tensor, own: Tensor) -> float:
-    """Largest difference in standard deviations of ``own``; 0 where numbers are not finite, which
-    the probes of capabilities refuse by name."""
-    if not bool(own.isfinite().all() and found.isfinite().all()):
+def _relative_error(output: Tensor, expected: Tensor) -> float:
+    """Largest difference in standard deviations of ``expected``; 0 where numbers are not finite,
+    which the probes of capabilities refuse by name."""
+    if not bool(expected.isfinite().all() and output.isfinite().all()):
         return 0.0
-    found, own = found.double(), own.double()
-    return float((found - own).abs().max() / own.std().clamp(min=1e-12))
+    output, expected = output.double(), expected.double()
+    return float((output - expected).abs().max() / expected.std().clamp(min=1e-12))
 
 
 def _device(module: nn.Module) -> torch.device:

@@ -1,4 +1,4 @@
-"""Whether a model can read what it is to be given; refused here, before any work."""
+"""Checks before any work: whether a model can read the given texts."""
 
 from __future__ import annotations
 

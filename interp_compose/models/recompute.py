@@ -1,7 +1,7 @@
 """Activation checkpointing: blocks whose activations are computed again in the backward pass.
 
-The second computation runs under the hooks and edits of its own time. So those that acted in a
-block's forward pass are written down, and the backward pass is refused under others.
+The second computation runs under the hooks and edits that are open then. So those that acted in a
+block's forward pass are recorded, and the backward pass is refused under others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interp_compose.errors import InterventionError
 Acted = dict[int, tuple[str, Callable[[], bool]]]
 """Edits by identity: what each is called, and whether it is still open."""
 
-_NOTES: list[Acted] = []
+_RECORDS: list[Acted] = []
 """Of the checkpointed blocks that are running now, the innermost last."""
 
 
@@ -27,33 +27,33 @@ def recomputing(blocks: Iterable[nn.Module]) -> Iterator[None]:
     """Calls of ``blocks`` made inside the ``with`` block keep only their input and what hooks
     captured; the backward pass may come after it. Dropout draws the same mask both times.
     """
-    with ExitStack() as exchanged:
+    with ExitStack() as replaced:
         for block in blocks:
             again = partial(
                 checkpoint, block.forward, use_reentrant=False, context_fn=_both_computations
             )
-            exchanged.enter_context(running(block, again))
+            replaced.enter_context(running(block, again))
         yield
 
 
 def acted(what: str, edit: object, still_open: Callable[[], bool]) -> None:
-    """Write down that ``edit`` changed an activation, if a checkpointed block is running."""
-    if _NOTES:
-        _NOTES[-1][id(edit)] = (what, still_open)
+    """Record that ``edit`` changed an activation, if a checkpointed block is running."""
+    if _RECORDS:
+        _RECORDS[-1][id(edit)] = (what, still_open)
 
 
 def _both_computations() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     first: Acted = {}
-    return _noting(first), _same_as(first)
+    return _recording(first), _same_as(first)
 
 
 @contextmanager
-def _noting(notes: Acted) -> Iterator[None]:
-    _NOTES.append(notes)
+def _recording(record: Acted) -> Iterator[None]:
+    _RECORDS.append(record)
     try:
         yield
     finally:
-        _NOTES.pop()
+        _RECORDS.pop()
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _same_as(first: Acted) -> Iterator[None]:
     again: Acted = {}
     try:
         if not closed:
-            with _noting(again):
+            with _recording(again):
                 yield
     finally:
         new = [what for edit, (what, _) in again.items() if edit not in first]
@@ -77,7 +77,7 @@ def _same_as(first: Acted) -> Iterator[None]:
 
 @contextmanager
 def running(module: nn.Module, forward: Callable[..., object]) -> Iterator[None]:
-    """``module`` runs ``forward`` for the length of a ``with`` block, then what it ran before."""
+    """``module`` runs ``forward`` for the length of a ``with`` block."""
     before = vars(module).get("forward")
     set_forward(module, forward)
     try:

@@ -3,7 +3,7 @@
 transformers scales some of them by that length: ``longrope`` (Phi-3) takes one set of factors up to
 the original context and another above it, ``dynamic`` (NTK) new ones for every length above it,
 and keeps the largest. Either takes one scale for a whole batch, so that a text's result would
-depend on its neighbours.
+depend on the other texts of its batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ N_SHORT = 8
 
 @dataclass(frozen=True)
 class LengthLimit:
-    """Up to which length angles do not depend on a text's neighbours.
+    """Up to which length angles do not depend on the other texts of a batch.
 
     Attributes:
         tokens: the original context; up to it every text has the same angles in any batch.
@@ -34,7 +34,7 @@ class LengthLimit:
     kind: str
 
     def check(self, position_ids: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]) -> None:
-        """Refuse a batch of which some text would get other angles than alone.
+        """Refuse a batch in which some text would get other angles than alone.
 
         Raises:
             PromptError: texts on both sides of the limit; with ``"dynamic"``, any text beyond it,
@@ -61,7 +61,7 @@ class LengthLimit:
 def length_limit(module: nn.Module) -> LengthLimit | None:
     """Where the angles of a module's rotary embeddings begin to depend on the batch; None: nowhere.
 
-    Proven by calls: a short text's angles alone, and beside a text four times the original context.
+    Tested by calls: a short text's angles alone, and with a text four times the original context.
 
     Raises:
         CapabilityError: they depend on the batch and no original context is known, or they still
@@ -102,8 +102,9 @@ def _limit(part: Any, kind: str, layer_type: str | None) -> LengthLimit | None:
             return None
     if not known:
         raise CapabilityError(
-            f"{type(part).__name__} (rope_type {kind!r}) gives a text other angles beside a longer "
-            "one than alone, below its original context as well; results would depend on the batch."
+            f"{type(part).__name__} (rope_type {kind!r}) gives a text other angles in a batch with "
+            "a longer one than alone, below its original context as well; results would depend on "
+            "the batch."
         )
     return LengthLimit(context, kind if kind == "longrope" else "dynamic")
 
@@ -116,10 +117,10 @@ def _depends(part: Any, layer_type: str | None, longest: int) -> bool:
     extra = {} if layer_type is None else {"layer_type": layer_type}
 
     def angles_of_first(positions: Tensor) -> list[Tensor]:
-        found = part(values[: len(positions)], positions, **extra)
-        return [one[0] for one in ((found,) if isinstance(found, Tensor) else found)]
+        angles = part(values[: len(positions)], positions, **extra)
+        return [one[0] for one in ((angles,) if isinstance(angles, Tensor) else angles)]
 
     alone = angles_of_first(short)
-    beside = angles_of_first(both)
-    angles_of_first(short)  # where the scale is kept: back to the original one
-    return not all(map(torch.equal, alone, beside))
+    together = angles_of_first(both)
+    angles_of_first(short)  # where the module keeps its scale: back to the original one
+    return not all(map(torch.equal, alone, together))

@@ -1,4 +1,4 @@
-"""Small decoders behind the one surface: made anew at an init rate, saved whole, loaded again."""
+"""Small decoders as a :class:`.lens_model.LensModel`: initialised, saved and loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from interp_compose.runs.files import (
 from interp_compose.types import Read
 
 FORMAT: Final = "interp_compose.decoder/1"
-ABOUT: Final = "decoder.json"
+CONFIG: Final = "decoder.json"
 WEIGHTS: Final = "weights.safetensors"
 
 
@@ -87,7 +87,7 @@ class SmallDecoderModel(LensModel):
             return self.lens.run(streams.resid, start, stop, streams.mask)
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """What the hooks on ``hook_resid_pre`` make of a residual that is about to enter."""
+        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
         hook_point: Any = self.lens.blocks[layer].hook_resid_pre
         out: Tensor = hook_point(resid)
         return out
@@ -146,13 +146,13 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
     ::
 
         decoder.json                 format and :class:`.decoder_config.DecoderConfig`
-        weights.safetensors          by :func:`.weights.save_weights`, .sha256 beside it
-        SHA256SUMS                   of both, so that neither goes with another model's
+        weights.safetensors          by :func:`.weights.save_weights`, with its .sha256
+        SHA256SUMS                   of both, so that neither can be mixed with another model's
 
-    The folder gets its name when it is complete. The tokenizer is not part of it.
+    The folder gets its name once it is complete. The tokenizer is not part of it.
 
     Raises:
-        OptionError: another kind of model; a folder that is there and not empty.
+        OptionError: another kind of model; a folder that exists and is not empty.
         OutputError: the folder cannot be written.
     """
     if not isinstance(model, SmallDecoderModel):
@@ -164,19 +164,19 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
     with disk(folder):
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken:
-        raise OptionError(f"{folder} is there already and not empty: give a new folder's name.")
+        raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
     with temporary_folder(folder.parent) as temporary:
         save_weights(model, temporary / WEIGHTS)
-        about = {"format": FORMAT, "config": asdict(model.lens.cfg)}
-        atomic_write(temporary / ABOUT, json_bytes(about))
+        config = {"format": FORMAT, "config": asdict(model.lens.cfg)}
+        atomic_write(temporary / CONFIG, json_bytes(config))
         atomic_write(temporary / CHECKSUMS, _listing(temporary))
         os.replace(temporary, folder)
     return folder
 
 
 def is_decoder_folder(folder: Path) -> bool:
-    """Whether :func:`save_decoder` wrote it, as far as the names of its files tell."""
-    return (folder / ABOUT).is_file()
+    """Whether :func:`save_decoder` wrote it, judged by the names of its files."""
+    return (folder / CONFIG).is_file()
 
 
 def load_decoder(
@@ -188,21 +188,21 @@ def load_decoder(
         CorruptFileError: a file is missing, was altered, or belongs to another model; a format
             that this release does not know.
     """
-    about = read_json(folder / ABOUT)
-    found = about.get("format") if isinstance(about, dict) else None
-    if found != FORMAT:
+    config = read_json(folder / CONFIG)
+    file_format = config.get("format") if isinstance(config, dict) else None
+    if file_format != FORMAT:
         raise CorruptFileError(
-            f"{folder / ABOUT} states the format {found!r}, and this release reads {FORMAT!r}; "
-            "load it with the release that wrote it."
+            f"{folder / CONFIG} states the format {file_format!r}, and this release reads "
+            f"{FORMAT!r}; load it with the release that wrote it."
         )
     sums = folder / CHECKSUMS
     if not sums.is_file() or sums.read_bytes() != _listing(folder):
         raise CorruptFileError(
-            f"{folder}: {ABOUT} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one of "
+            f"{folder}: {CONFIG} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one of "
             "them is missing, truncated or altered. Save the model again, or restore a copy."
         )
     try:
-        lens = SmallDecoder(DecoderConfig(**about["config"])).to(device, dtype)
+        lens = SmallDecoder(DecoderConfig(**config["config"])).to(device, dtype)
         model = SmallDecoderModel(lens.eval(), name=name, tokenizer=tokenizer)
         load_weights(model, folder / WEIGHTS)
     except CorruptFileError:
@@ -215,6 +215,6 @@ def load_decoder(
 
 
 def _listing(folder: Path) -> bytes:
-    """What SHA256SUMS has to say, in the form of the command ``sha256sum``."""
-    names = [name for name in (ABOUT, WEIGHTS) if (folder / name).is_file()]
+    """The content of SHA256SUMS, as the command ``sha256sum`` writes it."""
+    names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
     return "".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()

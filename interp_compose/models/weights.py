@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors beside a SHA-256 that is checked on load. Nothing is unpickled."""
+"""Weights on disk: safetensors and a SHA-256 that is checked on load. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from interp_compose.runs.files import (
 def copy_model(model: LensModel) -> LensModel:
     """A deep copy, proven to compute the same and to share no weight with the original.
 
-    Hooks that came with the model are copied with it.
+    Hooks that TransformerLens or transformers added are copied with it.
 
     Raises:
-        InterventionError: hooks or ``pool_at`` blocks are open: they would be copied, and stay.
+        InterventionError: hooks or ``pool_at`` blocks are open: the copy would keep them.
         CapabilityError: the copy computes something else, or shares memory with the original.
     """
     if model.active_hooks or model.wrappers or model.preparations:
@@ -40,25 +40,25 @@ def copy_model(model: LensModel) -> LensModel:
     # What a call left behind, such as an attention pattern in its graph, cannot be copied as it is.
     left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
     memo = {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
-    twin = copy.deepcopy(model, memo)
-    twin._built_in = twin._hooks_of_the_lens()
+    copied = copy.deepcopy(model, memo)
+    copied._built_in = copied._hooks_of_the_lens()
     addresses = {weight.data_ptr() for weight in model.parameters()}
-    shared = [weight for weight in twin.parameters() if weight.data_ptr() in addresses]
-    if shared or not _alike(model, twin):
+    shared = [weight for weight in copied.parameters() if weight.data_ptr() in addresses]
+    if shared or not _alike(model, copied):
         raise CapabilityError(
             f"{model.name!r} ({model.architecture}) cannot be copied: the copy "
             f"{'shares weights with it' if shared else 'computes something else'}. Load the model "
             "anew for each training instead."
         )
-    return twin
+    return copied
 
 
 @torch.no_grad()
-def _alike(model: LensModel, twin: LensModel) -> bool:
+def _alike(model: LensModel, copied: LensModel) -> bool:
     tokens = torch.arange(min(4, model.n_ctx), device=model.device)[None] % model.d_vocab
-    with in_evaluation_mode(model.lens), in_evaluation_mode(twin.lens):
+    with in_evaluation_mode(model.lens), in_evaluation_mode(copied.lens):
         # NaN is copied as NaN: a broken model is not the copy's fault.
-        return torch.allclose(model(tokens), twin(tokens), rtol=0, atol=0, equal_nan=True)
+        return torch.allclose(model(tokens), copied(tokens), rtol=0, atol=0, equal_nan=True)
 
 
 CHECKSUMS = "SHA256SUMS"
@@ -66,7 +66,8 @@ CHECKSUMS = "SHA256SUMS"
 
 @public
 def save_weights(model: LensModel, path: str | Path) -> Path:
-    """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 beside it.
+    """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 into
+    ``path`` + ``.sha256``.
 
     Both are written under temporary names and renamed, the weights first.
 
@@ -79,8 +80,8 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
     }
-    about = {"architecture": model.architecture}
-    _, digest = write_safetensors(state, path.parent, lambda sha: path.name, about)
+    metadata = {"architecture": model.architecture}
+    _, digest = write_safetensors(state, path.parent, lambda sha: path.name, metadata)
     atomic_write(_checksum_file(path), f"{digest}  {path.name}\n".encode())
     return path
 
@@ -114,15 +115,15 @@ def verify_weights(path: Path) -> None:
 
     Raises:
         CorruptFileError: the file or its checksum is missing, or does not hold; or the weights are
-            not those of the run in whose folder they lie.
+            not those of the run whose folder holds them.
     """
-    note = _checksum_file(path)
-    if not path.is_file() or not note.is_file():
+    checksum = _checksum_file(path)
+    if not path.is_file() or not checksum.is_file():
         raise CorruptFileError(
-            f"expected weights {path.name} and their checksum {note.name} in {path.parent}; "
+            f"expected weights {path.name} and their checksum {checksum.name} in {path.parent}; "
             "save them with save_weights()."
         )
-    _check(path, (read_text(note).split() or [""])[0])
+    _check(path, (read_text(checksum).split() or [""])[0])
     check_listed(path)
 
 
@@ -143,10 +144,10 @@ def verify_checksums(folder: Path) -> None:
 
 
 def _check(path: Path, expected: str) -> None:
-    found = file_sha256(path)
-    if found != expected:
+    digest = file_sha256(path)
+    if digest != expected:
         raise CorruptFileError(
-            f"{path} is truncated or altered: its SHA-256 is {found[:12]}…, expected "
+            f"{path} is truncated or altered: its SHA-256 is {digest[:12]}…, expected "
             f"{expected[:12]}…. Download or save it again."
         )
 

@@ -129,7 +129,7 @@ def test_a_softmax_in_a_users_hook_is_refused() -> None:
         scores.softmax(-1)
 
     with (
-        pytest.raises(InterventionError, match="no such softmax in a hook of your own"),
+        pytest.raises(InterventionError, match="no such softmax in your own hooks"),
         mask_attention(model, keys=2),
         model.hooks([("blocks.0.attn.hook_attn_scores", hook)]),
     ):

@@ -18,7 +18,7 @@ from interp_compose.models.embed import embed_texts
 from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.weights import load_weights, save_weights
 from tests import architectures, real_model
 from tests.models.test_load import byte_level_tokenizer
@@ -110,7 +110,7 @@ def test_the_real_folder() -> None:
     model = load_model(folder)
     assert (model.architecture, model.n_layers) == ("BertModel", real_model.N_LAYERS)
     assert (model.d_model, model.n_ctx) == (real_model.D_MODEL, 256)
-    assert model.stated == StatedEmbedding("mean", True, 256)
+    assert model.stated == SentenceConfig("mean", True, 256)
     same(model, HF.AutoModel.from_pretrained(folder).eval())
     model.require("forward", "resume", "positions", "hidden", "edit_resid")
 
@@ -123,7 +123,7 @@ def test_a_sentence_transformers_folder(tmp_path: Path, pooling: Any, way: str) 
     folder = saved(tmp_path, bert())
     state(folder, pooling, further=("Normalize",), transformer={"max_seq_length": 19})
     model = load_model(folder)
-    assert model.stated == StatedEmbedding(way, True, 19)
+    assert model.stated == SentenceConfig(way, True, 19)
     assert model.n_ctx == 19
     found = embed_texts(model, ["a young dog", "puppy"])
     for row, text in enumerate(["a young dog", "puppy"]):
@@ -135,7 +135,7 @@ def test_a_sentence_transformers_folder(tmp_path: Path, pooling: Any, way: str) 
 def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
     saved(tmp_path / "0_Transformer", bert())
     model = load_model(state(tmp_path, subfolder="0_Transformer"))
-    assert model.stated == StatedEmbedding("mean", False, subfolder="0_Transformer")
+    assert model.stated == SentenceConfig("mean", False, subfolder="0_Transformer")
     assert model.tokenizer("a dog").input_ids[0] == 1
     same(model, bert())
 
@@ -377,7 +377,7 @@ def test_a_decoder_folder_may_state_an_embedding(decoder: Path) -> None:
     plain = load_model(decoder)
     assert (plain.stated, plain.bidirectional, plain.pad_id) == (None, False, None)
     model = load_model(state(decoder, {"pooling_mode": "lasttoken"}, further=("Normalize",)))
-    assert model.stated == StatedEmbedding("last", True)
+    assert model.stated == SentenceConfig("last", True)
     assert model.architecture == "GPT2LMHeadModel"
     tokens = torch.tensor([[5, 17, 3]])
     assert torch.equal(model(tokens), plain(tokens))

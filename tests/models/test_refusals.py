@@ -14,7 +14,7 @@ from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.sentence_config import StatedEmbedding, read_stated
+from interp_compose.models.sentence_config import SentenceConfig, read_sentence_config
 from tests import architectures
 from tests.models.test_load_encoder import bert, rewrite, saved
 from tests.models.test_sentence_folder import FLAGS, flags, offline, state, write  # noqa: F401
@@ -136,7 +136,7 @@ def modules(folder: Path, *kinds: str) -> str:
     ],
 )
 def test_modules_in_another_order_are_named(tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    stated = read_stated(modules(tmp_path, *kinds))
+    stated = read_sentence_config(modules(tmp_path, *kinds))
     assert stated is not None
     with pytest.raises(CapabilityError, match=f"the modules {', '.join(kinds)}, which is not"):
         stated.check("x")
@@ -144,8 +144,8 @@ def test_modules_in_another_order_are_named(tmp_path: Path, kinds: tuple[str, ..
 
 @pytest.mark.parametrize("further", [(), ("Normalize",)])
 def test_the_two_orders_that_are_done(tmp_path: Path, further: tuple[str, ...]) -> None:
-    stated = read_stated(modules(tmp_path, "Transformer", "Pooling", *further))
-    assert stated == StatedEmbedding("mean", bool(further), None, "0_Transformer")
+    stated = read_sentence_config(modules(tmp_path, "Transformer", "Pooling", *further))
+    assert stated == SentenceConfig("mean", bool(further), None, "0_Transformer")
 
 
 @pytest.mark.parametrize(
@@ -175,21 +175,21 @@ def test_options_that_say_nothing_new_are_followed(tmp_path: Path) -> None:
         "module_output_name": "token_embeddings",
     }
     told = state(tmp_path, transformer=transformer, general={"truncate_dim": None})
-    assert read_stated(str(told)) == StatedEmbedding("mean", False, 19)
+    assert read_sentence_config(str(told)) == SentenceConfig("mean", False, 19)
 
 
 def test_the_older_file_s_length_is_read(tmp_path: Path) -> None:
     state(tmp_path)
     write(tmp_path / "sentence_roberta_config.json", {"max_seq_length": 17, "do_lower_case": False})
-    assert read_stated(str(tmp_path)) == StatedEmbedding("mean", False, 17)
+    assert read_sentence_config(str(tmp_path)) == SentenceConfig("mean", False, 17)
     write(tmp_path / "sentence_roberta_config.json", {"max_seq_length": 17, "do_lower_case": True})
-    stated = read_stated(str(tmp_path))
+    stated = read_sentence_config(str(tmp_path))
     assert stated is not None
     assert stated.max_length == 17
-    with pytest.raises(CapabilityError, match="lower-casing of its own"):
+    with pytest.raises(CapabilityError, match="with lower-casing, which"):
         stated.check("x")
     write(tmp_path / "sentence_bert_config.json", {"max_seq_length": 19})  # today's name wins
-    assert read_stated(str(tmp_path)) == StatedEmbedding("mean", False, 19)
+    assert read_sentence_config(str(tmp_path)) == SentenceConfig("mean", False, 19)
 
 
 @pytest.mark.parametrize("length", [True, False, 0, -5, 3.5, "19"])
@@ -202,7 +202,7 @@ def test_a_length_that_is_no_number_of_tokens_is_refused(
     with pytest.raises(
         CorruptFileError, match=rf"{name} of .* max_seq_length is {length!r}, not a number of tok"
     ):
-        read_stated(str(tmp_path))
+        read_sentence_config(str(tmp_path))
 
 
 def saved_by_their_package(tmp_path: Path, *further: str) -> tuple[Path, torch.Tensor]:
@@ -229,7 +229,7 @@ def test_what_sentence_transformers_saves_today_is_read(
     model = load_model(folder)
     assert model.stated is not None
     assert (model.stated.pooling, model.stated.normalise) == ("mean", bool(further))
-    assert model.stated.beyond is None
+    assert model.stated.unsupported is None
     torch.testing.assert_close(embed_texts(model, ["a young dog"]), expected, atol=1e-5, rtol=1e-5)
 
 

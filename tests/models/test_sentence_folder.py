@@ -12,7 +12,7 @@ import huggingface_hub
 import pytest
 
 from interp_compose.errors import CapabilityError, CorruptFileError
-from interp_compose.models.sentence_config import StatedEmbedding, read_stated
+from interp_compose.models.sentence_config import SentenceConfig, read_sentence_config
 from tests import real_model
 
 FLAGS = (
@@ -79,16 +79,16 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_real_folder() -> None:
-    assert read_stated(str(real_model.real_folder())) == StatedEmbedding("mean", True, 256)
+    assert read_sentence_config(str(real_model.real_folder())) == SentenceConfig("mean", True, 256)
 
 
 def test_a_folder_without_modules_states_nothing(tmp_path: Path) -> None:
-    assert read_stated(str(tmp_path)) is None
+    assert read_sentence_config(str(tmp_path)) is None
 
 
 def test_modules_without_a_pooling_state_nothing(tmp_path: Path) -> None:
     write(tmp_path / "modules.json", [{"idx": 0, "path": "", "type": "a.b.Transformer"}])
-    assert read_stated(str(tmp_path)) is None
+    assert read_sentence_config(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_modules_without_a_pooling_state_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_both_forms_of_pooling(tmp_path: Path, pooling: Any, expected: str) -> None:
-    stated = read_stated(str(state(tmp_path, pooling)))
-    assert stated == StatedEmbedding(expected, False)
+    stated = read_sentence_config(str(state(tmp_path, pooling)))
+    assert stated == SentenceConfig(expected, False)
     stated.check("x")
 
 
@@ -122,7 +122,7 @@ def test_both_forms_of_pooling(tmp_path: Path, pooling: Any, expected: str) -> N
     ],
 )
 def test_pooling_that_is_not_done_is_named(tmp_path: Path, pooling: Any, named: str) -> None:
-    stated = read_stated(str(state(tmp_path, pooling, further=("Normalize",))))
+    stated = read_sentence_config(str(state(tmp_path, pooling, further=("Normalize",))))
     assert stated is not None
     with pytest.raises(
         CapabilityError, match=rf"'org/x' states an embedding with {named}, .*choose embedding="
@@ -139,9 +139,9 @@ def test_pooling_that_is_not_done_is_named(tmp_path: Path, pooling: Any, named: 
     ],
 )
 def test_other_modules_are_named(tmp_path: Path, further: tuple[str, ...], named: str) -> None:
-    stated = read_stated(str(state(tmp_path, further=further)))
+    stated = read_sentence_config(str(state(tmp_path, further=further)))
     assert stated is not None
-    assert stated.beyond == named
+    assert stated.unsupported == named
     with pytest.raises(CapabilityError, match=named):
         stated.check("x")
 
@@ -155,7 +155,7 @@ def test_what_is_said_beside_the_modules(tmp_path: Path) -> None:
         general={"prompts": {"query": "query: "}, "default_prompt_name": None},
         prefix="sentence_transformers.base.modules.thing",
     )
-    assert read_stated(str(folder)) == StatedEmbedding("mean", True, 19, "0_Transformer")
+    assert read_sentence_config(str(folder)) == SentenceConfig("mean", True, 19, "0_Transformer")
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def test_what_is_said_beside_the_modules(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_done_to_texts_is_named(tmp_path: Path, said: dict[str, Any], named: str) -> None:
-    stated = read_stated(str(state(tmp_path, **said)))
+    stated = read_sentence_config(str(state(tmp_path, **said)))
     assert stated is not None
     with pytest.raises(CapabilityError, match=named):
         stated.check("x")
 
 
 def test_a_length_that_is_not_stated(tmp_path: Path) -> None:
-    stated = read_stated(str(state(tmp_path, transformer={"max_seq_length": None})))
-    assert stated == StatedEmbedding("mean", False, None)
+    stated = read_sentence_config(str(state(tmp_path, transformer={"max_seq_length": None})))
+    assert stated == SentenceConfig("mean", False, None)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_a_file_that_is_not_json_is_named(tmp_path: Path, name: str) -> None:
     folder = state(tmp_path, transformer={})
     (folder / name).write_text('{"a": ', encoding="utf-8")
     with pytest.raises(CorruptFileError, match=rf"{name} is not JSON .*get the folder again"):
-        read_stated(str(folder))
+        read_sentence_config(str(folder))
 
 
 def test_a_pooling_without_its_config_is_refused(tmp_path: Path) -> None:
     (state(tmp_path) / "1_Pooling/config.json").unlink()
     with pytest.raises(CorruptFileError, match="pooling whose config.json is missing"):
-        read_stated(str(tmp_path))
+        read_sentence_config(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_json_of_another_form_is_refused(tmp_path: Path, name: str, content: Any
     folder = state(tmp_path)
     write(folder / name, content)
     with pytest.raises(CorruptFileError, match=name):
-        read_stated(str(folder))
+        read_sentence_config(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -228,10 +228,10 @@ def test_a_module_outside_the_folder_is_refused(tmp_path: Path, path: str, which
     modules[which]["path"] = path
     write(folder / "modules.json", modules)
     with pytest.raises(CorruptFileError, match=r"modules.json .* leads out of the folder"):
-        read_stated(str(folder))
+        read_sentence_config(str(folder))
 
 
 def test_a_link_to_the_folder_itself_is_none_out_of_it(tmp_path: Path) -> None:
     state(tmp_path / "model")
     (tmp_path / "link").symlink_to(tmp_path / "model", target_is_directory=True)
-    assert read_stated(str(tmp_path / "link")) is not None
+    assert read_sentence_config(str(tmp_path / "link")) is not None

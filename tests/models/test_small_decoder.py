@@ -351,12 +351,12 @@ def test_a_save_that_breaks_off_leaves_nothing(
 
 
 def test_where_and_what_is_saved(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is there already and not empty: give a new folder"):
+    with pytest.raises(OptionError, match="exists and is not empty: give a new folder"):
         save_decoder(make("post"), folder)
     assert load_model(folder).architecture == "SmallDecoder(norm='pre')"
     file = tmp_path / "file"
     file.write_text("x", encoding="utf-8")
-    with pytest.raises(OptionError, match="is there already"):
+    with pytest.raises(OptionError, match="exists and is not empty"):
         save_decoder(make("post"), file)
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InputError, OptionError, TrainingModeError
-from interp_compose.models.embed import Reading, embed_texts, reading_of
+from interp_compose.models.embed import EmbeddingReader, embed_texts, embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import pad_left
 from tests import architectures, real_model
 from tests.models.test_load_encoder import bert
@@ -82,9 +82,11 @@ def test_mean_and_cls_are_read_as_they_are(real: LensModel, reference: Any) -> N
 
 
 def test_how_the_real_model_is_read(real: LensModel) -> None:
-    assert reading_of(real, "model") == Reading("mean", True, True, "stated by the model")
-    assert str(reading_of(real, "model")) == "mean over all tokens (stated by the model)"
-    assert reading_of(real, "mean") == Reading("mean", True, False, "chosen, encoder")
+    assert embedding_reader(real, "model") == EmbeddingReader(
+        "mean", True, True, "stated by the model"
+    )
+    assert str(embedding_reader(real, "model")) == "mean over all tokens (stated by the model)"
+    assert embedding_reader(real, "mean") == EmbeddingReader("mean", True, False, "chosen, encoder")
     assert real.n_ctx == 256  # stated, below the 512 of its table
 
 
@@ -148,15 +150,17 @@ def test_what_is_stated_by_nobody_is_the_mean_and_said_to_be(
     model: LensModel, encoder: LensModel
 ) -> None:
     for wrapped in (model, encoder):
-        reading = reading_of(wrapped, "model")
-        assert reading == Reading(
+        reading = embedding_reader(wrapped, "model")
+        assert reading == EmbeddingReader(
             "mean",
             wrapped.bidirectional,
             False,
             "by default: the model states no embedding",
         )
-    assert str(reading_of(encoder, "model")).startswith("mean over all tokens (by default")
-    assert str(reading_of(model, "model")).startswith("mean over the text's tokens (by default")
+    assert str(embedding_reader(encoder, "model")).startswith("mean over all tokens (by default")
+    assert str(embedding_reader(model, "model")).startswith(
+        "mean over the text's tokens (by default"
+    )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
@@ -165,7 +169,7 @@ def test_what_is_stated_by_nobody_is_the_mean_and_said_to_be(
 def test_what_a_folder_states_is_done(
     encoder: LensModel, monkeypatch: pytest.MonkeyPatch, pooling: str, normalise: bool
 ) -> None:
-    monkeypatch.setattr(encoder, "stated", StatedEmbedding(pooling, normalise))
+    monkeypatch.setattr(encoder, "stated", SentenceConfig(pooling, normalise))
     found = embed_texts(encoder, TEXTS)
     for i, text in enumerate(TEXTS):
         ids = torch.tensor([encoder.tokenizer(text).input_ids])
@@ -180,7 +184,7 @@ def test_what_a_folder_states_is_done(
 def test_what_a_decoder_s_folder_states_counts_bos(
     model: LensModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "stated", StatedEmbedding("mean", False))
+    monkeypatch.setattr(model, "stated", SentenceConfig("mean", False))
     ids = torch.tensor([model.tokenizer(TEXTS[0]).input_ids])
     expected = architectures.build("Llama").model(ids).last_hidden_state[0].double().mean(dim=0)
     found = embed_texts(model, TEXTS[:1])[0]
@@ -190,7 +194,7 @@ def test_what_a_decoder_s_folder_states_counts_bos(
 def test_a_stated_embedding_beyond_us_is_refused_and_others_are_not(
     encoder: LensModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stated = StatedEmbedding("mean", False, beyond="pooling by max_tokens")
+    stated = SentenceConfig("mean", False, unsupported="pooling by max_tokens")
     monkeypatch.setattr(encoder, "stated", stated)
     with pytest.raises(CapabilityError, match=r"pooling by max_tokens, .*choose embedding=.mean"):
         embed_texts(encoder, TEXTS)
@@ -261,7 +265,7 @@ def test_the_model_is_left_as_it_was(encoder: LensModel) -> None:
 # ---- the reading on its own ---------------------------------------------------------------
 
 
-def by_loops(reading: Reading, hidden: Tensor, mask: Tensor, special: Tensor) -> Tensor:
+def by_loops(reading: EmbeddingReader, hidden: Tensor, mask: Tensor, special: Tensor) -> Tensor:
     """The definition, position by position, in float64."""
     rows = []
     for row in range(hidden.shape[0]):
@@ -291,7 +295,7 @@ def test_a_reading_is_its_definition_whatever_the_padding_holds(
     hidden = hidden.masked_fill(mask[:, :, None] == 0, filler)
     for specials in (True, False):
         for normalise in (True, False):
-            reading = Reading(how, specials, normalise, "here")
+            reading = EmbeddingReader(how, specials, normalise, "here")
             found = reading(hidden, mask, special)
             assert found.dtype == torch.float32
             expected = by_loops(reading, hidden, mask, special)

@@ -19,7 +19,7 @@ from interp_compose.errors import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.sentence_config import StatedEmbedding
+from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
 from tests import architectures
@@ -114,9 +114,9 @@ def test_protocols_and_layers_are_told_apart(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "same_as"), [(StatedEmbedding("cls", False), "cls"), (None, "mean")]
+    ("stated", "same_as"), [(SentenceConfig("cls", False), "cls"), (None, "mean")]
 )
-def test_the_models_own_embedding(stated: StatedEmbedding | None, same_as: str) -> None:
+def test_the_models_own_embedding(stated: SentenceConfig | None, same_as: str) -> None:
     model = slow.wrapped("BERT")
     model.stated = stated
     own = quiet(model, layers=[1], embedding="model")
@@ -130,7 +130,7 @@ def test_the_models_own_embedding(stated: StatedEmbedding | None, same_as: str) 
 
 def test_normalising_changes_no_cosine(bert: LensModel, whole: ic.SimilarityCurve) -> None:
     model = slow.wrapped("BERT")
-    model.stated = StatedEmbedding("mean", True)
+    model.stated = SentenceConfig("mean", True)
     pd.testing.assert_frame_equal(
         quiet(model, embedding="model").outcomes, whole.outcomes, atol=1e-6, rtol=0
     )

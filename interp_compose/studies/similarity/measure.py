@@ -23,7 +23,7 @@ from interp_compose.errors import InputError, InterventionError, NonFiniteError,
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
-from interp_compose.models.embed import Reading, check_first, reading_of
+from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch, weights_digest
 from interp_compose.models.ready import check_ids, check_model, check_prompts
@@ -59,7 +59,7 @@ class SimilarityPlan:
     batches: Sequence[Sequence[PreparedPair]]
     protocols: Sequence[str]
     layers: Sequence[int]
-    reading: Reading
+    reading: EmbeddingReader
     seed: int
     config: Mapping[str, Any]
 
@@ -85,7 +85,7 @@ def plan_similarity(
     check_numbers(seed, batch_size)
     check_pooling(pooling, POOLINGS)
     starts = resolve_layers(layers, model.n_layers)
-    reading = reading_of(model, embedding)
+    reading = embedding_reader(model, embedding)
     items = prepare_pairs(model, pairs, unit=unit, labels=labels, height=height, parser=parser)
     prompts = [text.prompt for item in items for text in (item.first, item.second)]
     check_first(reading, prompts, model.name)
@@ -386,7 +386,7 @@ def similarity_curve(
             deletion without pooling) and, for words and constituents, ``"shuffled"`` (mean over
             spans of the same sizes at random places).
         embedding: ``"mean"``, ``"cls"`` (encoders), ``"last"`` (decoders) or ``"model"`` (what a
-            sentence-transformers folder states); see :func:`.embedding.reading_of`.
+            sentence-transformers folder states); see :func:`.embedding.embedding_reader`.
         batch_size: pairs per batch; by default what fits a fixed memory budget.
         seed: of the shuffled control.
         task: a name for the figure's title.
