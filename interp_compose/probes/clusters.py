@@ -1,7 +1,7 @@
-"""Numbers for pictures of clusters: how far groups of vectors lie apart, without eyes.
+"""Measures of clusters: how far groups of vectors are from one another.
 
-Complexity control shows outputs of masked models as a scatter (Fig. 4C) and as cosines (Fig. 4D),
-and reads both by eye. These are what stands behind.
+Complexity control shows masked outputs as a scatter (Fig. 4C) and as cosines (Fig. 4D), and judges
+both by eye. These are numbers for what is seen there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interp_compose.probes.matrices import check_matrices
 
 def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
     """Mean silhouette over points (Rousseeuw 1987): 1 for clusters far apart, 0 for none, and below
-    0 where points lie nearer to another cluster than to their own. Euclidean; scikit-learn's.
+    0 where points are nearer to another cluster than to theirs. Euclidean; scikit-learn's.
 
     Raises:
         InputError: not a matrix; another number of labels; fewer than two clusters, or as many as
@@ -28,51 +28,55 @@ def silhouette(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
     from sklearn.metrics import silhouette_score
 
     _check(X, labels)
-    kinds = len(labels.unique())
-    if not 1 < kinds < len(labels):
+    clusters = len(labels.unique())
+    if not 1 < clusters < len(labels):
         raise InputError(
-            f"{len(labels)} points in {kinds} clusters; expected at least two clusters, and fewer "
-            "clusters than points"
+            f"{len(labels)} points in {clusters} clusters; expected at least two clusters, and "
+            "fewer clusters than points"
         )
-    found = silhouette_score(X.detach().double().cpu().numpy(), labels.cpu().numpy())
-    return float(found)
+    return float(silhouette_score(X.detach().double().cpu().numpy(), labels.cpu().numpy()))
 
 
 def twin_distance(
-    X: Float[Tensor, "point d"], labels: Int[Tensor, "_"], twins: Sequence[tuple[int, int]]
+    X: Float[Tensor, "point d"], labels: Int[Tensor, "_"], mirrored: Sequence[tuple[int, int]]
 ) -> float:
-    """Mean distance between the centres of twin clusters, over that between all other two.
+    """Mean distance between the centres of mirrored clusters, over that between all other two.
 
-    0 where each two twins are one cluster, 1 where a twin is no nearer than any other. Twins are
-    pairs of labels, such as (a, b) and (b, a).
+    0 where each mirrored pair is one cluster, 1 where its two are no nearer than any others.
+
+    Args:
+        X: points.
+        labels: the cluster of each.
+        mirrored: pairs of labels, such as those of (a, b) and (b, a).
 
     Raises:
-        InputError: not a matrix; another number of labels; no twins, a label without points, or
-            none but one pair of twins.
+        InputError: not a matrix; another number of labels; no mirrored pair, a label without
+            points, or fewer than three labels in all pairs.
         NonFiniteError: NaN or infinite entries.
     """
     _check(X, labels)
     points = X.detach().double()
-    kinds = sorted({label for pair in twins for label in pair})
-    if len(kinds) < 3 or not set(kinds) <= set(labels.tolist()):
+    clusters = sorted({label for pair in mirrored for label in pair})
+    if len(clusters) < 3 or not set(clusters) <= set(labels.tolist()):
         raise InputError(
-            f"twins={list(twins)!r}: expected pairs of labels that occur, of three labels or more"
+            f"mirrored={list(mirrored)!r}: expected pairs of labels that occur, three labels or "
+            "more in all"
         )
-    centres = torch.stack([points[labels == kind].mean(0) for kind in kinds])
+    centres = torch.stack([points[labels == cluster].mean(0) for cluster in clusters])
     distances = torch.cdist(centres, centres)
-    are_twins = torch.zeros(len(kinds), len(kinds), dtype=torch.bool, device=points.device)
-    for one, other in twins:
-        are_twins[kinds.index(one), kinds.index(other)] = True
-    are_twins = are_twins | are_twins.mT
-    others = ~are_twins & ~torch.eye(len(kinds), dtype=torch.bool, device=points.device)
-    apart = float(distances[others].mean())
-    return float(distances[are_twins].mean()) / apart if apart else 0.0
+    is_mirrored = torch.zeros(len(clusters), len(clusters), dtype=torch.bool, device=points.device)
+    for one, other in mirrored:
+        is_mirrored[clusters.index(one), clusters.index(other)] = True
+    is_mirrored = is_mirrored | is_mirrored.mT
+    others = ~is_mirrored & ~torch.eye(len(clusters), dtype=torch.bool, device=points.device)
+    reference = float(distances[others].mean())
+    return float(distances[is_mirrored].mean()) / reference if reference else 0.0
 
 
 def block_contrast(X: Float[Tensor, "point d"], labels: Int[Tensor, "_"]) -> float:
     """Mean cosine of two different points of one label, less that of two of different labels.
 
-    2 at most; about 0 where labels say nothing of the direction. A vector of zeros has a cosine of
+    2 at most; about 0 where labels do not depend on the direction. A vector of zeros has the cosine
     0 with all.
 
     Raises:

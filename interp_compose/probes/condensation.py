@@ -1,7 +1,7 @@
 """Condensation: do the input weights of a layer's neurons point in a few common directions?
 
 Complexity control, section VI-A: the cosine between the input weights of every two neurons (Fig.
-5A, with W_Q of the first layer, heads merged), neurons of a common direction put side by side.
+5A, with W_Q of the first layer, heads merged), neurons of a common direction next to each other.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from interp_compose.probes.matrices import check_matrices, wide_enough
 from interp_compose.tensors import full_precision
 
 CHUNK: Final = 1 << 24
-"""Cosines that are held at one time where the whole matrix is not asked for."""
+"""Cosines held at one time where the whole matrix is not returned."""
 
 
 @dataclass(frozen=True)
 class Condensation:
-    """How far neurons share their directions. Tensors lie where the weights lay.
+    """How far neurons share their directions. Tensors are on the device of the weights.
 
     Attributes:
         cosines: of every two neurons, in the order they came; float32 (float64 for float64). A dead
             neuron, whose weights are all zero, has no direction: 0 with all, itself included.
         order: neurons in the order of a figure, dead ones last: ``cosines[order][:, order]``.
-        group: of each neuron, the direction it belongs to, numbered as they were found; -1 if dead.
+        group: of each neuron, the direction it belongs to, numbered in the order of their first
+            neurons; -1 if dead.
         sizes: neurons in each direction; they and the dead add up to all.
         n_directions: condensed directions, those of at least two neurons.
         dead: neurons without weights.
@@ -60,8 +61,8 @@ def condensation(W: Float[Tensor, "neuron d_in"], *, threshold: float = 0.4) -> 
 
     The greedy reordering of the authors' code: the first neuron not yet taken opens a direction,
     and every one not yet taken whose cosine with it is above ``threshold`` joins; then the next.
-    Where directions are not clearly apart, their number depends on the order of the neurons; the
-    means do not. Memory: a matrix of neuron × neuron; :func:`mean_abs_cosine` does without.
+    Where directions are not clearly separated, their number depends on the order of the neurons;
+    the means do not. Memory: a matrix of neuron × neuron; :func:`mean_abs_cosine` does without.
 
     Args:
         W: one row of input weights per neuron.
@@ -130,7 +131,7 @@ def _directions(W: Float[Tensor, "neuron d_in"]) -> Float[Tensor, "neuron d_in"]
 
 
 def _rows_of(n: int) -> int:
-    """Rows of an n × n matrix that are looked at together."""
+    """Rows of an n × n matrix that are computed together."""
     return max(1, CHUNK // n)
 
 
@@ -151,22 +152,22 @@ def _grouped(
     near: Tensor, alive: Tensor
 ) -> tuple[Int[Tensor, "neuron"], Int[Tensor, "neuron"], tuple[int, ...]]:
     """Greedy order, each neuron's group, and the groups' sizes. ``near`` loses its diagonal."""
-    social = near.fill_diagonal_(False).any(1)  # the others are a direction each
-    crowd = np.flatnonzero(social.cpu().numpy())
-    joins = near[social][:, social].cpu().numpy()
-    free = np.ones(len(crowd), dtype=bool)
-    lonely = np.flatnonzero((alive & ~social).cpu().numpy())
-    found = [lonely[i : i + 1] for i in range(len(lonely))]
-    for first in range(len(crowd)):
+    has_neighbour = near.fill_diagonal_(False).any(1)  # the others are a direction each
+    connected = np.flatnonzero(has_neighbour.cpu().numpy())
+    neighbours = near[has_neighbour][:, has_neighbour].cpu().numpy()
+    free = np.ones(len(connected), dtype=bool)
+    isolated = np.flatnonzero((alive & ~has_neighbour).cpu().numpy())
+    directions = [isolated[i : i + 1] for i in range(len(isolated))]
+    for first in range(len(connected)):
         if not free[first]:
             continue
-        members = free & joins[first]
-        found.append(crowd[np.concatenate([[first], np.flatnonzero(members)])])
+        members = free & neighbours[first]
+        directions.append(connected[np.concatenate([[first], np.flatnonzero(members)])])
         free[members] = free[first] = False
-    found.sort(key=lambda direction: int(direction[0]))
-    sizes = tuple(len(direction) for direction in found)
+    directions.sort(key=lambda direction: int(direction[0]))
+    sizes = tuple(len(direction) for direction in directions)
     dead = np.flatnonzero(~alive.cpu().numpy())
-    order = np.concatenate([*found, dead])
+    order = np.concatenate([*directions, dead])
     group = np.full(len(alive), -1)
     group[order[: len(order) - len(dead)]] = np.repeat(np.arange(len(sizes)), sizes)
     return torch.from_numpy(order), torch.from_numpy(group), sizes

@@ -1,6 +1,6 @@
-"""The geometry of an embedding: its principal components, and whether tokens lie in order there.
+"""The geometry of an embedding: its principal components, and whether tokens are in order there.
 
-Complexity control, section VI-B and Fig. 5B: in the phase that reasons, number tokens lie
+Complexity control, section VI-B and Fig. 5B: in the reasoning phase, number tokens are arranged
 regularly, those that differ by 3 next to each other along one direction and those that differ by 4
 along another; "not a simple numerical magnitude relationship".
 """
@@ -21,16 +21,16 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.probes.matrices import check_matrices
 from interp_compose.tensors import full_precision
 
-MOST_ORDERED: Final = 4096
+MAX_ORDERED: Final = 4096
 """Most tokens whose order is tested: all their distances are held in memory."""
-MOST_PERMUTATIONS: Final = 100_000
-SHUFFLES: Final = 256
-"""Shuffled orders that are looked at together."""
+MAX_PERMUTATIONS: Final = 100_000
+ORDERS_CHUNK: Final = 256
+"""Shuffled orders that are computed together."""
 
 
 @dataclass(frozen=True)
 class StepOrder:
-    """Do tokens ``step`` places apart differ by one common direction, and do they lie near?
+    """Do tokens ``step`` places apart differ by one common direction, and are they near?
 
     ``cosine`` is the mean cosine between the differences e(t + step) − e(t) of different t: 1 where
     each is the same direction, about 0 where there is none. ``null_mean`` and ``null_sd`` are those
@@ -38,7 +38,7 @@ class StepOrder:
     whose cosine is at least as large.
 
     ``distance`` is the mean length of these differences, over its mean in random orders: 1 where
-    the order says nothing of who is near, 0 where tokens so far apart are one. ``distance_p`` is
+    distance does not depend on the order, 0 where tokens so far apart coincide. ``distance_p`` is
     the share of orders whose mean length is at most as large. On a ring the directions of all steps
     cancel, and the distance alone shows the order.
     """
@@ -61,7 +61,7 @@ class Geometry:
         coordinates: of each token, centred, along the components; float64. Of each component's two
             signs the one that makes its largest coordinate positive.
         explained: each component's share of the tokens' variance.
-        order: one entry for each step asked for.
+        order: one entry for each of ``steps``.
     """
 
     tokens: tuple[int, ...]
@@ -93,7 +93,7 @@ def embedding_geometry(
         tokens: rows, in the order that is tested (e.g. those of the numbers 20 … 99); None: all.
         components: how many to keep.
         steps: places between two tokens compared; ``()`` tests nothing.
-        permutations: random orders of the same tokens behind each null.
+        permutations: random orders of the same tokens in each null distribution.
         seed: of those orders.
 
     Raises:
@@ -111,9 +111,9 @@ def embedding_geometry(
             f"components={components!r}: expected 1 … {most} for {n} tokens in "
             f"{W_E.shape[1]} dimensions"
         )
-    if not 1 <= permutations <= MOST_PERMUTATIONS:
+    if not 1 <= permutations <= MAX_PERMUTATIONS:
         raise OptionError(
-            f"permutations={permutations!r}: expected 1 to {MOST_PERMUTATIONS}, e.g. 999"
+            f"permutations={permutations!r}: expected 1 to {MAX_PERMUTATIONS}, e.g. 999"
         )
     if seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
@@ -156,9 +156,9 @@ def _check_steps(steps: Sequence[int], n: int) -> None:
                 f"steps[{i}] is {step!r}; expected 1 … {n - 2} for {n} tokens, so that two "
                 "differences can be compared; steps=() tests no order"
             )
-    if len(steps) and n > MOST_ORDERED:
+    if len(steps) and n > MAX_ORDERED:
         raise InputError(
-            f"{n} tokens are too many to test their order, at most {MOST_ORDERED}: name the tokens "
+            f"{n} tokens are too many to test their order, at most {MAX_ORDERED}: name the tokens "
             "whose order means something, or pass steps=() for the components alone"
         )
 
@@ -186,15 +186,15 @@ def _orders(
     shuffled = np.stack([np.arange(n), *(rng.permutation(n) for _ in range(permutations))])
     places = torch.from_numpy(shuffled).to(X.device)
     distances = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
-    found = []
+    out = []
     for step in steps:
-        parts = [_mean_cosine(X, distances, part, step) for part in places.split(SHUFFLES)]
+        parts = [_mean_cosine(X, distances, part, step) for part in places.split(ORDERS_CHUNK)]
         observed, *null = torch.cat(parts).tolist()
         at_least = sum(value >= observed - 1e-12 for value in null)
-        lengths = [distances[p[:, :-step], p[:, step:]].mean(1) for p in places.split(SHUFFLES)]
+        lengths = [distances[p[:, :-step], p[:, step:]].mean(1) for p in places.split(ORDERS_CHUNK)]
         length, *null_lengths = torch.cat(lengths).tolist()
         as_near = sum(value <= length * (1 + 1e-12) for value in null_lengths)
-        found.append(
+        out.append(
             StepOrder(
                 step=step,
                 cosine=observed,
@@ -205,7 +205,7 @@ def _orders(
                 distance_p=(1 + as_near) / (1 + permutations),
             )
         )
-    return tuple(found)
+    return tuple(out)
 
 
 def _mean_cosine(
@@ -217,8 +217,8 @@ def _mean_cosine(
     """Mean cosine between the differences of different tokens, for each order [order token].
 
     The sum s of the unit differences has ‖s‖² = (their number) + (the sum over pairs). It is one
-    product with X: what each token's embedding counts in it. Equal embeddings differ by nothing,
-    which has no direction and is left out.
+    product with X: how often each token's embedding counts in it. The difference of equal
+    embeddings has no direction and is left out.
     """
     low, high = places[:, :-step], places[:, step:]
     distance = distances[low, high]

@@ -15,17 +15,17 @@ from torch import Tensor
 from interp_compose.errors import NonFiniteError
 
 CHECK_EVERY: Final = 2
-"""Steps between two looks at the convergence (each waits for a GPU)."""
-SURE: Final = 4
-"""The estimated error is to be as many times smaller than the tolerance."""
-APART: Final = 5
-"""Largest residual, in tolerances: what two nearly equal singular values may be mixed by."""
+"""Steps between two checks of the convergence (each waits for a GPU)."""
+ERROR_MARGIN: Final = 4
+"""How many times smaller than the tolerance the estimated error has to be."""
+RESIDUAL_BOUND: Final = 5
+"""Largest residual, in tolerances: by how much two nearly equal singular values may be mixed."""
 ROUNDING: Final = 8
-"""What is left of a vector below so many roundings of ‖AᵀA‖ is nothing but rounding."""
-FAR: Final = 100
-MISSED: Final = 3e-4
-"""A square more than FAR tolerances above the one found stays unseen with at most this chance."""
-PIECE: Final = 1 << 18
+"""A vector shorter than so many roundings of ‖AᵀA‖ consists of rounding errors alone."""
+MISS_FACTOR: Final = 100
+MISS_CHANCE: Final = 3e-4
+"""A square more than MISS_FACTOR tolerances above the result is missed with at most this chance."""
+ROWS_CHUNK: Final = 1 << 18
 """Entries of a block of rows that a CPU's cache keeps between its two products."""
 
 
@@ -53,16 +53,16 @@ def top_pair(
 
     It stops at a value θ for σ₁², never above it, once
 
-    - its error, estimated from the residual ρ = ‖Aᵀ A v − θ v‖ and the distance to the next value
-      found (ρ² over the distance, or ρ if that is less), is at most a quarter of ``tolerance`` · θ,
-      and ρ at most five times ``tolerance`` · θ: squares of singular values nearer to each other
-      than ρ may still be mixed, and then the error is of the order of ρ;
-    - and a square beyond (1 + 100 ``tolerance``) θ would have been seen, but for 3 starts in 10⁴.
+    - its error, estimated from the residual ρ = ‖Aᵀ A v − θ v‖ and the distance to the next
+      eigenvalue (ρ² over the distance, or ρ if that is less), is at most a quarter of
+      ``tolerance`` · θ, and ρ at most five times ``tolerance`` · θ: squares of singular values
+      nearer to each other than ρ may still be mixed, and then the error is of the order of ρ;
+    - and a square beyond (1 + 100 ``tolerance``) θ would have been found, but for 3 starts in 10⁴.
       After k steps the Lanczos vector is p_k(Aᵀ A) times the start, of unit length, so that
       ``|p_k(λ)| ≤ 1 / |c|`` for an eigenvalue λ in whose direction the start has the component c;
       p_k grows fast above θ, and a random start rarely has a tiny component (Hochstenbach 2013,
-      "Probabilistic upper bounds for the matrix two-norm"). With a ``start`` of yours nothing
-      vouches for that: a direction it does not contain can stay unseen.
+      "Probabilistic upper bounds for the matrix two-norm"). With a given ``start`` this
+      does not hold: a direction that it does not contain can be missed.
 
     It always ends: after as many steps as the smaller side has, the iteration is exact. The value
     returned is ‖A v‖, which no rounding can lift above σ₁.
@@ -72,10 +72,10 @@ def top_pair(
     """
     rows, cols = A.shape
     last = min(rows, cols) + 1
-    unseen, largest = -math.inf, 0.0
+    growth_needed, largest = -math.inf, 0.0
     if start is None:
         start = _random(A)
-        unseen = math.log(math.sqrt(2 * cols / math.pi) / MISSED)
+        growth_needed = math.log(math.sqrt(2 * cols / math.pi) / MISS_CHANCE)
     basis = A.new_empty(min(last, 64) + 1, cols)
     basis[0] = start / start.norm()
     coefficients = A.new_zeros(2, last)  # diagonal and off-diagonal of the tridiagonal matrix
@@ -93,19 +93,20 @@ def top_pair(
         beta = w.norm()
         largest = max(largest, float(alpha))
         if float(beta) <= ROUNDING * torch.finfo(A.dtype).eps * largest:
-            beta = torch.zeros_like(
-                beta
-            )  # w is rounding alone: all that the start reaches is known
+            beta = torch.zeros_like(beta)  # w is rounding alone: the subspace is complete
         coefficients[0, k - 1] = alpha
         coefficients[1, k - 1] = beta
         basis[k] = w / beta.clamp_min(torch.finfo(A.dtype).tiny)
         if k % CHECK_EVERY and k != last and beta != 0:
             continue
         diagonal, off = coefficients[:, :k].tolist()
-        theta, vector, error = _top_of(diagonal, off, APART * tolerance)
-        far = theta * (1 + FAR * tolerance)
-        sure = SURE * error <= tolerance * theta and _log_growth(diagonal, off, far) >= unseen
-        if sure or beta == 0:
+        theta, vector, error = _top_of(diagonal, off, RESIDUAL_BOUND * tolerance)
+        beyond = theta * (1 + MISS_FACTOR * tolerance)
+        converged = (
+            ERROR_MARGIN * error <= tolerance * theta
+            and _log_growth(diagonal, off, beyond) >= growth_needed
+        )
+        if converged or beta == 0:
             break
     right = known.mT @ torch.tensor(vector, dtype=A.dtype, device=A.device)
     right /= right.norm()
@@ -127,20 +128,20 @@ def _random(A: Float[Tensor, "row col"]) -> Float[Tensor, "col"]:
 
 def _normal_product(A: Float[Tensor, "row col"], v: Float[Tensor, "col"]) -> Float[Tensor, "col"]:
     """Aᵀ (A v); on a CPU a block of rows at a time, so that memory is read once, not twice."""
-    if A.device.type != "cpu" or A.numel() <= 4 * PIECE:
+    if A.device.type != "cpu" or A.numel() <= 4 * ROWS_CHUNK:
         return torch.mv(A.mT, torch.mv(A, v))
     total = torch.zeros_like(v)
-    for block in A.split(max(1, PIECE // A.shape[1])):
+    for block in A.split(max(1, ROWS_CHUNK // A.shape[1])):
         total.addmv_(block.mT, torch.mv(block, v))
     return total
 
 
 def _top_of(
-    diagonal: Sequence[float], off: Sequence[float], apart: float
+    diagonal: Sequence[float], off: Sequence[float], bound: float
 ) -> tuple[float, list[float], float]:
     """Largest eigenvalue of the tridiagonal matrix, its eigenvector, its error by the residuals.
 
-    The error is infinite while the residual is above ``apart`` times the eigenvalue.
+    The error is infinite while the residual is above ``bound`` times the eigenvalue.
     """
     k = len(diagonal)
     values, vectors = eigh_tridiagonal(
@@ -148,7 +149,7 @@ def _top_of(
     )
     residuals = off[-1] * abs(vectors[-1])
     theta, residual = float(values[-1]), float(residuals[-1])
-    if residual > apart * theta:
+    if residual > bound * theta:
         return theta, vectors[:, -1].tolist(), math.inf
     distance = theta - float(values[0]) if k > 1 else 0.0
     error = residual if distance <= residual else residual**2 / distance
@@ -161,7 +162,7 @@ def _log_growth(diagonal: Sequence[float], off: Sequence[float], x: float) -> fl
     before = 0.0
     for a, b in zip(diagonal, off, strict=True):
         if b == 0:
-            return math.inf  # the start lies in an invariant subspace, now known whole
+            return math.inf  # the start is in an invariant subspace, which is complete
         ratio = (x - a - before / ratio) / b
         if ratio <= 0:
             return -math.inf

@@ -1,4 +1,4 @@
-"""Which matrices the probes read, and what they say to the others."""
+"""Checks of the matrices that probes read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DTYPES: Final = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> None:
     """Refuse what has no entries, or entries that are not plain finite numbers.
 
-    Reads ``A`` once and copies nothing where its memory lies in one piece.
+    Reads ``A`` once and copies nothing where its memory is contiguous.
 
     Raises:
         InputError: no tensor, fewer dimensions than ``axes`` names or more, a matrix without
@@ -44,7 +44,7 @@ def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> N
     if A.numel() and not _finite(A):
         raise NonFiniteError(
             f"{name} has {int((~A.isfinite()).sum())} NaN or infinite entries of {A.numel()}; "
-            "a probe needs finite ones: look for the step at which they appeared"
+            "a probe needs finite ones: find the step at which they appeared"
         )
 
 
@@ -60,7 +60,7 @@ def largest_entry(A: Tensor) -> Tensor:
 
 
 def row_major(A: Tensor) -> Tensor:
-    """``A`` or its transpose, whichever has its rows in one piece; a view."""
+    """``A`` or its transpose, whichever has contiguous rows; a view."""
     return A.mT if A.stride(-2) < A.stride(-1) else A
 
 

@@ -1,4 +1,4 @@
-"""How many directions a matrix really uses: stable rank, spectral norm, entropy of the spectrum."""
+"""Effective numbers of directions of a matrix: stable rank, spectral norm, spectral entropy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from interp_compose.probes.lanczos import top_pair
 from interp_compose.probes.matrices import check_matrices, largest_entry, row_major, wide_enough
 from interp_compose.tensors import full_precision
 
-SMALL: Final = 512
+SMALL_SIDE: Final = 512
 """Up to this smaller side all eigenvalues of the Gram matrix are faster than an iteration."""
 SPECTRUM_LIMIT: Final = 8192
 """Largest smaller side of which all singular values are computed."""
 CHUNK: Final = 1 << 24
 """Entries of a batch that are in single or double precision at one time."""
-SPOILT: Final = 1e-2
-"""Estimate of a rounding error, in nats, from which float64 takes over. It adds up worst cases: the
-errors seen were 20 to 1000 times smaller."""
-FINEST: Final = {torch.float32: 1e-6, torch.float64: 1e-12}
+ENTROPY_ERROR_LIMIT: Final = 1e-2
+"""Estimate of a rounding error, in nats, from which float64 takes over. It adds up worst cases:
+measured errors were 20 to 1000 times smaller."""
+MIN_TOLERANCE: Final = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
 @public
@@ -53,7 +53,7 @@ def stable_rank(
     """
     check_matrices(A)
     check_tolerance(tolerance, A.dtype)
-    if min(A.shape[-2:]) <= SMALL:
+    if min(A.shape[-2:]) <= SMALL_SIDE:
         return _each(A, _small_stable_ranks, CHUNK)
 
     def one(a: Float[Tensor, "1 row col"]) -> Float[Tensor, "1"]:
@@ -78,7 +78,7 @@ def spectral_norm(
     """
     check_matrices(A)
     check_tolerance(tolerance, A.dtype)
-    if min(A.shape[-2:]) <= SMALL:
+    if min(A.shape[-2:]) <= SMALL_SIDE:
         return _each(A, _small_norms, CHUNK)
 
     def one(a: Float[Tensor, "1 row col"]) -> Float[Tensor, "1"]:
@@ -138,10 +138,10 @@ def effective_rank(A: Float[Tensor, "*batch row col"]) -> Float[Tensor, "*batch"
 
 
 def check_tolerance(tolerance: float, dtype: torch.dtype) -> None:
-    finest = FINEST[wide_enough(dtype)]
-    if not finest <= tolerance <= 0.1:
+    smallest = MIN_TOLERANCE[wide_enough(dtype)]
+    if not smallest <= tolerance <= 0.1:
         raise OptionError(
-            f"tolerance={tolerance!r}: expected a number between {finest:g} (what {dtype} can "
+            f"tolerance={tolerance!r}: expected a number between {smallest:g} (what {dtype} can "
             "resolve; float64 resolves 1e-12) and 0.1"
         )
 
@@ -149,15 +149,15 @@ def check_tolerance(tolerance: float, dtype: torch.dtype) -> None:
 def _each(
     A: Float[Tensor, "*batch row col"], work: Callable[[Tensor], Tensor], entries: int
 ) -> Float[Tensor, "..."]:
-    """``work`` on as many matrices at a time as have that many entries, at least one, upcast."""
+    """``work`` on chunks of matrices that have ``entries`` in all (at least one matrix), upcast."""
     dtype = wide_enough(A.dtype)
     batch, matrix = A.shape[:-2], A.shape[-2:]
     flat = A.reshape(math.prod(batch), *matrix)
-    some = flat if len(flat) else flat.new_ones(1, *matrix)  # what comes out has a shape as well
+    some = flat if len(flat) else flat.new_ones(1, *matrix)  # for the shape of the result
     with full_precision(A):
         parts = some.split(max(1, entries // matrix.numel()))
-        found = torch.cat([work(part.to(dtype)) for part in parts])[: len(flat)]
-    return found.reshape((*batch, *found.shape[1:]))
+        values = torch.cat([work(part.to(dtype)) for part in parts])[: len(flat)]
+    return values.reshape((*batch, *values.shape[1:]))
 
 
 def scaled(matrix: Float[Tensor, "row col"]) -> tuple[Float[Tensor, "_ _"], float]:
@@ -222,15 +222,15 @@ def _small_norms(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n"]:
 
 
 def _of_spectrum(A: Float[Tensor, "n row col"]) -> Float[Tensor, "n 2"]:
-    """Stable rank and entropy. Large ones in float32 first, twice as fast; those whose entropy
-    rounding may have spoilt, in float64."""
+    """Stable rank and entropy. Large matrices in float32 first, twice as fast, and in float64 where
+    rounding may have changed the entropy too much."""
     precise = torch.get_float32_matmul_precision() == "highest"  # no TF32 or bfloat16 products
-    if min(A.shape[-2:]) <= SMALL or not precise:
+    if min(A.shape[-2:]) <= SMALL_SIDE or not precise:
         return _of_spectrum_and_error(A.double())[0].to(A.dtype)
     both, error = _of_spectrum_and_error(A)
-    again = error > SPOILT
-    if bool(again.any()):
-        both[again] = _of_spectrum_and_error(A[again].double())[0].to(A.dtype)
+    inexact = error > ENTROPY_ERROR_LIMIT
+    if bool(inexact.any()):
+        both[inexact] = _of_spectrum_and_error(A[inexact].double())[0].to(A.dtype)
     return both
 
 

@@ -1,4 +1,4 @@
-"""The stable rank of one matrix while it is trained, for a few products a look."""
+"""The stable rank of one matrix while it is trained, for a few products per evaluation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from interp_compose.tensors import full_precision
 
 
 class StableRankTracker:
-    """Follows the stable rank of one matrix, each look starting from the vector of the last.
+    """Follows the stable rank of one matrix, each evaluation starting from the last one's vector.
 
-    A look at a matrix that has moved little takes two products with A and with Aᵀ where one from a
-    random start takes tens. Its residual is checked against ``tolerance`` as there, and it goes on
-    for as long as that needs. What a residual cannot show is another direction that has overtaken
-    the one followed: so the first look and then every ``check_every``-th starts at random as well
-    and the larger singular value counts. ``overtaken`` counts the checks that found one larger by
-    more than the tolerance; where it grows, check more often.
+    For a matrix that has changed little it takes two products with A and with Aᵀ where a random
+    start takes tens. Its residual is checked against ``tolerance`` as there, and it goes on for as
+    long as that needs. A residual cannot show that another direction has overtaken the one
+    followed: so the first evaluation and then every ``check_every``-th starts at random as well and
+    the larger singular value counts. ``overtaken`` counts the checks that found one larger by more
+    than the tolerance; where it grows, check more often.
 
     Raises:
         OptionError: a tolerance out of range, or ``check_every`` below 1.
@@ -31,16 +31,16 @@ class StableRankTracker:
         check_tolerance(tolerance, torch.float32)
         if isinstance(check_every, bool) or not isinstance(check_every, int) or check_every < 1:
             raise OptionError(
-                f"check_every={check_every!r}: expected a whole number of looks, 1 or more "
-                "(1 starts at random every time)"
+                f"check_every={check_every!r}: expected a whole number of evaluations, 1 or "
+                "more (1 starts at random every time)"
             )
         self.tolerance = tolerance
         self.check_every = check_every
-        self.looks = 0
+        self.evaluations = 0
         self.overtaken = 0
         self._shape: tuple[int, ...] | None = None
         self._last: TopPair | None = None
-        self._turned = False
+        self._transposed = False
 
     @torch.no_grad()
     def update(self, A: Float[Tensor, "row col"]) -> float:
@@ -63,20 +63,20 @@ class StableRankTracker:
             matrix, scale = scaled(A.to(wide_enough(A.dtype)))
             if scale == 0:
                 return 0.0
-            value = self._look(matrix, turned=A.stride(0) < A.stride(1))
+            value = self._top_value(matrix, transposed=A.stride(0) < A.stride(1))
             return float((frobenius(matrix) / value).square())
 
-    def _look(self, matrix: Float[Tensor, "_ _"], *, turned: bool) -> float:
-        """The largest singular value of the matrix, which is the transpose where it is turned."""
-        last, self.looks = self._last, self.looks + 1
+    def _top_value(self, matrix: Float[Tensor, "_ _"], *, transposed: bool) -> float:
+        """The largest singular value of the matrix (or of its transpose, which has the same)."""
+        last, self.evaluations = self._last, self.evaluations + 1
         if last is None:
             top = top_pair(matrix, self.tolerance)
         else:
-            start = last.right if turned == self._turned else last.left
+            start = last.right if transposed == self._transposed else last.left
             top = top_pair(matrix, self.tolerance, start=start.to(matrix))
-            if (self.looks - 1) % self.check_every == 0:
+            if (self.evaluations - 1) % self.check_every == 0:
                 fresh = top_pair(matrix, self.tolerance)
                 self.overtaken += fresh.value**2 > top.value**2 * (1 + self.tolerance)
                 top = max(top, fresh, key=lambda pair: pair.value)
-        self._last, self._turned = top, turned
+        self._last, self._transposed = top, transposed
         return top.value

@@ -72,7 +72,7 @@ def _correlation(x: Float[np.ndarray, "draw"], y: Float[np.ndarray, "draw"]) -> 
 
 def spearman(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "pair"]) -> Measure:
     """Pearson's formula of the average ranks that the numbers have within each sample."""
-    columns, own = [_ties(column) for column in cells.T], _ties(target)
+    columns, target_ties = [_ties(column) for column in cells.T], _ties(target)
     n = len(target)
 
     def measure(counts: Int[np.ndarray, "sample pair"]) -> Float[np.ndarray, "sample cell"]:
@@ -80,7 +80,7 @@ def spearman(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "p
         if n < 3:
             return value
         weights = counts.astype(np.float64)
-        y = _ranks(weights, own)
+        y = _ranks(weights, target_ties)
         y_drawn = weights * y
         var_y = _row_sums(y_drawn, y)
         for cell, ties in enumerate(columns):
@@ -150,15 +150,15 @@ METRICS: Final = {"score": ("pearson", "spearman"), "label": ("auc",)}
 """The metrics of each kind of target: a graded score, or a label that is 0 or 1."""
 
 _MEASURES: Final = {"pearson": pearson, "spearman": spearman, "auc": auc}
-FEWEST: Final = 10
-"""Pairs below which there is no interval: percentiles of so few are narrower than they say. For
-``auc`` half as many of each label."""
+MIN_PAIRS: Final = 10
+"""Pairs below which there is no interval: percentiles of so few are too narrow. For ``auc`` half as
+many of each label."""
 _BLOCK: Final = 2**18
-"""Numbers per temporary array (2 MiB): what stays in a core's cache."""
+"""Numbers per temporary array (2 MiB), which a core's cache can hold."""
 
 
 class Agreement(NamedTuple):
-    """Each cell's agreement with the target, and how far it lies from the reference.
+    """Each cell's agreement with the target, and its difference from the reference.
 
     ``low`` and ``high`` end the percentile bootstrap interval of ``value``. ``difference`` is
     value(cell) − value(reference), with its own interval from the same samples; without a
@@ -193,18 +193,18 @@ def agreement(
     ========== =====================================================================
 
     Intervals are percentiles of ``samples`` bootstrap samples (Efron 1979; see
-    :func:`bootstrap_counts`); ranks are taken anew within each sample, where a pair drawn three
-    times is three equal observations. A sample in which a value does not exist (the module says
-    when) is left out of the percentiles; if it exists in fewer than half of them, the interval is
+    :func:`bootstrap_counts`); ranks are computed within each sample, where a pair drawn three
+    times is three equal observations. A sample in which a value does not exist (see the
+    module) is left out of the percentiles; if it exists in fewer than half of them, the interval is
     NaN, and so it is with fewer than ten pairs (``auc``: five of either label), and where all
     samples give one value, such as a perfect 1. A cell equal to ``reference`` differs from it by
     exactly 0.
 
     Args:
         cosines: similarity of the two texts of a pair; any finite numbers.
-        target: what people said of the pair: a score, or for ``auc`` a label.
+        target: people's judgement of the pair: a score, or for ``auc`` a label.
         metric: one of :data:`METRICS`.
-        reference: the cosines that every cell is compared with, as the clean model's.
+        reference: the cosines that every cell is compared with, such as the clean model's.
         level: confidence of the intervals.
         samples: bootstrap samples.
         seed: of the bootstrap; the same seed draws the same pairs.
@@ -225,25 +225,25 @@ def agreement(
         cells = np.column_stack([cells, reference])
 
     measure = _MEASURES[metric](cells, target)
-    everything = measure(np.ones((1, n), np.int64))
-    drawn = bootstrap_counts(n, samples, seed)
-    values = np.concatenate([everything, *map(measure, _blocks(drawn))])
+    all_pairs = measure(np.ones((1, n), np.int64))
+    counts = bootstrap_counts(n, samples, seed)
+    values = np.concatenate([all_pairs, *map(measure, _blocks(counts))])
 
     k = cells.shape[1] - (reference is not None)
     rarer = int(min(target.sum(), n - target.sum())) if metric == "auc" else n
-    enough = n >= FEWEST and rarer >= FEWEST // 2
+    enough = n >= MIN_PAIRS and rarer >= MIN_PAIRS // 2
     low, high = _interval(values[1:, :k], level, enough=enough)
-    perfect = low == high  # in every sample: no interval, however few the pairs
-    low[perfect] = high[perfect] = np.nan
-    apart = np.full((3, k), np.nan)
+    constant = low == high  # one value in every sample gives no interval
+    low[constant] = high[constant] = np.nan
+    difference = np.full((3, k), np.nan)  # value, low, high
     if reference is not None:
         differences = values[:, :k] - values[:, k:]
         same = (cells[:, :k] == cells[:, k:]).all(axis=0)
         # to the last bit, whatever the matrix products rounded; NaN stays NaN
         differences[:, same] = 0 * values[:, k:]
-        apart[0] = differences[0]
-        apart[1:] = _interval(differences[1:], level, enough=enough)
-    return Agreement(values[0, :k], low, high, *apart)
+        difference[0] = differences[0]
+        difference[1:] = _interval(differences[1:], level, enough=enough)
+    return Agreement(values[0, :k], low, high, *difference)
 
 
 def bootstrap_counts(n: int, samples: int, seed: int) -> Int[np.ndarray, "sample pair"]:
@@ -276,9 +276,9 @@ def _interval(
     if not enough:
         return ends
     for cell, column in enumerate(values.T):
-        there = column[~np.isnan(column)]
-        if 2 * len(there) >= len(column):
-            ends[:, cell] = np.quantile(there, [(1 - level) / 2, (1 + level) / 2])
+        existing = column[~np.isnan(column)]
+        if 2 * len(existing) >= len(column):
+            ends[:, cell] = np.quantile(existing, [(1 - level) / 2, (1 + level) / 2])
     return ends
 
 

@@ -1,6 +1,4 @@
-"""Accuracies with intervals: numbers in, numbers out.
-
-Intervals, each where it belongs:
+"""Confidence intervals of accuracies.
 
 - :func:`wilson_interval` for one proportion: ``n`` independent examples, right or wrong;
 - :func:`share_interval` for a mean of several outcomes per example (one per protocol), which
@@ -89,10 +87,10 @@ def share_interval(
     :func:`wilson_interval` of the mean, which counts each example as one trial.
     """
     values = np.asarray(values, float)
-    drawn = bootstrap_interval(values, level=level)
-    counted = wilson_interval(np.minimum(values.sum(axis=0), len(values)), len(values), level)
+    bootstrap = bootstrap_interval(values, level=level)
+    wilson = wilson_interval(np.minimum(values.sum(axis=0), len(values)), len(values), level)
     agree = (values == values[:1]).all(axis=0)
-    low, high = (np.where(agree, one, other) for one, other in zip(counted, drawn, strict=True))
+    low, high = (np.where(agree, one, other) for one, other in zip(wilson, bootstrap, strict=True))
     return low, high
 
 

@@ -1,8 +1,8 @@
 """Consistency under synonyms and its spread over seeds (CARMA, appendix B.4, eqs 12–14).
 
-Numbers in, numbers out. What stands on one seed alone has no spread: such an interval is NaN.
-Seeds of two versions belong together (same start, same batches), so that versions are compared by
-their difference *per seed* (:func:`paired_difference`).
+One seed alone has no spread: such an interval is NaN. A seed's runs of two versions share their
+start and their batches, so that versions are compared by their difference *per seed*
+(:func:`paired_difference`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from interp_compose.errors import InputError
 Values = Sequence[float] | npt.NDArray[np.float64]
 
 SATURATED = 95.0
-"""Per cent above which a ConsistSyn leaves no room to tell versions apart."""
+"""Per cent above which ConsistSyn cannot distinguish versions."""
 
-_ROUNDING = 8 * np.finfo(float).eps  # of a difference, relative to the numbers it is taken of
+_ROUNDING = 8 * np.finfo(float).eps  # of a difference, relative to its operands
 
 
 def consist_syn(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> float:
@@ -50,7 +50,7 @@ def consist_syn(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> 
 def coefficient_of_variation(values: Values) -> float:
     """σ / μ over seeds (eq. 13), σ being the sample standard deviation (divided by n − 1).
 
-    The paper does not say which σ; the sample's is the larger by √(n / (n − 1)), 12 % at 5 seeds.
+    The paper does not define σ; the sample's is the larger by √(n / (n − 1)), 12 % at 5 seeds.
     NaN for one value or a mean of 0. Raises ``InputError`` for no values, or one that is negative
     or not finite.
     """
@@ -121,12 +121,12 @@ class PairedDifference:
 
 
 def paired_difference(first: Values, second: Values, level: float = 0.95) -> PairedDifference:
-    """How far two versions lie apart, paired by seed: ``first[i]`` and ``second[i]`` share one.
+    """The difference of two versions, paired by seed: ``first[i]`` and ``second[i]`` share one.
 
     Where all differences are equal the standard error is 0 and the interval a point; then p is 1
     if they are all 0 and else 0, t's limit. Differences that agree to rounding are equal, so that
     0.1 + 0.2 and 0.3 do not differ. (Equal differences that are not 0 come from few or coarse
-    values: look at them before trusting that p.)
+    values: inspect them before trusting that p.)
 
     Raises:
         InputError: lengths that differ, fewer than 2 seeds, a value that is not finite, or a level
@@ -140,15 +140,15 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
         )
     n = len(one)
     if n < 2:
-        raise InputError(f"there is {n} seed; a paired difference needs at least 2 (5 or more say)")
-    apart = one - two
+        raise InputError(f"there is {n} seed; a paired difference needs 2, better 5 or more")
+    differences = one - two
     rounding = _ROUNDING * float(np.abs([one, two]).max())
-    apart[np.abs(apart) <= rounding] = 0
-    if np.ptp(apart) <= rounding:
-        apart[:] = apart[0]
-    difference, error = float(apart.mean()), float(apart.std(ddof=1)) / n**0.5
-    if (apart == apart[0]).all():
-        difference, error = float(apart[0]), 0.0
+    differences[np.abs(differences) <= rounding] = 0
+    if np.ptp(differences) <= rounding:
+        differences[:] = differences[0]
+    difference, error = float(differences.mean()), float(differences.std(ddof=1)) / n**0.5
+    if (differences == differences[0]).all():
+        difference, error = float(differences[0]), 0.0
         p = 0.0 if difference else 1.0
     else:
         p = 2 * float(stats.t.sf(abs(difference) / error, n - 1))
@@ -184,7 +184,7 @@ def holm(p_values: Values) -> tuple[float, ...]:
 def is_saturated(percentages: Sequence[float], threshold: float = SATURATED) -> bool:
     """Whether every version's ConsistSyn is above ``threshold`` per cent.
 
-    Then the replaced set does not tell the versions apart. NaN is not above anything. Raises
+    Then the replaced set cannot distinguish the versions. NaN is not above anything. Raises
     ``InputError`` for no versions.
     """
     if not len(percentages):

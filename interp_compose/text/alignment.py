@@ -1,8 +1,7 @@
 """Tokens and characters: which tokens share a unit of the text.
 
-All prompts of a batch are laid end to end, one newline between them, so that every question
-("which characters are blank", "where does a word start", "which token covers this character")
-is one array over one character axis.
+All prompts of a batch are joined, one newline between them, so that every property of characters
+(blank or not, start of a word, covered by a token) is one array over one character axis.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jaxtyping import Bool, Int
 from interp_compose.errors import AlignmentError, PromptError
 from interp_compose.types import Span
 
-_BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # no blank lies above U+3000
+_BLANK = np.array([chr(code).isspace() for code in range(0x3001)])  # there is no blank above U+3000
 _DROPPABLE = ("Mn", "Me", "Cc", "Cf")
 """Unicode categories that a normaliser may drop without losing a word: accents and controls."""
 
@@ -27,7 +26,7 @@ class Axis:
     """A batch of prompts on one character axis.
 
     ``base`` is where each prompt starts, ``visible`` marks the characters that are not blank,
-    and ``next`` / ``previous`` lead from any position to the nearest visible one.
+    and ``next`` / ``previous`` are the nearest visible position from any position on.
     """
 
     text: str
@@ -38,13 +37,13 @@ class Axis:
     previous: Int[np.ndarray, "char"]
 
     def locate(self, char: int) -> tuple[int, int]:
-        """The prompt a character belongs to, and its place in that prompt."""
+        """The prompt a character belongs to, and its index in that prompt."""
         prompt = int(np.searchsorted(self.base, char, side="right")) - 1
         return prompt, char - int(self.base[prompt])
 
 
 def refuse_empty(prompts: Sequence[str]) -> None:
-    """``PromptError`` for the first prompt that shows nothing."""
+    """``PromptError`` for the first prompt without a visible character."""
     for i, prompt in enumerate(prompts):
         if not prompt or prompt.isspace():
             raise PromptError(
@@ -68,9 +67,9 @@ def lay_out(prompts: Sequence[str], first: int = 0) -> Axis:
     visible = ~_BLANK[np.minimum(codes, _BLANK.size - 1)] | (codes >= _BLANK.size)
     lengths = np.fromiter(map(len, prompts), np.int64, len(prompts))
     base = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
-    place = np.arange(codes.size)
-    after = np.minimum.accumulate(np.where(visible, place, codes.size)[::-1])[::-1]
-    before = np.maximum.accumulate(np.where(visible, place, -1))
+    index = np.arange(codes.size)
+    after = np.minimum.accumulate(np.where(visible, index, codes.size)[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(visible, index, -1))
     return Axis(text, prompts, base, visible, after, before)
 
 
@@ -81,20 +80,19 @@ def group_tokens(
     special: Bool[np.ndarray, "token"],
     prompt_of: Int[np.ndarray, "token"],
     *,
-    walls: Bool[np.ndarray, "char"] | None = None,
+    boundaries: Bool[np.ndarray, "char"] | None = None,
     first: int = 0,
 ) -> Int[np.ndarray, "token"]:
     """Number the units of each prompt by the tokens that fall into them; specials get -1.
 
     A unit begins at every character that ``starts`` marks. Blanks at a token's edges do not
-    count. A token that reaches over several units makes them one; so do tokens that share a
-    character, since a character lies in one unit. A token of blanks alone (or of no width, such
-    as a lone ``▁``) goes with the next token that shows something, and at the end of the prompt
-    with the last one.
+    count. A token that spans several units makes them one; so do tokens that share a character,
+    since a character is in one unit. A token of blanks alone (or of no width, such as a lone ``▁``)
+    joins the next visible token, and at the end of the prompt the last one.
 
-    Where ``walls`` are given (the edges of a user's spans) a token across one is refused, and so
-    is, always, a visible character that no token covers, accents and control characters that a
-    normaliser drops excepted. ``offsets`` count from each prompt's own beginning.
+    Where ``boundaries`` are given (the edges of a user's spans) a token across one is refused. So
+    is, always, a visible character that no token covers, except accents and control characters that
+    a normaliser drops. ``offsets`` count from each prompt's own beginning.
     """
     begin = offsets[:, 0] + axis.base[prompt_of]
     end = offsets[:, 1] + axis.base[prompt_of]
@@ -102,12 +100,12 @@ def group_tokens(
 
     wide = np.flatnonzero(~special & (begin < end))
     left, right = axis.next[begin[wide]], axis.previous[end[wide] - 1]
-    seen = left <= right
-    shown, left, right = wide[seen], left[seen], right[seen]
+    visible = left <= right
+    shown, left, right = wide[visible], left[visible], right[visible]
     if np.any(np.diff(left) < 0):
         _refuse(axis, int(left[np.flatnonzero(np.diff(left) < 0)[0] + 1]), first, "runs backwards")
-    if walls is not None:
-        crossed = np.cumsum(walls)
+    if boundaries is not None:
+        crossed = np.cumsum(boundaries)
         cut = np.flatnonzero(crossed[right] > crossed[left])
         if cut.size:
             a, b = int(left[cut[0]]), int(right[cut[0]]) + 1
@@ -136,7 +134,7 @@ def _number(
     axis: Axis,
     first: int,
 ) -> Int[np.ndarray, "token"]:
-    """Hand the units of the ``shown`` tokens to the blank ones, then count 0, 1, … per prompt."""
+    """Give blank tokens the units of the ``shown`` ones, then count 0, 1, … per prompt."""
     n_prompts = len(axis.prompts)
     bare = np.flatnonzero(np.bincount(prompt_of[shown], minlength=n_prompts) == 0)
     if bare.size:
@@ -173,13 +171,13 @@ def _may_vanish(text: str, char: int) -> bool:
     return unicodedata.category(text[char]) in _DROPPABLE or any(len(c) == 1 for c in composed)
 
 
-def _refuse(axis: Axis, char: int, first: int, why: str) -> None:
-    i, place = axis.locate(char)
+def _refuse(axis: Axis, char: int, first: int, problem: str) -> None:
+    i, at = axis.locate(char)
     prompt = axis.prompts[i]
     raise AlignmentError(
-        f"example {first + i}: {prompt[place : place + 20]!r}, at character {place} of {prompt!r}, "
-        f"{why} when this tokenizer encodes it, so tokens cannot be matched to the text; "
-        "take that text out of the prompt, or use a tokenizer that keeps it"
+        f"example {first + i}: {prompt[at : at + 20]!r}, at character {at} of {prompt!r}, "
+        f"{problem} when this tokenizer encodes it, so tokens cannot be matched to the text; "
+        "remove that text from the prompt, or use a tokenizer that keeps it"
     )
 
 
@@ -192,7 +190,7 @@ def blocks(
 
     Spans belong to their prompts, in order, and do not overlap. Returns the new ``starts``.
     """
-    out = np.append(starts, False)  # room for the edge after the last character
+    out = np.append(starts, False)  # one more, for the edge after the last character
     for low, high in _on_axis(axis, spans):
         out[low:high] = False
         out[low] = out[high] = True
@@ -200,7 +198,7 @@ def blocks(
 
 
 def edges(axis: Axis, spans: Sequence[Sequence[Span]]) -> Bool[np.ndarray, "char"]:
-    """Marks at both edges of every span: the walls that no token may cross."""
+    """Marks at both edges of every span, which no token may cross."""
     out = np.zeros(axis.visible.size + 1, dtype=bool)
     for low, high in _on_axis(axis, spans):
         out[low] = out[high] = True
@@ -208,7 +206,7 @@ def edges(axis: Axis, spans: Sequence[Sequence[Span]]) -> Bool[np.ndarray, "char
 
 
 def _on_axis(axis: Axis, spans: Sequence[Sequence[Span]]) -> list[Span]:
-    """The spans on the common axis, in order, blanks at their edges taken off."""
+    """The spans on the common axis, in order, without blanks at their edges."""
     out = []
     for base, of_prompt in zip(axis.base.tolist(), spans, strict=True):
         for low, high in sorted(of_prompt):

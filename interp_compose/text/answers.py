@@ -1,4 +1,4 @@
-"""The one token that an answer must be, in its context."""
+"""The token id of an answer after its prompt; an answer has to be one token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keep_one_token(tokenizer: Any, examples: Sequence[Example]) -> tuple[Example
         raise AnswerError(
             f"not one of the {len(examples)} answers is a single token for this tokenizer "
             f"(the first is {one.answer!r} after {one.prompt!r}); use a tokenizer with whole "
-            "words, or bring examples of your own"
+            "words, or your own examples"
         )
     return tuple(example for example, fit in zip(examples, fits, strict=True) if fit)
 
@@ -34,8 +34,8 @@ def require_one_token(tokenizer: Any, prompt: str, answers: Sequence[str]) -> No
     if bad:
         raise AnswerError(
             f"the answer {bad[0]!r} after {prompt!r} is not one token for this tokenizer, and this "
-            f"task needs {', '.join(map(repr, answers))} to be; use another model, or bring "
-            "examples of your own with answers that it has"
+            f"task needs {', '.join(map(repr, answers))} to be; use another model, or your "
+            "own examples with answers that it has"
         )
 
 
@@ -74,8 +74,8 @@ def answer_id(tokenizer: Any, prompt_ids: Sequence[int], prompt: str, answer: st
     """The id of the token that ``answer`` is after ``prompt``.
 
     ``prompt_ids`` is the encoded prompt. Prompt and answer encoded together must give the same
-    ids and exactly one more; else, or if that token is the unknown one, or if the tokenizer ends
-    every text with a special token (no answer can follow EOS), ``AnswerError`` says so.
+    ids and exactly one more. Raises ``AnswerError`` otherwise, if that token is the unknown one, or
+    if the tokenizer ends every text with a special token (no answer can follow EOS).
     """
     return int(_ids(tokenizer, [np.asarray(prompt_ids)], [(prompt, answer)], named=False)[0])
 
@@ -98,12 +98,12 @@ def _ids(
     for i, (_, answer) in enumerate(texts):
         if not answer:
             raise AnswerError(
-                f"{_where(i, named)}the answer is empty; give the text of the one token that is "
+                f"{_example(i, named)}the answer is empty; give the text of the one token that is "
                 "to follow the prompt, its leading space included"
             )
         if any("\ud800" <= character <= "\udfff" for character in answer):
             raise AnswerError(
-                f"{_where(i, named)}the answer {answer!r} holds half of a surrogate pair; decode "
+                f"{_example(i, named)}the answer {answer!r} holds half of a surrogate pair; decode "
                 "the file it came from as UTF-8"
             )
     encoded = encode(tokenizer, [prompt + answer for prompt, answer in texts], offsets=False)
@@ -113,35 +113,35 @@ def _ids(
         full = encoded.ids[end - encoded.counts[i] : end]
         if encoded.special[end - 1]:
             raise AnswerError(
-                f"{_where(i, named)}this tokenizer ends every text with "
+                f"{_example(i, named)}this tokenizer ends every text with "
                 f"{_pieces(tokenizer, full[-1:])[0]!r}, so nothing can follow the prompt; "
                 "turn that off (add_eos_token=False), or use the tokenizer of a causal model"
             )
         same = min(len(ids), len(full))
         agree = same if np.array_equal(ids[:same], full[:same]) else _first_change(ids, full)
         rest = _pieces(tokenizer, full[agree:])
-        what = f"{_where(i, named)}the answer {texts[i][1]!r} after {texts[i][0]!r}"
+        subject = f"{_example(i, named)}the answer {texts[i][1]!r} after {texts[i][0]!r}"
         if agree < len(ids):
             raise AnswerError(
-                f"{what} changes the prompt's own tokens "
+                f"{subject} changes the prompt's tokens "
                 f"{_pieces(tokenizer, ids[agree:])} into {rest}; move a leading space from the "
                 "end of the prompt to the answer, or end the prompt differently"
             )
         if len(rest) != 1:
             raise AnswerError(
-                f"{what} is {len(rest)} tokens, {rest}, and has to be one; choose another answer "
-                "(mind the leading space), or leave the example out"
+                f"{subject} is {len(rest)} tokens, {rest}, and has to be one; choose another "
+                "answer (mind the leading space), or leave the example out"
             )
         if full[-1] == getattr(tokenizer, "unk_token_id", None):
             raise AnswerError(
-                f"{what} is unknown to this tokenizer ({rest[0]!r}); choose another answer, or "
+                f"{subject} is unknown to this tokenizer ({rest[0]!r}); choose another answer, or "
                 "leave the example out"
             )
         out[i] = full[-1]
     return out
 
 
-def _where(index: int, named: bool) -> str:
+def _example(index: int, named: bool) -> str:
     return f"example {index}: " if named else ""
 
 

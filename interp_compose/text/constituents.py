@@ -1,10 +1,10 @@
 """Phrases: constituents of a bracketed tree, as character spans of a prompt.
 
-A constituent's *height* is 1 for a word with its tag and one more than its highest child's else.
+A constituent's *height* is 1 for a word with its tag, else one more than its highest child's.
 Chosen are the *maximal* constituents, those not inside another one, that
 
 - are at most ``height`` high, and
-- have one of ``labels`` (the whole tree too, where its label is asked for).
+- have one of ``labels`` (the whole tree too, if its label is among them).
 
 Either may be left out. With neither, the height is 3: on SST's binary trees these are phrases of
 two to four words, which hold 61 % of all words at 2.7 words each (height 2 makes pairs only, for
@@ -37,9 +37,9 @@ ESCAPES = {
 
 
 def without_escapes(word: str) -> str:
-    """A leaf as it stands in running text; quotation marks are left as they are."""
-    for escape, meant in ESCAPES.items():
-        word = word.replace(escape, meant)
+    """A leaf as it is written in running text; quotation marks are left as they are."""
+    for escape, character in ESCAPES.items():
+        word = word.replace(escape, character)
     return word
 
 
@@ -60,7 +60,7 @@ def tree_spans(
     ``tree`` is a bracketing as in the Penn Treebank or SST. Its leaves have to occur in the
     prompt one after the other, with nothing but blanks (or nothing) between them; the prompt may
     hold more text around them. Penn's escapes (``-LRB-``, ``\\/``, its quotes, …) match themselves
-    and what they stand for; traces (``-NONE-``) are skipped.
+    and the characters they encode; traces (``-NONE-``) are skipped.
 
     Raises ``DataFormatError`` for a garbled tree, ``AlignmentError`` where a leaf is not found or
     the sentence occurs twice, ``OptionError`` for a height below 1 or an empty set of labels.
@@ -130,10 +130,10 @@ def choose(
 
 
 def place_leaves(words: Sequence[str], prompt: str) -> list[Span]:
-    """Where the leaves stand in the prompt, as one unbroken row.
+    """Character ranges of the leaves in the prompt, where they occur one after the other.
 
-    A row that begins and ends at the edges of words is preferred to one inside a word; of two
-    equally good ones neither is guessed.
+    An occurrence that begins and ends at the edges of words is preferred to one inside a word; two
+    equally good ones are refused.
     """
     forms = [_forms(word) for word in words]
     by_end: dict[int, list[Span]] = {}  # of overlapping rows the longest: it begins first
@@ -155,8 +155,8 @@ def place_leaves(words: Sequence[str], prompt: str) -> list[Span]:
     if len(best) > 1:
         raise AlignmentError(
             f"the tree's sentence {' '.join(words)!r} occurs {len(best)} times in the prompt "
-            f"{prompt!r}, at characters {[row[0][0] for row in best]}; which one is meant cannot "
-            "be told: change the prompt so that it occurs once"
+            f"{prompt!r}, at characters {[row[0][0] for row in best]}, and either may be "
+            "meant: change the prompt so that it occurs once"
         )
     return best[0]
 
@@ -166,23 +166,23 @@ def _occurrences(form: str, prompt: str) -> list[int]:
 
 
 def _row_at(prompt: str, start: int, forms: Sequence[Sequence[str]]) -> list[Span]:
-    """The places of as many leaves as stand one after the other from ``start`` on."""
+    """The ranges of as many leaves as follow one another from ``start`` on."""
     row: list[Span] = []
     at = start
     for options in forms:
         while row and at < len(prompt) and prompt[at].isspace():
             at += 1
-        found = next((form for form in options if prompt.startswith(form, at)), None)
-        if found is None:
+        match = next((form for form in options if prompt.startswith(form, at)), None)
+        if match is None:
             break
-        row.append((at, at + len(found)))
-        at += len(found)
+        row.append((at, at + len(match)))
+        at += len(match)
     return row
 
 
 @lru_cache(maxsize=2**16)
 def _forms(word: str) -> tuple[str, ...]:
-    """The texts a leaf may stand for: itself first, then with Penn's escapes undone."""
+    """The texts that a leaf may encode: itself first, then with Penn's escapes undone."""
     return tuple(dict.fromkeys([word, without_escapes(word), *_QUOTES.get(word, "")]))
 
 

@@ -17,8 +17,8 @@ from interp_compose.errors import AlignmentError
 class Encoded:
     """Every token of a batch, text after text.
 
-    ``special`` marks what the tokenizer itself put around the text (BOS, CLS, SEP, ...); a
-    special token that was typed into the text is a token like any other.
+    ``special`` marks the tokens that the tokenizer adds (BOS, CLS, SEP, ...); a special token in
+    the text itself is a token like any other.
     """
 
     ids: Int[np.ndarray, "token"]
@@ -29,10 +29,10 @@ class Encoded:
 
 
 def encode(tokenizer: Any, texts: Sequence[str], *, offsets: bool = True) -> Encoded:
-    """Encode ``texts`` as the tokenizer does, its special tokens included, never cut or padded.
+    """Encode ``texts`` with the tokenizer's special tokens, never truncated or padded.
 
     Offsets come from a fast tokenizer; from a slow one by decoding prefixes (:func:`_by_prefix`).
-    With ``offsets=False`` they are not worked out and all zero.
+    With ``offsets=False`` they are not computed and all zero.
     """
     fast = bool(getattr(tokenizer, "is_fast", False))
     out = tokenizer(
@@ -81,8 +81,8 @@ def _by_prefix(
 ) -> list[tuple[int, int]]:
     """Offsets from the lengths of the decoded prefixes of ``ids``.
 
-    A token that ends inside a character (a byte of an emoji) counts that character as its own.
-    Refused unless the whole decodes to ``text`` exactly, blanks in front aside.
+    A token that ends inside a character (a byte of an emoji) includes that character.
+    Refused unless the whole decodes to ``text`` exactly, but for blanks in front.
     """
     plain = [token for token, mark in zip(ids, special, strict=True) if not mark]
     decoded = [
@@ -98,7 +98,7 @@ def _by_prefix(
             f"{whole!r} instead of {text!r}, so tokens cannot be matched to words; "
             "use the fast version of this tokenizer"
         )
-    shift = len(text) - len(whole)  # blanks in front that decoding dropped (+) or made up (-)
+    shift = len(text) - len(whole)  # blanks in front that decoding dropped (+) or added (-)
     spans, start = [], 0
     for prefix in decoded:
         agreed = _common(prefix, whole)

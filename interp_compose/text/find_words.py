@@ -13,15 +13,15 @@ from interp_compose.types import Example
 def word_positions(
     tokenizer: Any, ids: Sequence[int], words: Sequence[str], *, row: int = 0
 ) -> list[int]:
-    """Where the tokens of each word stand in ``ids``, every occurrence, ascending.
+    """Positions in ``ids`` of the tokens of each word, every occurrence, ascending.
 
-    A word is what ``units.py`` calls one, or several in a row ("water body"). Upper and lower case
-    differ, unless the tokenizer drops the difference. Special tokens at either end belong to no
-    word. The text is what the tokenizer decodes; it has to encode to the same ids again.
+    A word is a unit ``"word"`` of ``units.py``, or several in a row ("water body"). Upper and lower
+    case differ, unless the tokenizer drops the difference. Special tokens at either end belong to
+    no word. The decoded text has to encode to the same ids again.
 
     Args:
         ids: one text without padding.
-        row: its place in a batch, for messages.
+        row: its index in a batch, for messages.
 
     Raises:
         AlignmentError: the decoded text encodes to other ids.
@@ -39,14 +39,14 @@ def word_positions(
     if not text.strip():
         raise AlignmentError(f"row {row} holds no text, only special tokens; {remedy}.")
     prompt = tokenize_prompts(tokenizer, [Example(text, "")])[0]
-    own = [int(token) for token in prompt.ids[prompt.groups >= 0]]
-    if own != inner:
+    encoded = [int(token) for token in prompt.ids[prompt.groups >= 0]]
+    if encoded != inner:
         raise AlignmentError(
             f"row {row} decodes to {text[:60]!r}, which this tokenizer encodes to other tokens, so "
             f"its words cannot be found with certainty; {remedy}."
         )
     groups = prompt.groups[prompt.groups >= 0]
-    found: set[int] = set()
+    positions: set[int] = set()
     for word in words:
         units = _occurrences(prompt, {_plain(word), _plain(_as_read(tokenizer, word))} - {""})
         if not units:
@@ -55,12 +55,12 @@ def word_positions(
                 f"row {row} has no word {word!r}; its words are {known[:200]}. Name one of these, "
                 f"or {remedy}."
             )
-        found |= {first + at for at, unit in enumerate(groups) if int(unit) in units}
-    return sorted(found)
+        positions |= {first + at for at, unit in enumerate(groups) if int(unit) in units}
+    return sorted(positions)
 
 
 def _occurrences(prompt: TokenizedPrompt, spellings: set[str]) -> set[int]:
-    """The units that one of ``spellings`` covers from edge to edge, wherever it stands."""
+    """The units that one of ``spellings`` covers from edge to edge, at every occurrence."""
     edges = [prompt.offsets[prompt.groups == unit] for unit in range(prompt.n_groups)]
     longest = max(map(len, spellings), default=0)
     units: set[int] = set()
@@ -75,7 +75,7 @@ def _occurrences(prompt: TokenizedPrompt, spellings: set[str]) -> set[int]:
 
 
 def _plain(text: str) -> str:
-    """One blank between words, whatever stood there."""
+    """With single blanks between words."""
     return " ".join(text.split())
 
 
@@ -83,6 +83,6 @@ def _as_read(tokenizer: Any, word: str) -> str:
     """The word as the tokenizer reads it, such as "don ' t" for "Don't" in an uncased BERT."""
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
     if tokenizer.unk_token_id in ids:
-        return word  # its reading is that of any unknown word
+        return word  # unknown words are all read alike
     text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return text

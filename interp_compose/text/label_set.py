@@ -39,7 +39,7 @@ def checked_labels(answers: Any) -> tuple[str, ...] | None:
     if len(set(listed)) < 2 or len(set(listed)) < len(listed) or not _texts(listed):
         raise OptionError(
             f"answers={str(answers)[:80]}: expected 'vocabulary', or a list of two or more "
-            "labels, each once, with the space that stands before them in the answers"
+            "labels, each once, with the space that precedes them in the answers"
         )
     return listed
 

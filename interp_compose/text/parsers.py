@@ -18,7 +18,7 @@ from interp_compose.text.spacy_words import english
 from interp_compose.types import Span
 
 MODELS = {"benepar": "benepar_en3", "stanza": "en", "spacy": "en_core_web_sm"}
-"""The parsers, and the model each uses unless told otherwise."""
+"""The parsers, and the default model of each."""
 
 
 def parse_spans(
@@ -60,7 +60,7 @@ def load_benepar(model: str) -> Any:
         import benepar
     except ImportError as error:
         raise _missing_package("benepar") from error
-    mend_tokenizers()
+    restore_tokenizer_method()
     try:
         return benepar.Parser(model)
     except LookupError as error:
@@ -99,11 +99,11 @@ def load_spacy(model: str) -> Any:
         ) from error
 
 
-def mend_tokenizers() -> None:
-    """Give transformers 5's tokenizers back the one method that benepar 0.2 calls.
+def restore_tokenizer_method() -> None:
+    """Restore, on transformers 5's tokenizers, the one method that benepar 0.2 calls.
 
     ``build_inputs_with_special_tokens(ids)`` put BOS, CLS, SEP, EOS around ids. Here they are
-    read off an encoded word. Does nothing where the method still exists.
+    taken from an encoded word. Does nothing where the method still exists.
     """
     from transformers import PreTrainedTokenizerBase
 
@@ -137,7 +137,7 @@ def _by_benepar(
         )
         for text, doc in zip(texts, docs, strict=True)
     ]
-    with warnings.catch_warnings():  # from torch_struct, which benepar decodes with; harmless
+    with warnings.catch_warnings():  # harmless, from benepar's torch_struct
         warnings.filterwarnings("ignore", message=".*TreeCRF.* does not define `arg_constraints`")
         trees = list(parser.parse_sents(sentences))
     out = []

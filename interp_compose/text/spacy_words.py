@@ -1,7 +1,7 @@
-"""spaCy's rule-based words, fast enough to stand beside a tokenizer.
+"""spaCy's rule-based words, about as fast as a tokenizer.
 
-spaCy's rules work on runs of characters without a blank, and text repeats its runs: each
-distinct run is split once and remembered. (spaCy itself, given a whole text, also matches
+spaCy's rules work on runs of characters without a blank, and runs recur: each distinct run is split
+once and cached. (spaCy itself, given a whole text, also matches
 emoticons *across* a blank and then drops the match together with any it overlaps, so that
 ``( :(`` loses its ``:(``; run by run it is found.)
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-_REMEMBERED = 2**18  # distinct runs, some 50 MB, after which the memory starts afresh
+_MAX_CACHED = 2**18  # distinct runs, some 50 MB, after which the cache is emptied
 _inner_starts: dict[str, tuple[int, ...]] = {}
 
 
@@ -29,7 +29,7 @@ def english() -> Any:
 
 
 def forget() -> None:
-    """Drop every remembered run, as a fresh process has none."""
+    """Empty the cache, as in a new process."""
     _inner_starts.clear()
     english.cache_clear()
 
@@ -42,7 +42,7 @@ def word_starts(text: str, visible: Bool[np.ndarray, "char"]) -> Bool[np.ndarray
     starts = visible.copy()
     starts[1:] &= ~visible[:-1]
     runs = text.split()
-    _remember(runs)
+    _split(runs)
     inner = [_inner_starts[run] for run in runs]
     counts = np.fromiter(map(len, inner), np.int64, len(inner))
     begins = np.repeat(np.flatnonzero(starts), counts)
@@ -50,9 +50,9 @@ def word_starts(text: str, visible: Bool[np.ndarray, "char"]) -> Bool[np.ndarray
     return starts
 
 
-def _remember(runs: Iterable[str]) -> None:
-    """Split the runs not seen before, in one call; a newline keeps each from its neighbours."""
-    if len(_inner_starts) > _REMEMBERED:
+def _split(runs: Iterable[str]) -> None:
+    """Split and cache new runs, in one call; a newline separates each from its neighbours."""
+    if len(_inner_starts) > _MAX_CACHED:
         _inner_starts.clear()
     fresh = [run for run in dict.fromkeys(runs) if run not in _inner_starts]
     places = english()("\n".join(fresh)).to_array("IDX").astype(np.int64)

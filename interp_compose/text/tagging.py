@@ -1,4 +1,4 @@
-"""What kind of word each unit is: by a part-of-speech tagger, or by spaCy's word lists alone."""
+"""The kind of word of each unit: by a part-of-speech tagger, or by spaCy's word lists alone."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def tagger_of(tagger: Any) -> Tagger:
             f"tagger={short(tagger)}: expected 'kind', a spaCy pipeline or its name, or a function "
             "from a text to (start, end, tag) ranges."
         )
-    given: Tagger = tagger
-    return given
+    function: Tagger = tagger
+    return function
 
 
 def unit_tags(prompt: TokenizedPrompt, tagger: Tagger) -> list[str]:
     """Each unit's tag: that of the tagged range with which it shares most characters, the earlier
-    one of two alike, and ``"other"`` where it shares none.
+    one of a tie, and ``"other"`` where it shares none.
 
     Raises:
-        OptionError: the tagger gives something else than (start, end, tag), or a range outside
+        OptionError: the tagger returns something else than (start, end, tag), or a range outside
             the text.
     """
     ranges = _checked(tagger(prompt.text), prompt.text)
@@ -60,11 +60,11 @@ def unit_tags(prompt: TokenizedPrompt, tagger: Tagger) -> list[str]:
     return tags
 
 
-def _checked(given: Any, text: str) -> list[Tagged]:
+def _checked(tagged: Any, text: str) -> list[Tagged]:
     expected = "expected (start, end, tag) ranges of the text, the tag a string that is not empty"
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise OptionError(f"the tagger gave {given!r} for {text[:60]!r}; {expected}")
-    ranges = list(given)
+    if isinstance(tagged, str) or not isinstance(tagged, Iterable):
+        raise OptionError(f"the tagger gave {tagged!r} for {text[:60]!r}; {expected}")
+    ranges = list(tagged)
     for each in ranges:
         if not (isinstance(each, tuple) and list(map(type, each)) == [int, int, str] and each[2]):
             raise OptionError(f"the tagger gave {each!r} for {text[:60]!r}; {expected}")
@@ -79,7 +79,7 @@ def _checked(given: Any, text: str) -> list[Tagged]:
 def _kinds(text: str) -> list[Tagged]:
     from interp_compose.text.spacy_words import english
 
-    found = []
+    tagged = []
     for token in english()(text):
         kind = "content"
         if token.is_punct:
@@ -89,8 +89,8 @@ def _kinds(text: str) -> list[Tagged]:
         elif token.is_stop:
             kind = "function"
         if not token.is_space:
-            found.append((token.idx, token.idx + len(token.text), kind))
-    return found
+            tagged.append((token.idx, token.idx + len(token.text), kind))
+    return tagged
 
 
 def _parts_of_speech(pipeline: Any) -> Tagger:

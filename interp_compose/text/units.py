@@ -3,14 +3,14 @@
 A *unit* is what CAP pools into one vector (CARMA, section 4.3):
 
 ``word``
-    What spaCy's rule-based English tokenizer calls a word (``spacy.blank("en")``, no download):
-    punctuation stands alone and contractions are two words, ``do`` and ``n't``. Where a token
-    reaches over several words, they are one group: GPT-2 cuts ``don`` + ``'t``, so ``don't`` is
-    one there; a single token ``."`` is one group of two punctuation marks.
+    A word by spaCy's rule-based English tokenizer (``spacy.blank("en")``, no download): punctuation
+    is separate and contractions are two words, ``do`` and ``n't``. Where a token spans several
+    words, they are one group: GPT-2 splits ``don`` + ``'t``, so ``don't`` is one there; a single
+    token ``."`` is one group of two punctuation marks.
 ``pretoken``
-    The tokenizer's own boundaries, as the original CAP code reads them: a group begins where a
-    blank stands before the token (which ``Ġ`` and ``▁`` spell out; newlines count as well), and
-    with WordPiece at every token without ``##``. (That code also joins BOS to the first word.)
+    The tokenizer's boundaries, as the original CAP code reads them: a group begins where a blank
+    precedes the token (which ``Ġ`` and ``▁`` encode; newlines count as well), and with WordPiece at
+    every token without ``##``. (That code also joins BOS to the first word.)
 ``phrase``
     The constituents that :mod:`~interp_compose.text.constituents` chooses; words elsewhere.
 ``span``
@@ -42,7 +42,7 @@ from interp_compose.types import Example, Span
 class TokenizedPrompt:
     """A prompt's tokens and the unit each belongs to.
 
-    ``ids`` are what the tokenizer gives, special tokens included; ``groups`` is -1 for these and
+    ``ids`` are the tokenizer's, special tokens included; ``groups`` is -1 for these and
     else counts the units 0, 1, …, never decreasing; ``offsets`` are character ranges of ``text``,
     (0, 0) for specials.
     """
@@ -68,7 +68,7 @@ class TokenizedPrompt:
         return bool((self.group_sizes() > 1).any())
 
     def group_text(self, i: int) -> str:
-        """The text of unit ``i``, blanks around it taken off."""
+        """The text of unit ``i``, without blanks around it."""
         begin, end = self.offsets[self.groups == i].T
         return self.text[begin.min() : end.max()].strip()
 
@@ -126,7 +126,7 @@ def tokenize_prompts(
     alignment.refuse_empty([row.prompt for row in rows])
     spans: Sequence[Sequence[Span]] = ()
     if unit == "span":
-        spans = [_own_spans(row, i) for i, row in enumerate(rows)]
+        spans = [_given_spans(row, i) for i, row in enumerate(rows)]
     elif unit == "phrase":
         spans = _phrases(rows, labels, height, parser)
     out: list[TokenizedPrompt] = []
@@ -134,12 +134,12 @@ def tokenize_prompts(
         batch = slice(first, first + _BATCH)
         axis = alignment.lay_out([row.prompt for row in rows[batch]], first)
         encoded = encode(tokenizer, axis.prompts)
-        walls = None
+        boundaries = None
         if unit == "pretoken":
             starts = _pretoken_starts(tokenizer, axis, encoded)
         elif unit == "span":
             starts = alignment.blocks(axis, np.ones_like(axis.visible), spans[batch])
-            walls = alignment.edges(axis, spans[batch])
+            boundaries = alignment.edges(axis, spans[batch])
         else:
             starts = word_starts(axis.text, axis.visible)
             if unit == "phrase":
@@ -150,7 +150,7 @@ def tokenize_prompts(
             encoded.offsets,
             encoded.special,
             encoded.text_of,
-            walls=walls,
+            boundaries=boundaries,
             first=first,
         )
         ends = np.cumsum(encoded.counts).tolist()
@@ -174,15 +174,15 @@ def _pretoken_starts(
     )
     starts = np.append(True, ~axis.visible[:-1])
     if prefix:
-        kinds, which = np.unique(encoded.ids, return_inverse=True)
-        surfaces = tokenizer.convert_ids_to_tokens(kinds.tolist())
-        begins = np.array([not surface.startswith(prefix) for surface in surfaces])[which]
+        distinct, index = np.unique(encoded.ids, return_inverse=True)
+        surfaces = tokenizer.convert_ids_to_tokens(distinct.tolist())
+        begins = np.array([not surface.startswith(prefix) for surface in surfaces])[index]
         chosen = np.flatnonzero(begins & (encoded.offsets[:, 0] < encoded.offsets[:, 1]))
         starts[axis.next[encoded.offsets[chosen, 0] + axis.base[encoded.text_of[chosen]]]] = True
     return starts
 
 
-def _own_spans(example: Example, index: int) -> Sequence[Span]:
+def _given_spans(example: Example, index: int) -> Sequence[Span]:
     """The example's spans, refused unless they are ranges of the prompt that do not overlap."""
     remedy = "spans are (start, end) character ranges of the prompt, end not included"
     if example.spans is None:
@@ -242,7 +242,7 @@ def _phrases(
 def _some(
     spans: Sequence[Sequence[Span]], labels: frozenset[str] | None, height: int | None
 ) -> Sequence[Sequence[Span]]:
-    """Refuse a choice of constituents that chooses none: words would be pooled in their name."""
+    """Refuse a choice of constituents that chooses none: words would be pooled instead."""
     if any(spans) or not spans:
         return spans
     raise SpanError(

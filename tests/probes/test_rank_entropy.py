@@ -76,28 +76,28 @@ def ill_conditioned(name: str) -> Tensor:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("small", [0, rank.SMALL])
+@pytest.mark.parametrize("small", [0, rank.SMALL_SIDE])
 def test_small_singular_values_are_not_lost(
     name: str, dtype: torch.dtype, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank, "SMALL", small)
+    monkeypatch.setattr(rank, "SMALL_SIDE", small)
     A = ill_conditioned(name).to(dtype)
     assert spectral_entropy(A).item() == pytest.approx(slow_entropy(A), abs=1e-3)
 
 
 def test_float64_takes_over_where_float32_would_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank, "SMALL", 0)
+    monkeypatch.setattr(rank, "SMALL_SIDE", 0)
     A = ill_conditioned("rank one").float()
     single, estimate = rank._of_spectrum_and_error(A[None])
     assert abs(single[0, 1].item() - slow_entropy(A)) > 0.01
-    assert estimate.item() > rank.SPOILT
+    assert estimate.item() > rank.ENTROPY_ERROR_LIMIT
     both = spectral_entropy(torch.stack([torch.eye(256), A]))
     assert both.tolist() == pytest.approx([math.log(256), slow_entropy(A)], abs=1e-4)
 
 
 def test_short_products_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """TF32 and its like: a user's setting for speed, not for measuring."""
-    monkeypatch.setattr(rank, "SMALL", 0)
+    monkeypatch.setattr(rank, "SMALL_SIDE", 0)
     seen: list[torch.dtype] = []
     plain = rank._of_spectrum_and_error
     monkeypatch.setattr(
@@ -202,13 +202,13 @@ def test_untyped_misuse_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 0, 5, 4), (2, 5, 4), (7, 30), (0, 4, 4)])
-@pytest.mark.parametrize("small", [0, rank.SMALL])
+@pytest.mark.parametrize("small", [0, rank.SMALL_SIDE])
 def test_stable_rank_and_entropy_at_once(
     shape: tuple[int, ...], small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     A = torch.randn(shape)
     expected = stable_rank(A), spectral_entropy(A)
-    monkeypatch.setattr(rank, "SMALL", small)
+    monkeypatch.setattr(rank, "SMALL_SIDE", small)
     for found, alone in zip(rank.spectrum(A), expected, strict=True):
         assert found.shape == shape[:-2]
         torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)

@@ -7,7 +7,7 @@ import torch
 
 from interp_compose.probes.condensation import condensation, mean_abs_cosine
 from interp_compose.probes.geometry import embedding_geometry
-from interp_compose.probes.rank import SMALL, effective_rank, spectral_norm, stable_rank
+from interp_compose.probes.rank import SMALL_SIDE, effective_rank, spectral_norm, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 
 pytestmark = [
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("side", [40, SMALL + 1])
+@pytest.mark.parametrize("side", [40, SMALL_SIDE + 1])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_ranks(side: int, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
@@ -32,7 +32,7 @@ def test_ranks(side: int, dtype: torch.dtype) -> None:
 
 def test_a_gradient() -> None:
     torch.manual_seed(0)
-    here = torch.randn(SMALL + 1, SMALL + 1, dtype=torch.float64, requires_grad=True)
+    here = torch.randn(SMALL_SIDE + 1, SMALL_SIDE + 1, dtype=torch.float64, requires_grad=True)
     there = here.detach().cuda().requires_grad_()
     for A in (here, there):
         stable_rank(A, tolerance=1e-10).backward()

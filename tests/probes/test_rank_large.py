@@ -13,9 +13,9 @@ from torch import Tensor
 from interp_compose.errors import OptionError
 from interp_compose.probes import rank
 from interp_compose.probes.lanczos import _log_growth, top_pair
-from interp_compose.probes.rank import SMALL, spectral_norm, stable_rank
+from interp_compose.probes.rank import SMALL_SIDE, spectral_norm, stable_rank
 
-LARGE = SMALL + 1
+LARGE = SMALL_SIDE + 1
 
 
 def slow_values(A: Tensor) -> np.ndarray:
@@ -154,7 +154,7 @@ def test_its_gradient_is_that_of_the_definition(
     small: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2 A / σ² − 2 ‖A‖² u vᵀ / σ³, by a full SVD in float64."""
-    monkeypatch.setattr(rank, "SMALL", SMALL if small else 0)
+    monkeypatch.setattr(rank, "SMALL_SIDE", SMALL_SIDE if small else 0)
     torch.manual_seed(0)
     A = torch.randn(2, 23, 31, dtype=torch.float64)
     A[1] *= 1e15  # this one is scaled on its way

@@ -88,7 +88,7 @@ def test_what_it_refuses() -> None:
         tracker.update(torch.eye(4))
     with pytest.raises(NonFiniteError, match="A has 3 NaN or infinite entries of 9"):
         tracker.update(torch.diag(torch.full((3,), math.nan)))
-    with pytest.raises(OptionError, match="check_every=0: expected a whole number of looks"):
+    with pytest.raises(OptionError, match="check_every=0: expected a whole number of evaluations"):
         StableRankTracker(check_every=0)
     with pytest.raises(OptionError, match="tolerance=1.0: expected a number between 1e-06"):
         StableRankTracker(tolerance=1.0)

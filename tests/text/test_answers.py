@@ -38,7 +38,7 @@ def test_an_answer_of_several_tokens_is_refused(bpe: Any) -> None:
 def test_an_answer_that_changes_the_prompt_is_refused(bpe: Any) -> None:
     assert bpe.tokenize("the ") == ["the", "Ġ"]
     with pytest.raises(
-        AnswerError, match=r"own tokens \['Ġ'\] into .*Ġdog.*; move a leading space"
+        AnswerError, match=r"prompt's tokens \['Ġ'\] into .*Ġdog.*; move a leading space"
     ):
         ids_of(bpe, Example("the ", "dog"))
 
@@ -48,7 +48,7 @@ def test_an_answer_that_vanishes_is_refused(tokenizers: dict[str, Any]) -> None:
     tok = tokenizers["bpe"]
     assert tok.tokenize("do") + tok.tokenize("g") == ["do", "g"]
     assert tok.tokenize(" dog") == ["Ġdog"]
-    with pytest.raises(AnswerError, match="changes the prompt's own tokens"):
+    with pytest.raises(AnswerError, match="changes the prompt's tokens"):
         ids_of(tok, Example("a do", "g"))
 
 

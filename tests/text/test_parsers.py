@@ -18,7 +18,7 @@ from spacy.tokens import Doc
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
 from interp_compose.text import parsers
 from interp_compose.text.constituents import tree_spans
-from interp_compose.text.parsers import mend_tokenizers, parse_spans
+from interp_compose.text.parsers import parse_spans, restore_tokenizer_method
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 
@@ -69,7 +69,7 @@ def benepar_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     config = T5Config(vocab_size=80, d_model=8, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
     config.benepar = {**names, "hparams": hparams}
     config.save_pretrained(folder)
-    mend_tokenizers()
+    restore_tokenizer_method()
     torch.manual_seed(0)
     parser = ChartParser(**names, hparams=nkutil.HParams(**hparams), pretrained_model_path=folder)
     torch.save(parser.state_dict(), Path(folder) / "benepar_model.bin")
@@ -114,13 +114,13 @@ def test_the_shim_puts_specials_around_ids(
     name = "build_inputs_with_special_tokens"
     monkeypatch.delattr(PreTrainedTokenizerBase, name, raising=False)
     assert not hasattr(tokenizers["wordpiece"], name)
-    mend_tokenizers()
+    restore_tokenizer_method()
     cls, sep = 1, 2
     assert tokenizers["wordpiece"].build_inputs_with_special_tokens([-100]) == [cls, -100, sep]
     assert tokenizers["bpe"].build_inputs_with_special_tokens([7, 8]) == [0, 7, 8]
     assert tokenizers["bpe-trimmed"].build_inputs_with_special_tokens([7]) == [7]
     mine = PreTrainedTokenizerBase.build_inputs_with_special_tokens
-    mend_tokenizers()
+    restore_tokenizer_method()
     assert PreTrainedTokenizerBase.build_inputs_with_special_tokens is mine
 
 

@@ -52,7 +52,7 @@ def test_an_emoticon_beside_a_lone_bracket_is_still_found() -> None:
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spacy_words, "_REMEMBERED", 3)
+    monkeypatch.setattr(spacy_words, "_MAX_CACHED", 3)
     monkeypatch.setattr(spacy_words, "_inner_starts", {})
     for n in range(5):
         assert starts_of(f"({n}) don't") == [0, 1, 2, 4, 6]

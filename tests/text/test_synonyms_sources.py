@@ -99,7 +99,7 @@ def test_without_textblob(monkeypatch: pytest.MonkeyPatch) -> None:
     sentiment_words.textblob.cache_clear()
     polarity.cache_clear()
     with pytest.raises(
-        MissingPackageError, match="textblob, which tells .* is not installed; get "
+        MissingPackageError, match="textblob, which gives .* is not installed; get "
     ):
         WordNetSource(Reader(), None)
     with pytest.raises(MissingPackageError, match=r"interp-compose\[synonyms\]"):

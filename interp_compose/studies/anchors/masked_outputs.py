@@ -109,11 +109,11 @@ def circuit_numbers(
     """
     pairs = key_masked(model, task, mode=mode, seed=seed)
     index = {chain: i for i, chain in enumerate(task.chains)}
-    twins = [(index[c], index[c[::-1]]) for c in task.chains if c[0] < c[1]]
+    mirrored = [(index[c], index[c[::-1]]) for c in task.chains if c[0] < c[1]]
     single = second_anchor_masked(model, task, mode=mode, seed=seed)
     return {
         "pair_silhouette": silhouette(pairs.outputs, pairs.labels),
-        "twin_distance": twin_distance(pairs.outputs, pairs.labels, twins),
+        "twin_distance": twin_distance(pairs.outputs, pairs.labels, mirrored),
         "anchor_contrast": block_contrast(single.outputs, single.labels),
     }
 

@@ -24,7 +24,7 @@ from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.result import VERSIONS
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.replace import (
-    Surroundings,
+    Template,
     content_words,
     replace_synonyms,
     words_of,
@@ -278,7 +278,7 @@ def _digest(task: Task) -> str:
 
 def _synonyms_digest(task: Task, source: SynonymSource) -> str:
     """Of the candidates of every word that may be replaced, whatever the seeds."""
-    around = Surroundings.of(task.template)
+    around = Template.of(task.template)
     texts = [around.text(one.prompt, row) for row, one in enumerate(task.test)]
     words = {word.text.lower() for text in texts for word in content_words(text, words_of(text))}
     known = [[word, *(one.word for one in source.candidates(word, None))] for word in sorted(words)]

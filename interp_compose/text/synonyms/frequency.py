@@ -1,8 +1,8 @@
 """How common a word is: the natural logarithm of its probability, and a bound for rare words.
 
 CARMA (appendix C.2) takes spaCy's probabilities and leaves out words at −15 or below, about
-one in three million. spaCy keeps them in a table of their own, ``lexeme_prob``, and without it
-gives *every* word −20, so that nothing would pass; here its absence is an error.
+one in three million. spaCy has them in a separate table, ``lexeme_prob``, and without it gives
+*every* word −20, so that nothing would pass; here its absence is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TABLE = "lexeme_prob"
 
 @dataclass(frozen=True)
 class WordFrequency:
-    """Log probabilities of words in lower case; ``name`` says where they came from.
+    """Log probabilities of words in lower case; ``name`` is their source.
 
     A word that ``log_probability`` does not know (None) is rare.
     """
@@ -45,7 +45,7 @@ class WordFrequency:
 
 
 def spacy_frequency(nlp: Any, threshold: float = RARE) -> WordFrequency:
-    """spaCy's own table: the pipeline's, or that of the package ``spacy-lookups-data``.
+    """spaCy's table: the pipeline's, or that of the package ``spacy-lookups-data``.
 
     Raises ``MissingDataError`` if neither has one.
     """
@@ -57,7 +57,7 @@ def spacy_frequency(nlp: Any, threshold: float = RARE) -> WordFrequency:
     raise MissingDataError(
         f"spaCy has no {_TABLE} table for {nlp.lang!r}, and without it gives every word the log "
         "probability -20, so that all would count as rare; get it with: "
-        "pip install spacy-lookups-data, or give frequencies of your own (read_frequency, "
+        "pip install spacy-lookups-data, or give your own frequencies (read_frequency, "
         "counted_frequency)"
     )
 
@@ -65,7 +65,7 @@ def spacy_frequency(nlp: Any, threshold: float = RARE) -> WordFrequency:
 def counted_frequency(
     counts: Mapping[str, int], name: str = "counts", threshold: float = RARE
 ) -> WordFrequency:
-    """Frequencies of your own: how often each word occurs. Spellings in capitals are added up.
+    """Frequencies from your own counts of words. Spellings in capitals are added up.
 
     Raises ``InputError`` for a negative count, or if all are 0.
     """
@@ -125,5 +125,5 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _bad_line(path: Path, line: int, row: list[str], why: str) -> DataFormatError:
-    return DataFormatError(f"{path}, line {line} reads {row}: {why}, such as film,1204")
+def _bad_line(path: Path, line: int, row: list[str], problem: str) -> DataFormatError:
+    return DataFormatError(f"{path}, line {line} reads {row}: {problem}, such as film,1204")

@@ -1,8 +1,8 @@
 """Synonym replacement (CARMA, appendix C.2): some words of a prompt, each by a synonym.
 
-What is replaced depends on the prompt, the seed and the source alone: an example comes out alike
-in any order and in any subset. Deviations from the paper are listed at
-``sources.py``, and in :func:`replace_synonyms`.
+What is replaced depends on the prompt, the seed and the source alone: an example gives the same
+result in any order and in any subset. Deviations from the paper are listed in ``sources.py`` and
+:func:`replace_synonyms`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _VOWEL = re.compile(  # sounds where letters mislead: a unit, a euro, an hour
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What stands around the text of a prompt: a template's literal head and tail."""
+class Template:
+    """A template's literal text before and after its ``{}``."""
 
     head: str
     tail: str
 
     @classmethod
-    def of(cls, template: str) -> Surroundings:
+    def of(cls, template: str) -> Template:
         """``InputError`` unless the template has exactly one ``{}``."""
         head, *tails = template.split("{}")
         if len(tails) != 1:
@@ -47,7 +47,7 @@ class Surroundings:
         return cls(head, tails[0])
 
     def text(self, prompt: str, row: int) -> str:
-        """What stands between head and tail; ``InputError`` for a prompt that does not fit."""
+        """The text between head and tail; ``InputError`` for a prompt that does not fit."""
         text = prompt.removeprefix(self.head)
         fits = prompt.startswith(self.head) and text.endswith(self.tail)
         text = text.removesuffix(self.tail)
@@ -74,16 +74,15 @@ def words_of(text: str) -> list[Word]:
 def count_words(text: str) -> int:
     """How many words ``text`` has: strings between blanks that hold a letter or a digit.
 
-    This is what a share of the words is taken of. The released code splits at blanks as well, and
-    so counts *daughter's* and *well-made* as one word each.
+    The rate is a share of these. The released code splits at blanks as well, and so counts
+    *daughter's* and *well-made* as one word each.
     """
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
 def content_words(text: str, words: Sequence[Word]) -> list[Word]:
-    """Those of its words that carry meaning.
-
-    Part of a compound with hyphens (*well-made*) is none: compounds do not take synonyms by part.
+    """Those of its words that carry meaning, except parts of hyphenated compounds (*well-made*),
+    which take no synonyms of their own.
     """
     return [
         word
@@ -104,10 +103,10 @@ def written_like(replacement: str, original: str) -> str:
 
 
 def rewritten(text: str, replacements: Sequence[tuple[Word, str]]) -> str:
-    """``text`` with each word replaced, ``a`` or ``an`` before it after what follows now.
+    """``text`` with each word replaced, and ``a`` or ``an`` before it adapted.
 
-    ``an`` stands before a, e, i, o and u, but for *u* and *eu* as in *unit*, *user* and *euro*,
-    and before a silent h.
+    ``an`` precedes a, e, i, o and u, except *u* and *eu* as in *unit*, *user* and *euro*, and a
+    silent h.
     """
     pieces, done = [], 0
     for word, replacement in sorted(replacements):
@@ -118,13 +117,13 @@ def rewritten(text: str, replacements: Sequence[tuple[Word, str]]) -> str:
 
 
 def _with_article(before: str, old: str, new: str) -> str:
-    found = _ARTICLE.search(before)
-    if not found:
+    article = _ARTICLE.search(before)
+    if not article:
         return before
     vowel = bool(_VOWEL.match(new))
-    letter = before[found.start(1)]
+    letter = before[article.start(1)]
     n = "N" if letter == "A" and old.isupper() else "n"
-    return before[: found.start(1)] + letter + n * vowel + before[found.end(1) :]
+    return before[: article.start(1)] + letter + n * vowel + before[article.end(1) :]
 
 
 COLUMNS = ("example", "start", "original", "replacement", "similarity", "score", "n_eligible")
@@ -137,7 +136,7 @@ class Replaced:
     ``frame`` has one row per replaced word: ``example`` (its index), ``start`` (the character of
     the *old* prompt), ``original``, ``replacement`` (as written), ``similarity``, ``score`` and
     ``n_eligible`` of its example. ``n_words``, ``n_eligible`` and ``n_wanted`` are per example: the
-    words of its text, how many of them could be replaced, and how many the rate asked for.
+    words of its text, how many of them could be replaced, and the number that the rate gives.
     ``report`` holds the settings and counts, in JSON's types. An example without an eligible word
     is unchanged, and 0 in ``n_eligible``.
     """
@@ -188,20 +187,20 @@ def replace_synonyms(
 
     The words of the text are all those inside the template (its own are not counted), stop words
     among them: the paper replaces a share "of prompt words", and its released code rounds that
-    share as here. Where fewer words are eligible than the rate asks for, as many as there are
-    become synonyms, and the example falls short of the rate (:meth:`Replaced.sentences`).
+    share as here. Where fewer words are eligible than the rate gives, all of them are replaced,
+    and the example falls short of the rate (:meth:`Replaced.sentences`).
 
     Eligible are the words inside the template (its own words are never replaced) that consist of
     at least three letters, are no stop words and no part of a hyphenated compound, and have a
     candidate that is neither in the text nor the answer. Each drawn word becomes one of its
     ``top_n`` best candidates, at random, in its own case; no two become the same word, and where
-    that leaves a word without a candidate the next one drawn takes its turn. ``a`` and ``an``
-    follow. With the same seed a higher rate replaces the same words alike, and maybe more.
-    ``spans`` and ``tree`` of a changed example are dropped: they fitted the old text.
+    that leaves a word without a candidate the next word drawn is replaced instead. ``a`` and ``an``
+    are adapted. With the same seed a higher rate makes the same replacements, and maybe more.
+    ``spans`` and ``tree`` of a changed example are dropped, since they describe the old text.
 
     Args:
         examples: prompts and answers.
-        source: where candidates come from; it remembers the words that it has looked up.
+        source: of candidates; it caches the words that it has looked up.
         rate: share of the text's words, in (0, 1]; the paper's are 0.25 and 0.4.
         seed: draws words and candidates, together with the prompt's text.
         template: the prompt around the text, with one ``{}``; ``task.template``.
@@ -221,8 +220,8 @@ def replace_synonyms(
         raise InputError(f"top_n is {top_n}; expected at least 1 candidate to draw from, e.g. 5")
     if not examples:
         raise InputError("there are no examples to replace words in; pass e.g. task.test")
-    around = Surroundings.of(template)
-    texts = [around.text(one.prompt, row) for row, one in enumerate(examples)]
+    parts = Template.of(template)
+    texts = [parts.text(one.prompt, row) for row, one in enumerate(examples)]
     tags = _tags(texts, tagger)
 
     after: list[Example] = []
@@ -236,18 +235,18 @@ def replace_synonyms(
         taken = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
         eligible = []
         for word in content_words(text, words):
-            found = source.candidates(word.text.lower(), tags[row].get(word.start))
-            if _free(found, taken):
-                eligible.append((word, found))
+            candidates = source.candidates(word.text.lower(), tags[row].get(word.start))
+            if _free(candidates, taken):
+                eligible.append((word, candidates))
         rng = _rng(seed, example.prompt)
         drawn = _draw(eligible, n_wanted[row], taken, top_n, rng)
         n_eligible.append(len(eligible))
         doses.append(len(drawn) / max(1, n_words[row]))
-        after.append(_changed(example, around, text, drawn) if drawn else example)
+        after.append(_changed(example, parts, text, drawn) if drawn else example)
         rows += [
             (
                 row,
-                len(around.head) + word.start,
+                len(parts.head) + word.start,
                 word.text,
                 written_like(new.word, word.text),
                 new.similarity,
@@ -283,7 +282,7 @@ def replace_synonyms(
 
 
 def _how_many(n_words: int, rate: float) -> int:
-    """As in the released code; 29 % of 100 is 29, not 28.999…"""
+    """As in the released code; 29 % of 100 is 29, not 28."""
     return max(1, int(n_words * rate + 1e-9)) if n_words else 0
 
 
@@ -311,14 +310,14 @@ def _free(candidates: Sequence[Candidate], taken: set[str]) -> list[Candidate]:
 
 
 def _changed(
-    example: Example, around: Surroundings, text: str, drawn: Sequence[tuple[Word, Candidate]]
+    example: Example, parts: Template, text: str, drawn: Sequence[tuple[Word, Candidate]]
 ) -> Example:
     new = rewritten(text, [(word, written_like(one.word, word.text)) for word, one in drawn])
-    return Example(around.head + new + around.tail, example.answer)
+    return Example(parts.head + new + parts.tail, example.answer)
 
 
 def _rng(seed: int, prompt: str) -> random.Random:
-    """Python's own hash differs from run to run; SHA-256 does not."""
+    """Seeded by SHA-256, since Python's hash differs from run to run."""
     digest = hashlib.sha256(f"{seed}\n{prompt}".encode()).digest()
     return random.Random(int.from_bytes(digest, "big"))
 
@@ -327,7 +326,7 @@ def _tags(texts: Sequence[str], tagger: Any | None) -> list[dict[int, str]]:
     """Of each text: the character at which a word begins → its part of speech."""
     if tagger is None:
         return [{} for _ in texts]
-    if not (hasattr(tagger, "pipe") and hasattr(tagger, "meta")):  # a frame can be piped, too
+    if not (hasattr(tagger, "pipe") and hasattr(tagger, "meta")):  # a DataFrame has .pipe as well
         raise OptionError(f"tagger={short(tagger)}: expected a spaCy pipeline, or None")
     tags = [{word.idx: word.pos_ for word in doc} for doc in tagger.pipe(texts)]
     if not any(pos for of_text in tags for pos in of_text.values()):

@@ -1,8 +1,8 @@
-"""Where synonyms come from: the protocol, what all sources share, and a thesaurus of one's own.
+"""Sources of synonyms: their protocol, what they share, and a user's thesaurus.
 
 ``wordnet.py`` and ``vectors.py`` hold the two sources of CARMA (appendix
 C.2). What passes their filters is ranked as in the authors' released code, by
-0.6 · similarity + 0.4 · (1 − difference in polarity), the difference taken without its sign.
+0.6 · similarity + 0.4 · (1 − absolute difference in polarity).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def _class(value: float) -> int:
 
 @cache
 def textblob() -> Any:
-    """The package; ``MissingPackageError`` says how to get it."""
+    """The package, or ``MissingPackageError`` with the command that installs it."""
     try:
         return importlib.import_module("textblob")
     except ImportError as error:
         raise MissingPackageError(
-            "textblob, which tells the sentiment of a word, is not installed; get it with: "
+            "textblob, which gives the sentiment of a word, is not installed; get it with: "
             "pip install 'interp-compose[synonyms]'"
         ) from error
 
@@ -54,7 +54,7 @@ MIN_LENGTH = 3
 
 
 class Candidate(NamedTuple):
-    """A word that may stand for another; ``similarity`` is in [0, 1], ``score`` ranks it."""
+    """A word that may replace another; ``similarity`` is in [0, 1], ``score`` ranks it."""
 
     word: str
     similarity: float
@@ -63,7 +63,7 @@ class Candidate(NamedTuple):
 
 @runtime_checkable
 class SynonymSource(Protocol):
-    """What gives the candidates for a word."""
+    """A source of candidates for a word."""
 
     @property
     def name(self) -> str: ...
@@ -84,7 +84,7 @@ class SynonymSource(Protocol):
 class RankedSource(ABC):
     """A source that finds similar words, filters rare ones, and ranks what is left.
 
-    It remembers what it has looked up; ``frequency`` of ``None`` lets every word pass. Raises
+    It caches what it has looked up; with ``frequency`` None every word passes. Raises
     ``MissingPackageError`` without TextBlob.
     """
 
@@ -102,7 +102,7 @@ class RankedSource(ABC):
 
     @abstractmethod
     def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
-        """Words that may stand for ``word`` before sentiment is looked at, with similarities."""
+        """Words that may replace ``word``, before sentiment is compared, with similarities."""
 
     def _admissible(self, word: str) -> bool:
         """A content word in lower case that is not rare."""
@@ -113,7 +113,7 @@ class RankedSource(ABC):
 @public
 @dataclass(frozen=True)
 class ThesaurusSource:
-    """Given synonyms: word → those that may stand for it, each with similarity 1.
+    """Given synonyms: word → those that may replace it, each with similarity 1.
 
     They are taken as they are, whatever their sentiment, frequency or part of speech. Keys are
     compared in lower case. Raises ``InputError`` if there is none, or one without synonyms.
@@ -142,7 +142,7 @@ class ThesaurusSource:
         return {"name": self.name, "words": len(self.mapping), "check_sentiment": False}
 
     def candidates(self, word: str, pos: str | None) -> tuple[Candidate, ...]:
-        """The synonyms given for ``word``; ``pos`` is not looked at."""
+        """The synonyms given for ``word``; ``pos`` is ignored."""
         return tuple(Candidate(synonym, 1.0, 1.0) for synonym in self.mapping.get(word, ()))
 
 
@@ -156,25 +156,22 @@ def _stop_words() -> frozenset[str]:
 def is_content_word(word: str) -> bool:
     """Letters only, at least :data:`MIN_LENGTH` of them, and none of spaCy's stop words.
 
-    The paper names NLTK's list, which is a download of its own; spaCy's comes with spaCy, is
-    longer (326 words), and holds number words such as *three* and verbs such as *make*.
+    The paper names NLTK's list, which is a separate download; spaCy's comes with spaCy, is longer
+    (326 words), and holds number words such as *three* and verbs such as *make*.
     """
     return word.isalpha() and len(word) >= MIN_LENGTH and word.lower() not in _stop_words()
 
 
 def ranked(word: str, similarities: Mapping[str, float]) -> tuple[Candidate, ...]:
-    """Candidates that keep ``word``'s sentiment, the best score first.
-
-    Kept are those that are negative, neutral or positive as the word is.
-    """
-    found = [
+    """Candidates that are negative, neutral or positive as ``word`` is, the best score first."""
+    candidates = [
         Candidate(other, similarity, score(similarity, polarity(word) - polarity(other)))
         for other, similarity in similarities.items()
         if other != word and same_sentiment(word, other)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.score, one.word)))
+    return tuple(sorted(candidates, key=lambda one: (-one.score, one.word)))
 
 
-def score(similarity: float, polarity_apart: float) -> float:
+def score(similarity: float, polarity_difference: float) -> float:
     """The released code's rank: 0.6 · similarity + 0.4 · (1 − difference in polarity)."""
-    return 0.6 * similarity + 0.4 * (1 - abs(polarity_apart))
+    return 0.6 * similarity + 0.4 * (1 - abs(polarity_difference))

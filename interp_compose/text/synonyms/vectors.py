@@ -17,9 +17,9 @@ MIN_COSINE = 0.6
 
 
 def load_vectors(name: str = "en_core_web_md") -> Any:
-    """A spaCy pipeline with word vectors, a tagger and a lemmatizer, as the paper's.
+    """A spaCy pipeline with word vectors, a tagger and a lemmatizer, as in the paper.
 
-    Raises ``MissingDataError``, with the command that gets it.
+    Raises ``MissingDataError``, with the command that downloads it.
     """
     import spacy
 
@@ -38,10 +38,10 @@ _BLOCK: Final = 128
 class VectorSource(RankedSource):
     """Candidates from the vocabulary of ``nlp``, whose vectors are closer than 0.6 to the word's.
 
-    The vocabulary holds the content words in lower case that have a vector and that
-    ``frequency`` does not call rare (``None`` lets all pass). A candidate has the word's part of
-    speech (the tagger's in context, or that of the word on its own), another lemma than it
-    (*running* is no synonym of *run*) and its sentiment. ``similarity`` is the cosine. Pipelines
+    The vocabulary holds the content words in lower case that have a vector and are not rare by
+    ``frequency`` (None: any). A candidate has the word's part of speech (the tagger's in context,
+    or that of the word alone), another lemma (*running* is no synonym of *run*) and the word's
+    sentiment. ``similarity`` is the cosine. Pipelines
     whose vectors were pruned give merged words the same vector, and so a cosine of 1.
 
     Raises:
@@ -73,11 +73,11 @@ class VectorSource(RankedSource):
         rows, row_of = np.unique([at[word] for word in passing], return_inverse=True)
         self._units = _unit(np.asarray(vectors.data[rows], np.float32))
         self._row_of = dict(zip(passing, row_of.tolist(), strict=True))
-        self._words_at: list[list[str]] = [[] for _ in rows]  # of each row, several if pruned
+        self._words_at: list[list[str]] = [[] for _ in rows]  # several where pruned
         for word, row in self._row_of.items():
             self._words_at[row].append(word)
         self._near: dict[int, list[tuple[int, float]]] = {}
-        self._read: dict[str, tuple[str, str]] = {}
+        self._pos_and_lemma: dict[str, tuple[str, str]] = {}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -96,20 +96,19 @@ class VectorSource(RankedSource):
             return {}
         close = {other: cosine for at, cosine in self._close(word) for other in self._words_at[at]}
         self._read_words([word, *close])
-        own_pos, own_lemma = self._read[word]
-        wanted = pos or own_pos
-        found = {}
+        word_pos, word_lemma = self._pos_and_lemma[word]
+        similar = {}
         for other, cosine in close.items():
-            its_pos, lemma = self._read[other]
-            if its_pos == wanted and lemma != own_lemma:
-                found[other] = cosine
-        return found
+            other_pos, lemma = self._pos_and_lemma[other]
+            if other_pos == (pos or word_pos) and lemma != word_lemma:
+                similar[other] = cosine
+        return similar
 
     def _close(self, word: str) -> list[tuple[int, float]]:
         """Rows near a word, with their cosines.
 
         A word of the vocabulary is looked up with the rows around it, in one matrix product: that
-        is many times faster than one by one, and most rows are asked for sooner or later.
+        is many times faster than one by one, and most rows are needed sooner or later.
         """
         row = self._row_of.get(word)
         if row is None:
@@ -117,12 +116,12 @@ class VectorSource(RankedSource):
             return self._neighbours(_unit(vector[None]))[0]
         if row not in self._near:
             first = row - row % _BLOCK
-            found = self._neighbours(self._units[first : first + _BLOCK])
-            self._near.update(enumerate(found, start=first))
+            rows = self._neighbours(self._units[first : first + _BLOCK])
+            self._near.update(enumerate(rows, start=first))
         return self._near[row]
 
     def _neighbours(self, units: Float[np.ndarray, "word width"]) -> list[list[tuple[int, float]]]:
-        """Of each vector: the rows closer to it than the bound, with their cosines."""
+        """For each vector, the rows closer to it than the bound, with their cosines."""
         out = []
         for cosines in units @ self._units.T:
             rows = np.flatnonzero(cosines > MIN_COSINE)
@@ -130,10 +129,10 @@ class VectorSource(RankedSource):
         return out
 
     def _read_words(self, words: Iterable[str]) -> None:
-        """Part of speech and lemma of each word on its own, remembered."""
-        unread = [word for word in words if word not in self._read]
+        """Cache the part of speech and the lemma of each word alone."""
+        unread = [word for word in words if word not in self._pos_and_lemma]
         for word, doc in zip(unread, self._nlp.pipe(unread), strict=True):
-            self._read[word] = doc[0].pos_, doc[0].lemma_.lower()
+            self._pos_and_lemma[word] = doc[0].pos_, doc[0].lemma_.lower()
 
     def _check_tagging(self) -> None:
         token = self._nlp("house")[0]
@@ -150,7 +149,7 @@ class VectorSource(RankedSource):
 
 
 def _unit(rows: Float[np.ndarray, "word width"]) -> Float[np.ndarray, "word width"]:
-    """Rows of length 1; a row of zeros stays one, and is close to nothing."""
+    """Rows of length 1; a row of zeros stays zero, and is close to nothing."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: Float[np.ndarray, "word width"] = rows / np.where(lengths, lengths, 1)
     return unit

@@ -17,15 +17,15 @@ _TAGS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 MAX_SENSE = 3
-"""Senses looked at. A synonym of a rarer one seldom is one in the sentence at hand: of the fourth
-sense of *eye* it is *middle*, of the eighth of *good* it is *adept*."""
+"""Senses considered. Synonyms of rarer ones seldom fit the sentence: for the fourth sense of *eye*
+*middle*, for the eighth of *good* *adept*."""
 
 
 def wordnet_frequency(reader: Any, threshold: float = RARE) -> WordFrequency:
     """How often the texts that WordNet was tagged on (SemCor) use each word, in any form.
 
     They are some 230,000 tagged words, so that at CARMA's threshold every word passes that
-    occurs in them at all. It is what stands in, offline, for spaCy's table.
+    occurs in them at all. This replaces spaCy's table offline.
 
     Raises ``MissingDataError`` if WordNet's folder lacks its counts.
     """
@@ -43,8 +43,8 @@ class WordNetSource(RankedSource):
     which are base forms as well as inflected ones) would need its synonym inflected too.
     ``similarity`` is 1/s, s being the first of the word's senses (from 1, as WordNet orders them)
     that the candidate shares, up to :data:`MAX_SENSE`. Names, phrases, stop words and words of
-    another sentiment are left out, and so are words that ``frequency`` calls rare; ``None`` lets
-    all pass.
+    another sentiment are left out, and so are words that are rare by ``frequency`` (None: none
+    are).
 
     ``reader`` is NLTK's ``WordNetCorpusReader``. Raises ``MissingDataError`` if its folder lacks
     WordNet's counts, and ``MissingPackageError`` without TextBlob.
@@ -69,17 +69,17 @@ class WordNetSource(RankedSource):
         }
 
     def _similarities(self, word: str, pos: str | None) -> dict[str, float]:
-        found: dict[str, float] = {}
+        similar: dict[str, float] = {}
         for number, names in enumerate(self._senses(word, pos)[:MAX_SENSE], start=1):
             for name in names:
-                if name != word and name not in found and self._admissible(name):
-                    found[name] = 1 / number
-        return found
+                if name != word and name not in similar and self._admissible(name):
+                    similar[name] = 1 / number
+        return similar
 
     def _senses(self, word: str, pos: str | None) -> list[list[str]]:
         """The words of each sense in one part of speech; none if the word is an inflected form.
 
-        NLTK looks up base forms too, so that a synset without the word itself betrays inflection.
+        NLTK looks up base forms too, so that a synset without the word itself means inflection.
         """
         if pos is not None and pos not in _TAGS:
             return []
@@ -87,12 +87,12 @@ class WordNetSource(RankedSource):
         senses: dict[str, list[list[str]]] = {}
         used: Counter[str] = Counter()
         for synset in synsets:
-            own = [lemma for lemma in synset.lemmas() if lemma.name().lower() == word]
-            if not own:
+            lemmas = [lemma for lemma in synset.lemmas() if lemma.name().lower() == word]
+            if not lemmas:
                 return []
             part = "a" if synset.pos() == "s" else synset.pos()
             senses.setdefault(part, []).append(synset.lemma_names())
-            used[part] += self._counts.get(own[0].key().lower(), 0)
+            used[part] += self._counts.get(lemmas[0].key().lower(), 0)
         return senses[max(senses, key=lambda part: used[part])] if senses else []
 
 
