@@ -43,7 +43,7 @@ MACHINE = re.compile(r"(?<![\w.])/(work|home|root|tmp|Users|mnt)/")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The Python blocks of a page, each with what stands before it."""
+    """The Python blocks of a page, each with the text before it."""
     text = page.read_text(encoding="utf-8")
     found = re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text[: match.start()], match[1]) for match in found]
@@ -116,15 +116,15 @@ def test_generated_files_are_current(name: str) -> None:
     assert written.split() == tables.FILES[name]().split(), "run: python -m docs.tables"
 
 
-def test_the_readme_tells_what_the_files_hold() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = {row[0]: row for row in carma_results.outcomes("mini-idm")[1]}
+def test_measurements_are_those_of_the_files() -> None:
+    page = (DOCS / "measurements.md").read_text(encoding="utf-8")
+    rows = {row[0]: row for row in carma_results.outcomes("mini-idm")[1]}
     for name in ("accuracy", "CAP at layer 0", "CAP at layer 1", "ConsistSyn, 25 %"):
-        _, _, *numbers = told[name][:5]
-        assert f"| {' | '.join(numbers)} |" in readme, f"README.md: {name} is {numbers}"
+        _, _, *numbers = rows[name][:5]
+        assert f"| {' | '.join(numbers)} |" in page, f"measurements.md: {name} is {numbers}"
     overhead = measured.read("carma_gpt2-small_cpu_float32")["overhead"]["paper's layers (1-3)"]
     low, high = overhead["range"]
-    assert f"**{overhead['median']:.2f}** ({low:.2f}–{high:.2f})" in readme
+    assert f"**{overhead['median']:.2f}** ({low:.2f}–{high:.2f})" in page
 
 
 def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
@@ -132,7 +132,7 @@ def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
     for run in verdict_page.RUNS.values():
         assert f"\t$(BIN)/{run.command}" in makefile, run.command
     controls = verdict_page.RUNS["controls"].command
-    for page in (ROOT / "README.md", DOCS / "carma.md"):
+    for page in (DOCS / "measurements.md", DOCS / "carma.md"):
         text = page.read_text(encoding="utf-8")
         assert text.count("benchmarks.carma_controls") == text.count(f"`{controls}`") == 1, page
 

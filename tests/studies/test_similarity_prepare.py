@@ -209,7 +209,7 @@ def test_the_first_token_of_a_decoder_is_no_embedding(decoder: LensModel) -> Non
     refused(
         decoder,
         OptionError,
-        'embedding="cls" .*a decoder, .*sees nothing of the text; choose "mean" or "last"',
+        'embedding="cls" .*a decoder, .*attends to nothing of the text; choose "mean" or "last"',
         embedding="cls",
     )
 
