@@ -38,11 +38,13 @@ from benchmarks.common import byte_level, load_texts, machine, seconds, spread, 
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap.measure import Batch, _measure, as_batch, into_batches
-from interp_compose.studies.core.inputs import Prepared, prepare
+from interp_compose.studies.cap.measure import _measure, batches_of
+from interp_compose.studies.cap.options import CapOptions
+from interp_compose.studies.core.inputs import Batch, Prepared, prepare
 from interp_compose.types import Example
 
-PROTOCOLS = ("mean", "max", "sum")
+ASKED = CapOptions(controls=False)
+PROTOCOLS = tuple(ASKED.pooling)
 D_MODEL, D_MLP, D_VOCAB = 768, 3072, 50257
 BATCH = 16
 
@@ -94,19 +96,20 @@ def compare(
 ) -> dict[str, Any]:
     """Medians of several turns; ratios are medians of the turns' own ratios."""
     layers = list(range(model.n_layers))
-    batches = [as_batch(part, model.device, seed=0) for part in into_batches(list(items), BATCH)]
+    parts = batches_of(items, BATCH)
+    batches = [Batch.of([item.prompt for item in part], model.device) for part in parts]
 
     def clean() -> None:
         for batch in batches:
             model(batch.tokens, attention_mask=batch.mask)
 
     def sweep() -> None:
-        for batch in batches:
-            _measure(model, batch, PROTOCOLS, layers, mode="collapse", renumber=False)
+        for part in parts:
+            _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
 
     def one_by_one() -> None:
-        for batch in batches:
-            hooked_passes(model, batch, layers)
+        for batch, part in zip(batches, parts, strict=True):
+            hooked_passes(model, batch, part, layers)
 
     works: dict[str, Callable[[], None]] = {"clean": clean, "sweep": sweep}
     if hooked:
@@ -153,11 +156,14 @@ def synchronised(work: Callable[[], None], device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def hooked_passes(model: LensModel, batch: Batch, layers: Sequence[int]) -> None:
+def hooked_passes(
+    model: LensModel, batch: Batch, items: Sequence[Prepared], layers: Sequence[int]
+) -> None:
     """The obvious way: one full forward pass per layer and protocol."""
+    units = batch.layout([item.prompt.groups for item in items]).of_token
     for layer in layers:
         for how in PROTOCOLS:
-            with pool_at(model, layer, batch.units.of_token, how, mode="broadcast"):
+            with pool_at(model, layer, units, how, mode="broadcast"):
                 model(batch.tokens, attention_mask=batch.mask)
 
 
@@ -206,7 +212,7 @@ def show(title: str, row: dict[str, Any]) -> None:
 
 def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
     examples = [Example(text, "a") for text in texts]
-    return prepare(model, examples, unit="word", labels=None, height=None, parser=None)
+    return prepare(model, examples, ASKED)
 
 
 def middle(items: Sequence[Prepared], n: int) -> list[Prepared]:
@@ -247,7 +253,8 @@ def peak(what: str, args: argparse.Namespace) -> float:
 def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
     layers = list(range(model.n_layers))
     model.require("resume", "positions")
-    batch = as_batch(into_batches(list(items), BATCH)[-1], model.device, seed=0)
+    part = batches_of(items, BATCH)[-1]
+    batch = Batch.of([item.prompt for item in part], model.device)
     model(batch.tokens[:1, -4:], attention_mask=batch.mask[:1, -4:])
     on_gpu = model.device.type == "cuda"
     if on_gpu:
@@ -256,7 +263,7 @@ def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
     if what == "clean":
         model(batch.tokens, attention_mask=batch.mask)
     else:
-        _measure(model, batch, PROTOCOLS, layers, mode="collapse", renumber=False)
+        _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
     after = torch.cuda.max_memory_allocated() if on_gpu else resident_peak()
     print(round((after - before) / 2**20, 1))
 

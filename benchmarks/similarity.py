@@ -38,13 +38,10 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.embed import embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.similarity.measure import (
-    SimilarityPlan,
     Text,
-    _measure,
-    as_batch,
-    plan_similarity,
     prepare_pairs,
 )
+from interp_compose.studies.similarity.options import SimilarityOptions
 from interp_compose.studies.similarity.result import SimilarityCurve
 from interp_compose.tensors import pad_left
 
@@ -84,15 +81,15 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
     def study() -> None:
         found.append(ic.similarity_curve(model, pairs, progress=False, task="bird"))
 
-    items = prepare_pairs(model, pairs, unit="phrase", labels=None, height=None, parser=None)
+    items = prepare_pairs(model, pairs, SimilarityOptions())
     both = [text for item in items for text in (item.first, item.second)]
     distinct = list({text.index: text for text in both}.values())
     distinct.sort(key=lambda text: len(text.prompt.ids))
-    plan = planned(model, pairs)
+    plan = ic.similarity_curve.plan(model, pairs, SimilarityOptions(task="bird"))
 
     def sweep() -> None:
         for part in plan.batches:
-            _measure(plan, as_batch(part, model.device, seed=plan.seed))
+            plan.compute(model, part)
 
     works: dict[str, Callable[[], None]] = {
         "study": study,
@@ -116,24 +113,6 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
     print({key: value for key, value in row.items() if "over" in key or key == "study_s"})
     print(found[-1].summary())
     return {**row, "table": table(found[-1])}
-
-
-def planned(model: LensModel, pairs: Sequence[ic.Pair]) -> SimilarityPlan:
-    return plan_similarity(
-        model,
-        pairs,
-        unit="phrase",
-        labels=None,
-        height=None,
-        parser=None,
-        pooling=PROTOCOLS[:3],
-        layers=None,
-        controls=True,
-        embedding="mean",
-        batch_size=None,
-        seed=42,
-        task="bird",
-    )
 
 
 @torch.no_grad()
@@ -160,7 +139,7 @@ def hooked(model: LensModel, texts: Sequence[Text]) -> None:
 def paws(model: LensModel, pairs: Sequence[ic.Pair]) -> dict[str, Any]:
     """The area under the ROC curve by layer, for two kinds of unit."""
     result: dict[str, Any] = {"pairs": len(pairs)}
-    for unit in ("phrase", "word"):
+    for unit in ("text", "word"):
         found: list[SimilarityCurve] = []
 
         def study(unit: str = unit, found: list[SimilarityCurve] = found) -> None:

@@ -155,7 +155,8 @@ class _Plan:
             function = owner.__name__ if own else f"{owner.__name__}.{function}"
         shown, kind = short(unfit.value), _a(type(unfit.value).__name__)
         came = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
-        came = "=None" if unfit.value is None else came
+        if unfit.value is None or (isinstance(unfit.value, str) and "one of '" in unfit.expected):
+            came = f"={shown}"
         return f"{function}: {name}{unfit.path}{came}; expected {unfit.expected}"
 
 
@@ -334,6 +335,8 @@ def _check_of_one(hint: Any) -> Check:
     from beartype.door import is_bearable
 
     expected = _words(hint)
+    if get_origin(hint) is Literal:
+        return _check_of_literal(get_args(hint), expected)
     sized = hasattr(hint, "dim_str")  # jaxtyping's
     protocol = getattr(hint, "_is_protocol", False)
     met: set[Any] = set() if protocol or sized else {hint}
@@ -353,6 +356,16 @@ def _check_of_one(hint: Any) -> Check:
     return check
 
 
+def _check_of_literal(known: tuple[Any, ...], expected: str) -> Check:
+    def check(value: Any) -> Any:
+        if any(value is one or (type(value) is type(one) and value == one) for one in known):
+            return value
+        now = [word for word in RENAMED.get(str(value), ()) if word in known]
+        raise _Unfit(value, expected + "".join(f" ({value!r} is {one!r} now)" for one in now[:1]))
+
+    return check
+
+
 def _fits_alone(value: Any, hint: Any) -> bool:
     from jaxtyping import jaxtyped
 
@@ -360,6 +373,8 @@ def _fits_alone(value: Any, hint: Any) -> bool:
         return isinstance(value, hint)
 
 
+RENAMED: Mapping[str, tuple[str, ...]] = {"phrase": ("text", "constituent")}
+"""Words of options as they were; now it is the first of these that the option knows."""
 WORDS: Mapping[str, str] = {
     "int": "an integer",
     "float": "a number",

@@ -6,58 +6,43 @@ A study's module holds its config and ``run(config)``, which returns the result.
 from __future__ import annotations
 
 import itertools
+import pkgutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any, Final, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import tyro
 
 from interp_compose._versions import __version__
-from interp_compose.studies.ablation.options import AblationConfig
-from interp_compose.studies.cap.options import CapConfig
+from interp_compose.studies.ablation.options import AblationCommand
+from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaStudy
 from interp_compose.studies.fitting_speed.options import SpeedConfig
 from interp_compose.studies.mechanism.options import MechanismConfig
 from interp_compose.studies.phases.options import PhasesConfig
-from interp_compose.studies.similarity.options import SimilarityConfig
-from interp_compose.studies.weights.options import WeightsConfig
+from interp_compose.studies.similarity.options import SimilarityCommand
+from interp_compose.studies.weights.options import WeightsCommand
 
-Study = (
-    CapConfig
-    | AblationConfig
-    | SimilarityConfig
-    | CarmaStudy
-    | WeightsConfig
-    | PhasesConfig
-    | MechanismConfig
-    | SpeedConfig
-)
+if TYPE_CHECKING:
+    from interp_compose.studies.core.result import StudyResult
 
-COMMANDS: dict[str, Callable[..., Study]] = {
-    "cap": CapConfig,
-    "ablate": AblationConfig,
-    "similarity": SimilarityConfig,
-    "carma": CarmaStudy,
-    "weights": WeightsConfig,
-    "phases": PhasesConfig,
-    "mechanism": MechanismConfig,
-    "speed": SpeedConfig,
+COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
+    "cap": (CapCommand, "cap.measure:run"),
+    "ablate": (AblationCommand, "ablation.measure:run"),
+    "similarity": (SimilarityCommand, "similarity.measure:run"),
+    "carma": (CarmaStudy, "carma.options:run"),
+    "weights": (WeightsCommand, "weights.measure:run"),
+    "phases": (PhasesConfig, "phases.options:run"),
+    "mechanism": (MechanismConfig, "mechanism.options:run"),
+    "speed": (SpeedConfig, "fitting_speed.options:run"),
 }
-
+"""Each command's options, and the function in a study's folder that carries it out."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
-
-RUNS: Final = "runs/ (weights and history of each)"
-PAGES: Final[Mapping[type, tuple[str, ...]]] = {
-    CarmaStudy: ("report.html", RUNS),
-    PhasesConfig: (RUNS,),
-    SpeedConfig: ("runs/ (history of each)",),
-}
-"""What a study writes besides tables and figures."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -70,8 +55,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         name = RENAMED[argv[0]]
         print(f"`interp-compose {argv[0]}` is called `interp-compose {name}` now", file=sys.stderr)
         argv = [name, *argv[1:]]
-    config = tyro.extras.subcommand_cli_from_dict(
-        COMMANDS,
+    if ("--unit", "phrase") in itertools.pairwise(argv):
+        sys.exit("--unit phrase is --unit constituent now, or --unit text for similarity")
+    command = tyro.extras.subcommand_cli_from_dict(
+        {name: options for name, (options, _) in COMMANDS.items()},
         prog="interp-compose",
         description="How, and where, does a transformer compose meaning?",
         args=argv,
@@ -83,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(2)
     try:
         with _kill_is_ctrl_c():
-            _run(config)
+            _run(command)
     except InterpComposeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
@@ -120,34 +107,29 @@ def _kill_is_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(config: Study) -> None:
-    if config.quiet:
+def _run(command: Any) -> None:
+    output = getattr(command, "output", command)
+    if output.quiet:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # of loading weights
-    study = import_module(type(config).__module__)
-    _tell(config, study.run(config), *PAGES.get(type(config), ()))
+    run = next(run for options, run in COMMANDS.values() if type(command) is options)
+    result = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
+    if not output.quiet:
+        _show(result, output.out)
 
 
-@runtime_checkable
-class _Result(Protocol):
-    def summary(self) -> str: ...
-
-    def figures(self) -> Mapping[str, Any]: ...
-
-
-def _tell(config: Study, result: _Result, *pages: str) -> None:
-    """What came out, and where it lies."""
+def _show(result: StudyResult, out: Path) -> None:
+    """What came out, and what was written where."""
     from interp_compose.runs.result import mixed_versions
 
-    if config.quiet:
-        return
     print(result.summary())
-    mixed = mixed_versions(getattr(result, "versions", {}))
+    mixed = mixed_versions(result.versions)
     if mixed:
         print(f"\n! {mixed}")
     figures = [f"{name}.html, {name}.png" for name in result.figures()]
-    print(f"\nwritten to {config.out}/: {', '.join([*pages, *figures])}, tables (.parquet, .csv)")
+    written = [*result.PAGES, *result.RUNS, *figures, "tables (.parquet, .csv)"]
+    print(f"\nwritten to {out}/: {', '.join(written)}")
 
 
 if __name__ == "__main__":

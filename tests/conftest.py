@@ -46,15 +46,14 @@ def every_file_is_announced() -> Iterator[None]:
     """Commands look for names in use before they start: a study has to list all of its files."""
     from interp_compose.studies.core import output as run_folder
 
-    real = run_folder.write_result
+    real = run_folder.store
 
-    def checked(out: Path, result: Any, figures: Any, **options: Any) -> None:
-        names = {f"{name}.html" for name in figures} | {f"{name}.csv" for name in result.frames}
-        names |= set(options.get("pages") or {})
-        missing = names - set(run_folder.file_names(result.config["study"]))
-        assert not missing, f"add these to TABLES or FIGURES of studies/core/output.py: {missing}"
-        real(out, result, figures, **options)
+    def checked(result: Any, out: Path, others: Any, **options: Any) -> None:
+        names = {*others, *(f"{name}.csv" for name in result.frames)}
+        missing = names - set(result.files())
+        assert not missing, f"add these to TABLES, FIGURES or PAGES of {type(result)}: {missing}"
+        real(result, out, others, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_folder, "write_result", checked)
+        patch.setattr(run_folder, "store", checked)
         yield

@@ -541,7 +541,7 @@ def calls_of_data() -> Iterator[Call]:
         height=None,
         parser=None,
     )
-    phrase = {"unit": "phrase", "labels": frozenset({"S"}), "height": 2}
+    phrase = {"unit": "constituent", "labels": frozenset({"S"}), "height": 2}
     yield called(
         ic.tokenize_prompts,
         tokenizer=lambda: W.tokenizer,

@@ -16,8 +16,6 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import LayerError
-from interp_compose.studies.cap.options import CapConfig, run
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 
@@ -116,7 +114,7 @@ def test_running_again_ends_in_the_same_result_and_another_run_is_refused(
     ("options", "message"),
     [
         (["--layers", "7"], "LayerError: layer 7 is outside the model"),
-        (["--layers", "first"], "LayerError: layer 'first' is neither"),
+        (["--layers", "first"], "Error parsing --layers"),
         (["--limit", "0"], "OptionError: limit=0"),
         (["--device", "tpu9"], "DeviceError: unknown device 'tpu9'"),
         (["--task", "no-such-task"], "no-such-task"),
@@ -191,14 +189,6 @@ def test_an_interrupted_run_resumes_to_the_same_result(
         ic.CapCurve.load(broken).outcomes, ic.CapCurve.load(whole).outcomes
     )
     assert not (broken / "batches").exists()
-
-
-def test_the_config_serves_the_api(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    folder, data = inputs
-    config = CapConfig(model=str(folder), task=str(data), out=tmp_path, layers=("0",), quiet=True)
-    assert len(run(config).frame) == 5
-    with pytest.raises(LayerError, match="neither a layer"):
-        run(CapConfig(model=str(folder), task=str(data), out=tmp_path / "x", layers=("a",)))
 
 
 def test_kill_is_heeded_as_ctrl_c_is(

@@ -141,7 +141,7 @@ def test_what_is_printed(ran: Ran) -> None:
 
 
 def test_bars_say_what_is_going_on(ran: Ran) -> None:
-    for text in ("2/5 ft, seed 0: ", "5/5 carma, seed 1: ", "CAP mini-base: ", "MI=", "stab="):
+    for text in ("2/5 ft, seed 0: ", "5/5 carma, seed 1: ", "cap mini-base: ", "MI=", "stab="):
         assert text in ran.bars
 
 
@@ -308,7 +308,7 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
         (["--carma-layers", "1", "4"], "LayerError: layers end at 4, outside the model"),
         (["--stability-layers", "0", "1"], "LayerError: stability_layers=(0, 1)"),
         (["--layers", "4"], "LayerError: layer 4 is outside the model"),
-        (["--layers", "first"], "LayerError: layer 'first' is neither"),
+        (["--layers", "first"], "Error parsing --layers"),
         (["--rates", "0.25", "0.25"], "OptionError: rates=(0.25, 0.25): expected shares"),
         (["--rates", "1.5"], "OptionError: rates hold 1.5"),
         (["--rates"], "OptionError: rates=(): expected shares"),

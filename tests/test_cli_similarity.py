@@ -11,9 +11,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import LayerError
 from interp_compose.studies.similarity import measure as similarity_measure
-from interp_compose.studies.similarity.options import SimilarityConfig, run
 from tests import architectures
 from tests.studies.similarity_reference import ROWS, bert_tokenizer, few_samples
 from tests.tasks.conftest import data_dir
@@ -138,11 +136,11 @@ def test_an_interrupted_run_exits_with_130_and_resumes(
     cli.main(command(inputs, tmp_path / "whole", *options))
     real, calls = similarity_measure._measure, [0]
 
-    def dies_at_the_second(*args: object) -> pd.DataFrame:
+    def dies_at_the_second(*args: Any, **given: Any) -> pd.DataFrame:
         calls[0] += 1
         if calls[0] == 2:
             raise KeyboardInterrupt
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args, **given)
 
     broken = tmp_path / "broken"
     with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +170,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes(
         (["--task", "bird"], "MissingDataError: task 'bird' needs the Bigram Relatedness Dataset"),
         (["--task", "no-such.tsv"], "MissingDataError"),
         (["--layers", "7"], "LayerError: layer 7 is outside the model"),
-        (["--layers", "first"], "LayerError: layer 'first' is neither"),
+        (["--layers", "first"], "Error parsing --layers"),
         (["--limit", "0"], "OptionError: limit=0"),
         (["--limit", "2"], "InputError: the list holds 2 pair(s)"),
         (["--embedding", "last"], 'OptionError: embedding="last" is for decoders'),
@@ -217,16 +215,6 @@ def test_a_garbled_row_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_config_serves_the_api(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    folder, data = inputs
-    config = SimilarityConfig(
-        model=str(folder), task=str(data), out=tmp_path, layers=("0",), device="cpu", quiet=True
-    )
-    assert len(run(config).frame) == 5 * 3
-    with pytest.raises(LayerError, match="neither a layer"):
-        run(SimilarityConfig(model=str(folder), task=str(data), out=tmp_path / "x", layers=("a",)))
-
-
 @pytest.mark.data
 def test_bird_on_real_weights(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -241,5 +229,5 @@ def test_bird_on_real_weights(
     assert curve.config["n_pairs"] == 40
     assert curve.config["reading"] == "mean over all tokens (stated by the model)"
     assert set(curve.frame["layer"]) == {0, 5}
-    assert "task bird (test) · unit phrase" in printed
+    assert "task bird (test) · unit text" in printed
     assert curve.frame.query("subset == 'all'")["clean_pearson"].iloc[0] > 0.3

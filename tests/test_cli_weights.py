@@ -9,7 +9,6 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.studies.weights.options import WeightsConfig, run
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -83,10 +82,3 @@ def test_bad_input_exits_with_2_and_writes_nothing(
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_the_config_serves_the_api(tmp_path: Path) -> None:
-    config = WeightsConfig(out=tmp_path, device="cpu", dtype="bfloat16", heads=False, quiet=True)
-    report = run(config)
-    assert report.config["dtype"] == "bfloat16"
-    assert (report.merged["stable_rank"] >= 1).all()

@@ -15,8 +15,8 @@ import torch
 from interp_compose.interventions.pooling import HOW, pool_groups
 from interp_compose.models.load import load_model
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.cap.measure import _measure, as_batch, cap_curve
-from interp_compose.studies.core.inputs import prepare
+from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.training.finetune import Finetuned, finetune_on
@@ -88,20 +88,13 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
     model.require("resume", "positions")
 
     def syncs(n: int) -> int:
-        items = prepare(
-            model,
-            EXAMPLES[:1] * n,
-            unit="word",
-            labels=None,
-            height=None,
-            parser=None,
-        )
-        batch = as_batch(items, model.device, seed=0)
+        asked = CapOptions(pooling=("mean", "max"), controls=False)
+        plan = cap_curve.plan(model, EXAMPLES[:1] * n, asked)
         torch.cuda.set_sync_debug_mode("warn")
         try:
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                _measure(model, batch, ("mean", "max"), [0, 1, 2], mode="collapse", renumber=False)
+                plan.compute(model, plan.batches[0])
         finally:
             torch.cuda.set_sync_debug_mode("default")
         return sum("synchroniz" in str(warning.message) for warning in seen)

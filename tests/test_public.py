@@ -125,7 +125,7 @@ def test_what_fits_is_handed_on_itself() -> None:
         ("switch", 1, "switch=1 is an int; expected True or False"),
         ("text", b"a", "text=b'a' is a bytes; expected a string"),
         ("place", 3, "place=3 is an int; expected a string or a path"),
-        ("word", "c", "word='c' is a str; expected one of 'a', 'b'"),
+        ("word", "c", "word='c'; expected one of 'a', 'b'"),
         ("word", ["a"], "word=['a'] is a list; expected one of 'a', 'b'"),
         ("word", np.array(["a"]), "word is a ndarray [1] of <U1; expected one of 'a', 'b'"),
         ("some", "12", "some='12' is a str; expected a sequence (each item an integer)"),

@@ -11,7 +11,7 @@ A *unit* is what CAP pools into one vector (CARMA, section 4.3):
     The tokenizer's boundaries, as the original CAP code reads them: a group begins where a blank
     precedes the token (which ``Ġ`` and ``▁`` encode; newlines count as well), and with WordPiece at
     every token without ``##``. (That code also joins BOS to the first word.)
-``phrase``
+``constituent``
     The constituents that :mod:`~interp_compose.text.constituents` chooses; words elsewhere.
 ``span``
     The example's own ``spans``; every token outside them is a group of its own.
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -88,9 +88,9 @@ class TokenizedPrompt:
         return replace(self, groups=groups)
 
 
-__all__ = ["UNITS", "TokenizedPrompt", "tokenize_prompts"]
+__all__ = ["TokenizedPrompt", "Unit", "tokenize_prompts"]
 
-UNITS = ("word", "pretoken", "phrase", "span")
+Unit = Literal["word", "pretoken", "constituent", "span"]
 _BATCH = 4096  # prompts that share a character axis; bounds the memory
 
 
@@ -99,7 +99,7 @@ def tokenize_prompts(
     tokenizer: Callable[..., Any],
     examples: Sequence[Example | str],
     *,
-    unit: str = "word",
+    unit: Unit = "word",
     labels: frozenset[str] | None = None,
     height: int | None = None,
     parser: str | None = None,
@@ -107,7 +107,7 @@ def tokenize_prompts(
     """Tokenize prompts and group their tokens into units; results in the order of ``examples``,
     which may be bare texts.
 
-    ``labels``, ``height`` and ``parser`` belong to ``unit="phrase"``: which constituents
+    ``labels``, ``height`` and ``parser`` belong to ``unit="constituent"``: which constituents
     (:func:`.constituents.tree_spans`), and who parses (:func:`.parsers.parse_spans`); without a
     parser the examples' own trees are read.
 
@@ -115,20 +115,18 @@ def tokenize_prompts(
     an empty prompt, ``SpanError`` for missing or impossible spans, ``AlignmentError`` where
     tokens and text cannot be matched with certainty.
     """
-    if unit not in UNITS:
-        raise OptionError(f"unit {unit!r} is unknown; choose one of {', '.join(UNITS)}")
-    if unit != "phrase" and (labels, height, parser) != (None, None, None):
+    if unit != "constituent" and (labels, height, parser) != (None, None, None):
         raise OptionError(
             f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
-            'leave them out, or pass unit="phrase"'
+            'leave them out, or pass unit="constituent"'
         )
     rows = [Example(one, "") if isinstance(one, str) else one for one in examples]
     alignment.refuse_empty([row.prompt for row in rows])
     spans: Sequence[Sequence[Span]] = ()
     if unit == "span":
         spans = [_given_spans(row, i) for i, row in enumerate(rows)]
-    elif unit == "phrase":
-        spans = _phrases(rows, labels, height, parser)
+    elif unit == "constituent":
+        spans = _constituents(rows, labels, height, parser)
     out: list[TokenizedPrompt] = []
     for first in range(0, len(rows), _BATCH):
         batch = slice(first, first + _BATCH)
@@ -142,7 +140,7 @@ def tokenize_prompts(
             boundaries = alignment.edges(axis, spans[batch])
         else:
             starts = word_starts(axis.text, axis.visible)
-            if unit == "phrase":
+            if unit == "constituent":
                 starts = alignment.blocks(axis, starts, spans[batch])
         groups = alignment.group_tokens(
             axis,
@@ -212,7 +210,7 @@ def _given_spans(example: Example, index: int) -> Sequence[Span]:
     return ordered
 
 
-def _phrases(
+def _constituents(
     examples: Sequence[Example],
     labels: frozenset[str] | None,
     height: int | None,
@@ -229,7 +227,7 @@ def _phrases(
     for i, example in enumerate(examples):
         if example.tree is None:
             raise SpanError(
-                f'example {i} has no tree, from which unit="phrase" reads constituents; '
+                f'example {i} has no tree, from which unit="constituent" reads constituents; '
                 'give it one, or pass parser="benepar", "stanza" or "spacy"'
             )
         try:

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError, OptionError
+from interp_compose.text.units import Unit
 from interp_compose.training.losses import check_sampling, mutual_information_loss, stability_loss
 from interp_compose.training.paper_settings import PaperTask, paper_settings
-
-Unit = Literal["word", "pretoken", "phrase", "span"]
 
 MOST_LAYERS: Final = 10_000
 

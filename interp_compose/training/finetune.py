@@ -34,7 +34,7 @@ from interp_compose.tasks.task import Task
 from interp_compose.tensors import check_autocast
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import VOCABULARY, checked_labels, label_ids
-from interp_compose.text.units import tokenize_prompts
+from interp_compose.text.units import Unit, tokenize_prompts
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample, collate, in_order
@@ -233,7 +233,7 @@ def encode_examples(
     model: LensModel,
     examples: Sequence[Example],
     *,
-    unit: str,
+    unit: Unit,
     which: str,
     answers: str | Sequence[str] = VOCABULARY,
 ) -> list[TrainingExample]:

@@ -35,14 +35,16 @@ RUNS: Final = "--samples 200 --steps 50 --batch-size 50 --where here"
 
 COMMANDS: Final[dict[str, str]] = {
     "cap": f"{CAP} --model mini-idm --task mini-idm",
-    "cap-broadcast": f"{CAP} {MINI_SST} --mode broadcast --unit phrase --height 2",
-    "cap-labels": f"{CAP} {MINI_SST} --answers labels --unit phrase --labels 3 4 --layers 0 1.0",
+    "cap-broadcast": f"{CAP} {MINI_SST} --mode broadcast --unit constituent --height 2",
+    "cap-labels": f"{CAP} {MINI_SST} --answers labels --unit constituent "
+    "--labels 3 4 --layers 0 1.0",
     "cap-own": f"{CAP} --model inputs/Llama --task inputs/own.jsonl --renumber --no-controls "
     "--pooling sum --batch-size 3 --dtype bfloat16",
     "cap-pretoken": f"{CAP} --model inputs/GPT-2 --task inputs/own.jsonl --unit pretoken --seed 7",
     "ablate-words": "ablate --limit 12 --model mini-idm --task mini-idm --tagger kind",
     "ablate-zero": "ablate --limit 8 --model mini-idm --task mini-idm --mode zero --reach at",
-    "ablate-until": f"ablate --limit 8 {MINI_SST} --reach until --answers labels --unit phrase",
+    "ablate-until": f"ablate --limit 8 {MINI_SST} --reach until --answers labels "
+    "--unit constituent",
     "ablate-heads": "ablate --limit 12 --model mini-idm --task mini-idm --what heads --how mean",
     "ablate-resample": f"ablate --limit 12 {MINI_SST} --what heads --how resample --layers 1",
     "ablate-layers": "ablate --limit 12 --model mini-idm --task mini-idm --what layers",

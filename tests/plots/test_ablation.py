@@ -71,8 +71,8 @@ def test_the_curve_draws_the_frames_numbers() -> None:
     ("config", "title", "x_title"),
     [
         (
-            {"mode": "zero", "unit": "phrase", "reach": "until"},
-            "attention to a phrase is set to zero",
+            {"mode": "zero", "unit": "constituent", "reach": "until"},
+            "attention to a constituent is set to zero",
             "layers 0 … ℓ",
         ),
         ({"what": "layers", "mode": None, "reach": "at"}, "a block adds nothing", "layer ℓ alone"),

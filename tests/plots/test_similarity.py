@@ -23,7 +23,7 @@ from interp_compose.studies.similarity.figures import (
 
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
 SUBSETS = {"all": (1627, 0.64, 0.025, 0.703), "mirror": (410, -0.08, 0.09, 0.358)}
-CONFIG = {"model": "tiny", "task": "bird", "unit": "phrase", "embedding": "mean"}
+CONFIG = {"model": "tiny", "task": "bird", "unit": "text", "embedding": "mean"}
 
 
 def curve(
@@ -220,7 +220,7 @@ def test_auc_is_compared_with_chance_and_correlation_with_zero() -> None:
     made = chart(similarity_figure(frame, metric="auc", config={}))
     assert (made.panels[0].levels[0].label, made.panels[0].levels[0].y) == ("chance", 0.5)
     assert made.y_title == "ROC AUC against people's labels"
-    assert made.title.startswith("Model: agreement with people when each phrase")
+    assert made.title.startswith("Model: agreement with people when each text")
     assert chart(figure()).panels[0].levels[0].y == 0
 
 

@@ -176,7 +176,7 @@ class Reference:
 
     def units(self, text: str, unit: str) -> list[int]:
         """The unit of each token, -1 for special ones."""
-        pieces: Sequence[str] = {"phrase": [text], "word": text.split()}.get(unit, ())
+        pieces: Sequence[str] = {"text": [text], "word": text.split()}.get(unit, ())
         if unit == "constituent":
             pieces = CHUNKS[text]
         owner, at = [-1] * len(text), 0

@@ -290,7 +290,11 @@ def test_spans_phrases_and_pretokens(model: LensModel) -> None:
     spans = quiet(model, [Example(text, "a", spans=(span,))], unit="span")
     assert "small wooden house" in spans.cells["text"].tolist()
     phrases = quiet(
-        model, [Example(text, "a", tree=tree)], unit="phrase", labels=frozenset({"NP"}), height=2
+        model,
+        [Example(text, "a", tree=tree)],
+        unit="constituent",
+        labels=frozenset({"NP"}),
+        height=2,
     )
     assert "a small wooden house" in phrases.cells["text"].tolist()
     pretokens = quiet(model, [Example(text, "a")], unit="pretoken")
@@ -353,7 +357,7 @@ def test_numbers_that_are_not_finite_are_refused(
         quiet(model, examples)
     model._capabilities = load_model(architectures.build("Llama")).capabilities
     for rows in (examples, [example.prompt for example in examples]):
-        with pytest.raises(NonFiniteError, match=r"example . gives NaN .* logits untouched \("):
+        with pytest.raises(NonFiniteError, match=r"example . gives NaN .* logits without any "):
             quiet(model, rows)
 
 
@@ -363,7 +367,7 @@ def test_what_an_ablation_makes_infinite_is_named_with_its_layer(
     def bursts(*args: Any) -> dict[int, Tensor]:
         return {layer: torch.full((4, 10), torch.inf) for layer in (1, 2)}
 
-    monkeypatch.setattr(ablation_measure, "_instead", bursts)
+    monkeypatch.setattr(ablation_measure.References, "instead", bursts)
     with pytest.raises(NonFiniteError, match=r"example \d gives NaN .* ablated at layer 1 \("):
         quiet(model, examples, what="heads", how="mean")
 

@@ -26,7 +26,8 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.ablation import measure as ablation_measure
-from interp_compose.studies.ablation.measure import ablation_curve, plan_ablation
+from interp_compose.studies.ablation.measure import ablation_curve
+from interp_compose.studies.ablation.options import AblationOptions
 from interp_compose.types import Example
 from tests import architectures
 from tests.studies.conftest import splitting_tokenizer
@@ -35,7 +36,7 @@ from tests.untyped import outcomes_of
 
 @pytest.fixture(autouse=True)
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def worked(*args: Any) -> Any:
+    def worked(*args: Any, **options: Any) -> Any:
         raise AssertionError("work was started")
 
     monkeypatch.setattr(ablation_measure, "_measure", worked)
@@ -48,10 +49,14 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"what": "neurons"}, OptionError, "what='neurons': expected one of words, heads, layers"),
-        ({"reach": "above"}, OptionError, "unknown reach='above': expected one of from, at, until"),
-        ({"mode": "drop"}, OptionError, "unknown mode='drop': expected one of exclude, zero"),
-        ({"how": "noise"}, OptionError, "unknown how='noise': expected one of zero, mean, resampl"),
+        (
+            {"what": "neurons"},
+            OptionError,
+            "what='neurons'; expected one of 'words', 'heads'",
+        ),
+        ({"reach": "above"}, OptionError, "reach='above'; expected one of 'from', 'at', 'until'"),
+        ({"mode": "drop"}, OptionError, "mode='drop'; expected one of 'exclude', 'zero'"),
+        ({"how": "noise"}, OptionError, "how='noise'; expected one of 'zero', 'mean', 'resampl"),
         ({"how": "mean"}, OptionError, "how='mean' has no meaning for what='words', only for 'he"),
         ({"what": "heads", "mode": "zero"}, OptionError, "mode='zero' has no meaning for what='he"),
         ({"what": "mlp", "tagger": "kind"}, OptionError, "tagger='kind' has no meaning for what='"),
@@ -168,12 +173,7 @@ def test_what_a_probe_denies_is_refused_by_name(
 
 
 def planned(model: LensModel, examples: Any, **options: Any) -> Any:
-    given: dict[str, Any] = {
-        "what": "words", "unit": "word", "labels": None, "height": None, "parser": None,
-        "tagger": None, "reach": None, "mode": "exclude", "how": "zero", "layers": None,
-        "batch_size": None, "seed": 42, "task": "",
-    }  # fmt: skip
-    return plan_ablation(model, examples, **{**given, **options})
+    return ablation_curve.plan(model, examples, AblationOptions(**options))
 
 
 def test_a_plan_says_what_will_be_run(model: LensModel, examples: list[Example]) -> None:
@@ -181,7 +181,6 @@ def test_a_plan_says_what_will_be_run(model: LensModel, examples: list[Example])
     assert [len(part) for part in plan.batches] == [3, 3, 1]
     lengths = [item.n_tokens for part in plan.batches for item in part]
     assert lengths == sorted(lengths)
-    assert plan.tags[1] == ["function", "function", "content", "content", "punctuation"]
     about = {key: plan.config[key] for key in ("study", "what", "reach", "mode", "how", "unit")}
     assert about == {
         "study": "ablation", "what": "words", "reach": "from", "mode": "exclude", "how": None,
@@ -200,7 +199,7 @@ def test_more_cells_make_smaller_batches(
     def fitting(model: Any, streams: int, longest: int) -> int:
         return 1000 // streams
 
-    monkeypatch.setattr("interp_compose.studies.ablation.measure.fitting_batch", fitting)
+    monkeypatch.setattr("interp_compose.studies.core.inputs.fitting_batch", fitting)
     sizes = [planned(model, examples, what=what).config["batch_size"] for what in ("mlp", "words")]
     assert sizes == [1000 // 4, 1000 // (4 * 8)]  # the longest example has eight words
 
@@ -221,8 +220,9 @@ def test_a_tagger_is_named_in_the_config(model: LensModel, examples: list[Exampl
 def test_answers_of_bare_texts_are_part_of_the_digest(model: LensModel) -> None:
     texts = ["the sea", "a small house", "not alive"]
     plan = planned(model, texts, batch_size=2)
-    assert [item.index for item in plan.items] == [0, 1, 2]
-    for item in plan.items:
+    items = [item for batch in plan.batches for item in batch]
+    assert sorted(item.index for item in items) == [0, 1, 2]
+    for item in items:
         logits = model(torch.from_numpy(item.prompt.ids)[None])[0, -1]
         assert item.answer_id == int(logits.argmax())
         assert item.example.answer == model.tokenizer.decode([item.answer_id])
@@ -260,9 +260,9 @@ EXPECTED = {
     "a row of None": "DataFormatError: example 1 is None",
     "layers of text": "OptionError: ablation_curve: layers[0]='0' is a str; expected a number",
     "half a batch": "OptionError: ablation_curve: batch_size=2.5 is a float; expected an integer o",
-    "what a list": "OptionError: ablation_curve: what=['words'] is a list; expected a string",
-    "what None": "OptionError: ablation_curve: what=None; expected a string",
-    "how a number": "OptionError: ablation_curve: how=0 is an int; expected a string",
+    "what a list": "OptionError: ablation_curve: what=['words'] is a list; expected one of",
+    "what None": "OptionError: ablation_curve: what=None; expected one of 'words'",
+    "how a number": "OptionError: ablation_curve: how=0 is an int; expected one of",
     "tagger a number": "OptionError: tagger=3: expected 'kind'",
     "task a number": "OptionError: ablation_curve: task=3 is an int; expected a string",
     "resume a number": "OptionError: ablation_curve: resume=3 is an int; expected a string or a pa",

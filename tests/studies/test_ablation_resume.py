@@ -23,11 +23,11 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> ic.AblationCurve:
 def interrupted_at(call: int, patch: pytest.MonkeyPatch) -> list[int]:
     real, calls = ablation_measure._measure, [0]
 
-    def dies(*args: Any) -> pd.DataFrame:
+    def dies(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
         if calls[0] == call:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     patch.setattr(ablation_measure, "_measure", dies)
     return calls

@@ -140,7 +140,7 @@ def test_hooks_of_the_users_own_act_once_at_every_layer(
 def test_labels_that_choose_nothing_are_refused(model: LensModel) -> None:
     row = Example('a small house "', "a", tree="(NP (DT a) (JJ small) (NN house))")
     with pytest.raises(SpanError, match=r"labels=\['ZZ'\].*choose no constituent in any of 1"):
-        quiet(model, [row], unit="phrase", labels=frozenset({"ZZ"}))
+        quiet(model, [row], unit="constituent", labels=frozenset({"ZZ"}))
 
 
 def test_a_tokenizer_of_another_model_is_refused(examples: list[Example]) -> None:
@@ -214,7 +214,11 @@ def test_own_spans_and_trees(model: LensModel) -> None:
     whole = text.index(" in")
     spans = quiet(model, [Example(text, "a", spans=((0, whole),))], unit="span")
     phrases = quiet(
-        model, [Example(text, "a", tree=tree)], unit="phrase", labels=frozenset({"NP"}), height=2
+        model,
+        [Example(text, "a", tree=tree)],
+        unit="constituent",
+        labels=frozenset({"NP"}),
+        height=2,
     )
     words = quiet(model, [Example(text, "a")])
     n_groups = [int(c.clean["n_groups"].iloc[0]) for c in (spans, phrases, words)]
@@ -307,11 +311,11 @@ def test_bad_examples_are_refused_before_work_starts(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"pooling": ("median",)}, OptionError, "unknown pooling 'median'.*mean, max, sum"),
+        ({"pooling": ("median",)}, OptionError, "pooling.0.='median'; .*'mean', 'max', 'sum'"),
         ({"pooling": "mean"}, OptionError, "expected a sequence"),
         ({"pooling": ()}, OptionError, "expected a sequence"),
         ({"pooling": ("mean", "mean")}, OptionError, "twice"),
-        ({"mode": "fold"}, OptionError, "unknown mode 'fold'"),
+        ({"mode": "fold"}, OptionError, "mode='fold'; expected"),
         ({"unit": "syllable"}, OptionError, "syllable"),
         ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
         ({"layers": [-1]}, LayerError, "layer -1"),

@@ -67,7 +67,7 @@ def whole(bert: LensModel) -> ic.SimilarityCurve:
 @pytest.mark.parametrize(
     ("unit", "embedding"),
     [
-        ("phrase", "mean"),
+        ("text", "mean"),
         ("word", "mean"),
         ("constituent", "mean"),
         ("word", "cls"),
@@ -85,7 +85,7 @@ def test_every_cosine_equals_one_intervention_by_hand(name: str, unit: str, embe
     rows = slow.trees() if unit == "constituent" else slow.ROWS
     curve = quiet(model, rows, unit=unit, embedding=embedding, batch_size=4, seed=5)
     protocols = ["mean", "max", "sum", "last", "first"]
-    protocols += [] if unit == "phrase" else ["shuffled"]
+    protocols += [] if unit == "text" else ["shuffled"]
     found = curve.outcomes.set_index(["pair", "layer", "pooling"])["cosine"]
     assert len(found) == len(rows) * len(LAYERS) * len(protocols)
     for (pair, row), layer, protocol in itertools.product(enumerate(rows), LAYERS, protocols):
@@ -102,7 +102,7 @@ def test_every_cosine_equals_one_intervention_by_hand(name: str, unit: str, embe
 @pytest.mark.parametrize("name", NAMES)
 def test_protocols_and_layers_are_told_apart(name: str) -> None:
     """A comparison with numbers that are all alike would prove nothing."""
-    outcomes = quiet(model_of(name), unit="phrase", layers=[0, 2]).outcomes
+    outcomes = quiet(model_of(name), unit="text", layers=[0, 2]).outcomes
     wide = outcomes.pivot(index="pair", columns=["layer", "pooling"], values="cosine")
     for one, two in itertools.combinations(wide.columns, 2):
         apart = float(np.abs(wide[one] - wide[two]).max())
@@ -150,7 +150,7 @@ def test_clean_cosines_are_those_of_embed_texts(name: str) -> None:
 # ---- batches, order, repeated texts -----------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["phrase", "word"])
+@pytest.mark.parametrize("unit", ["text", "word"])
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_change_nothing_but_rounding(name: str, unit: str) -> None:
     options = {"unit": unit, "layers": [0, 2]}
@@ -218,7 +218,7 @@ def test_a_text_is_the_same_in_every_pair(bert: LensModel) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-@pytest.mark.parametrize("unit", ["phrase", "word"])
+@pytest.mark.parametrize("unit", ["text", "word"])
 def test_unaffected_pairs_carry_the_clean_cosine_bit_for_bit(
     bert: LensModel, unit: str, batch_size: int
 ) -> None:
@@ -233,7 +233,7 @@ def test_unaffected_pairs_carry_the_clean_cosine_bit_for_bit(
     assert np.flatnonzero(~curve.clean["affected"]).tolist() == plain
     clean = curve.clean.set_index("pair")["cosine"]
     rows = curve.outcomes[curve.outcomes["pair"].isin(plain)]
-    assert len(rows) == len(plain) * len(LAYERS) * (5 if unit == "phrase" else 6)
+    assert len(rows) == len(plain) * len(LAYERS) * (5 if unit == "text" else 6)
     assert np.array_equal(rows["cosine"], clean[rows["pair"]])
     affected = curve.outcomes[~curve.outcomes["pair"].isin(plain)]
     assert not np.isclose(affected["cosine"], clean[affected["pair"]], atol=1e-7).all()
@@ -245,11 +245,11 @@ def test_pairs_of_single_tokens_are_refused(bert: LensModel) -> None:
         for n, (one, two) in enumerate([("a", "b"), ("b", "c"), ("c", "x")])
     ]
     with pytest.raises(
-        InterventionError, match="none of the 3 pairs: every phrase is a single token"
+        InterventionError, match="none of the 3 pairs: every text is a single token"
     ):
         quiet(bert, rows)
     words = [{**row, "text1": row["text1"] + " x", "text2": row["text2"] + " x"} for row in rows]
-    with pytest.raises(InterventionError, match='every word is .*unit="phrase" pools whole texts'):
+    with pytest.raises(InterventionError, match='every word is .*unit="text" pools whole texts'):
         quiet(bert, words, unit="word")
     assert len(quiet(bert, words, layers=[0], controls=False).outcomes) == 9
 
@@ -352,7 +352,7 @@ def test_options_shape_the_tables(bert: LensModel) -> None:
 
 def test_the_config_says_what_was_run(bert: LensModel, whole: ic.SimilarityCurve) -> None:
     config = whole.config
-    assert (config["study"], config["kind"], config["unit"]) == ("similarity", "score", "phrase")
+    assert (config["study"], config["kind"], config["unit"]) == ("similarity", "score", "text")
     assert (config["n_pairs"], config["n_layers"]) == (len(slow.ROWS), 3)
     assert config["reading"] == "mean over all tokens (chosen, encoder)"
     other = [{**slow.ROWS[0], "score": 0.71}, *slow.ROWS[1:]]

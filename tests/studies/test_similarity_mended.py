@@ -73,7 +73,7 @@ def curve_of(
         pd.DataFrame({"pair": np.arange(N), "layer": layer, "pooling": name, "cosine": values})
         for (name, layer), values in cells.items()
     ]
-    config = {"model": "tiny", "task": "x", "unit": "phrase", "kind": kind, "embedding": "mean"}
+    config = {"model": "tiny", "task": "x", "unit": "text", "kind": kind, "embedding": "mean"}
     return SimilarityCurve.from_outcomes(
         pd.concat(tables, ignore_index=True), about(kind, **columns), config, n_layers=N_LAYERS
     )
@@ -277,11 +277,11 @@ def test_a_run_that_was_interrupted_under_a_hook_does_not_go_on_without_it(
     options: dict[str, Any] = {"layers": [0], "batch_size": 2, "resume": tmp_path / "batches"}
     real, calls = similarity_measure._measure, [0]
 
-    def dies_at_the_second(*args: Any) -> pd.DataFrame:
+    def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
         if calls[0] == 2:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     hook = [("blocks.1.hook_resid_pre", half_as_long)]
     with pytest.MonkeyPatch.context() as patch:

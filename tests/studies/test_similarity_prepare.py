@@ -22,12 +22,14 @@ from interp_compose.errors import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.studies.core.inputs import Batch
 from interp_compose.studies.similarity.measure import (
-    as_batch,
-    into_batches,
+    _special_slots,
+    batches_of,
     prepare_pairs,
     similarity_curve,
 )
+from interp_compose.studies.similarity.options import SimilarityOptions
 from tests import architectures
 from tests.studies import similarity_reference as slow
 
@@ -167,10 +169,11 @@ def test_half_a_surrogate_pair_is_named(fresh: LensModel) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"unit": "sentence"}, OptionError, "unknown unit 'sentence': .*phrase, word, constituent"),
-        ({"unit": "span"}, OptionError, "unknown unit 'span'"),
-        ({"pooling": ("median",)}, OptionError, "unknown pooling 'median'.*mean, max, sum"),
-        ({"pooling": ("last",)}, OptionError, "unknown pooling 'last'"),
+        ({"unit": "sentence"}, OptionError, "one of 'text', 'word', 'constituent'$"),
+        ({"unit": "span"}, OptionError, "unit='span'; expected"),
+        ({"unit": "phrase"}, OptionError, "'phrase' is 'text' now"),
+        ({"pooling": ("median",)}, OptionError, r"pooling\[0\]='median'; .*'mean', 'max', 'sum'"),
+        ({"pooling": ("last",)}, OptionError, r"pooling\[0\]='last'; expected"),
         ({"pooling": "mean"}, OptionError, "expected a sequence"),
         ({"pooling": ()}, OptionError, "expected a sequence"),
         ({"pooling": ("mean", "mean")}, OptionError, "twice"),
@@ -178,7 +181,7 @@ def test_half_a_surrogate_pair_is_named(fresh: LensModel) -> None:
         ({"layers": [-1]}, LayerError, "layer -1"),
         ({"layers": [1.5]}, LayerError, "depth 1.5"),
         ({"layers": []}, LayerError, "no layers"),
-        ({"embedding": "max"}, OptionError, "unknown embedding 'max': .*mean, cls, last, model"),
+        ({"embedding": "max"}, OptionError, "embedding='max'; .*'mean', 'cls', 'last', 'model'"),
         ({"embedding": "last"}, OptionError, 'embedding="last" is for decoders, and'),
         ({"seed": -1}, OptionError, "seed=-1"),
         ({"batch_size": 0}, OptionError, "batch_size=0"),
@@ -194,7 +197,7 @@ def test_a_bad_option_is_named(
     refused(fresh, error, message, **options)
 
 
-@pytest.mark.parametrize("unit", ["phrase", "word"])
+@pytest.mark.parametrize("unit", ["text", "word"])
 def test_options_of_constituents_point_to_constituents(fresh: LensModel, unit: str) -> None:
     refused(
         fresh,
@@ -237,7 +240,7 @@ def test_constituents_need_trees_or_a_parser(fresh: LensModel) -> None:
         unit="constituent",
     )  # fmt: skip
     assert "example" not in told
-    assert 'unit="phrase"' not in told
+    assert 'unit="text"' not in told
     rows = slow.trees()
     del rows[3]["tree2"]  # its text2 has a tree in row 5, and that is another text then
     told = refused(fresh, SpanError, "text2 of row 4 has no tree", rows, unit="constituent")
@@ -276,8 +279,8 @@ def test_labels_that_choose_nothing_are_refused(fresh: LensModel) -> None:
 # ---- what is prepared -------------------------------------------------------------------
 
 
-def prepared(model: LensModel, rows: Any = slow.ROWS, unit: str = "phrase") -> Any:
-    return prepare_pairs(model, rows, unit=unit, labels=None, height=None, parser=None)
+def prepared(model: LensModel, rows: Any = slow.ROWS, unit: str = "text") -> Any:
+    return prepare_pairs(model, rows, SimilarityOptions(unit=unit))  # type: ignore[arg-type]
 
 
 def test_each_text_is_prepared_once(fresh: LensModel) -> None:
@@ -294,23 +297,22 @@ def test_each_text_is_prepared_once(fresh: LensModel) -> None:
 @pytest.mark.parametrize("size", [1, 2, 4, 64])
 def test_batches_hold_every_pair_once_and_every_text_once(fresh: LensModel, size: int) -> None:
     items = prepared(fresh)
-    batches = into_batches(items, size)
+    batches = batches_of(items, size)
     assert sorted(i.index for batch in batches for i in batch) == list(range(len(items)))
     assert all(len(batch) <= size for batch in batches)
-    for part in batches:
-        batch = as_batch(part, torch.device("cpu"), seed=0)
-        texts = {item.pair.text1 for item in part} | {item.pair.text2 for item in part}
-        assert len(batch.texts) == len(texts) == len(batch.tokens)
-        for row, text in enumerate(batch.texts):
-            ids = text.prompt.ids.tolist()
-            assert batch.tokens[row, batch.mask[row].bool()].tolist() == ids
-            assert batch.mask[row].tolist() == [0] * (len(batch.mask[row]) - len(ids)) + [1] * len(
-                ids
-            )
-            slots = batch.units.mask[row].sum().item()
-            assert slots == text.prompt.n_pooled == 3  # [CLS], the phrase, [SEP]
-            filled = batch.special_slots()[row][batch.units.mask[row].bool()]
-            assert filled.tolist() == [1, 0, 1]
+
+
+def test_special_tokens_have_slots_of_their_own(fresh: LensModel) -> None:
+    texts = [item.first for item in prepared(fresh)]
+    batch = Batch.of([text.prompt for text in texts], torch.device("cpu"))
+    units = batch.layout([text.prompt.groups for text in texts])
+    for row, text in enumerate(texts):
+        ids = text.prompt.ids.tolist()
+        assert batch.tokens[row, batch.mask[row].bool()].tolist() == ids
+        assert batch.mask[row].tolist() == sorted(batch.mask[row].tolist())  # padding on the left
+        assert units.mask[row].sum().item() == text.prompt.n_pooled == 3  # [CLS], the text, [SEP]
+        filled = _special_slots(batch, units)[row][units.mask[row].bool()]
+        assert filled.tolist() == [1, 0, 1]
 
 
 def test_three_mirrors_judged_alike_are_measured_but_are_no_subset(decoder: LensModel) -> None:

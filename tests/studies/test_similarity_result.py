@@ -27,7 +27,7 @@ from tests.studies import similarity_reference as slow
 
 N, N_LAYERS = 11, 3
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
-CONFIG = {"model": "tiny", "task": "bird", "unit": "phrase", "kind": "score", "embedding": "mean"}
+CONFIG = {"model": "tiny", "task": "bird", "unit": "text", "kind": "score", "embedding": "mean"}
 MIRRORS, NAMED, PLAIN = [0, 3, 4, 8], [1, 2, 3, 9, 10], [5, 6]
 
 

@@ -46,11 +46,11 @@ def interrupted_at(call: int, patch: pytest.MonkeyPatch) -> list[int]:
     real: Callable[..., pd.DataFrame] = similarity_measure._measure
     calls: list[int] = []
 
-    def dies(*args: Any) -> pd.DataFrame:
+    def dies(*args: Any, **options: Any) -> pd.DataFrame:
         calls.append(len(calls) + 1)
         if len(calls) == call:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     patch.setattr(similarity_measure, "_measure", dies)
     return calls

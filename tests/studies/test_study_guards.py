@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,27 @@ from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, OptionError, OutputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.result import FINGERPRINT, BatchStore, Result
-from interp_compose.studies.cap import measure as cap_measure, options as cap
+from interp_compose.studies.cap import measure as cap_measure
 from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.core import output as run_folder
-from interp_compose.studies.core.output import FIGURES, write_result
-from interp_compose.studies.similarity import measure as similarity_measure, options as similarity
+from interp_compose.studies.core.options import ModelSource, Output, TaskSource
+from interp_compose.studies.core.output import write_result
+from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
+from interp_compose.studies.similarity.options import (
+    AnyModel,
+    PairSource,
+    SimilarityCommand,
+    SimilarityOptions,
+)
 from tests import architectures
 from tests.studies import similarity_reference as slow
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.test_cli_similarity import tsv
 from tests.untyped import outcomes_of
 
+FIGURES = {"similarity": "similarity_curve", "cap": "cap_curve"}
 FRAME = pd.DataFrame({"pair": [0, 1], "cosine": [0.5, 0.25]})
 
 
@@ -49,13 +58,14 @@ def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 class Study:
     """One of the two studies: how it is run, and where its batches are computed."""
 
-    config: Any
-    run: Callable[[Any], Any]
+    options: Any
     module: Any
     command: list[str]
 
-    def into(self, out: Path, **changes: Any) -> Any:
-        return self.run(replace(self.config, out=out, **changes))
+    def into(self, out: Path, *, overwrite: bool = False, layers: Sequence[int] = (0,)) -> Any:
+        output = Output(out=out, overwrite=overwrite, quiet=True)
+        asked = replace(self.options.study, layers=layers)
+        return self.module.run(replace(self.options, study=asked, output=output))
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +82,25 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Study]:
         for text in TEXTS
     ]
     rows.write_text("\n".join(lines), encoding="utf-8")
-    options: dict[str, Any] = {"layers": ("0",), "pooling": ("mean",), "controls": False}
-    options |= {"batch_size": 2, "device": "cpu", "quiet": True}
-    one = similarity.SimilarityConfig(str(folder), str(pairs), **options)
-    other = cap.CapConfig(str(decoder), str(rows), **options)
+    asked: dict[str, Any] = {"pooling": ("mean",), "controls": False, "batch_size": 2}
+    one = SimilarityCommand(
+        model=AnyModel(model=str(folder), device="cpu"),
+        task=PairSource(task=str(pairs)),
+        study=SimilarityOptions(**asked),
+    )
+    other = CapCommand(
+        model=ModelSource(model=str(decoder), device="cpu"),
+        task=TaskSource(task=str(rows)),
+        study=CapOptions(**asked),
+    )
 
-    def command(name: str, config: Any) -> list[str]:
-        given = ["--model", config.model, "--task", config.task, "--device", "cpu", "-q"]
-        return [name, *given, "--layers", "0"]
+    def command(name: str, options: Any) -> list[str]:
+        given = ["--model", options.model.model, "--task", options.task.task, "--device", "cpu"]
+        return [name, *given, "-q", "--layers", "0"]
 
     return {
-        "similarity": Study(one, similarity.run, similarity_measure, command("similarity", one)),
-        "cap": Study(other, cap.run, cap_measure, command("cap", other)),
+        "similarity": Study(one, similarity_measure, command("similarity", one)),
+        "cap": Study(other, cap_measure, command("cap", other)),
     }
 
 
@@ -207,7 +224,7 @@ def test_nothing_of_another_study_stays_but_the_users_files(
     curve = similarity_curve(slow.wrapped("BERT"), rows, layers=[0], controls=False, progress=False)
     drawn = set(curve.figures())
     assert drawn == {"similarity_curve", "similarity_by_layer"}
-    write_result(tmp_path, curve, curve.figures(), overwrite=True)
+    write_result(tmp_path, curve, overwrite=True)
     assert {path.stem for path in tmp_path.glob("*.png")} == drawn | {"training"}
     assert {path.stem for path in tmp_path.glob("*.html")} == drawn | {"notes", "stable_rank"}
     tables = {"curve", "by_layer", "outcomes", "layer_cosines", "clean"}
@@ -223,7 +240,7 @@ def test_nothing_of_another_study_stays_but_the_users_files(
 def test_a_users_file_is_refused_before_work_starts(
     study: Study, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = name.replace("FIGURE", next(iter(FIGURES[study.command[0]].split())))
+    name = name.replace("FIGURE", FIGURES[study.command[0]])
     mine = {name: b"mine", "report.html": b"mine", "training.png": b"mine"}
     for each, data in mine.items():
         (tmp_path / each).write_bytes(data)
@@ -275,7 +292,7 @@ def test_one_process_at_a_time(study: Study, tmp_path: Path) -> None:
 
 def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    other = study.into(tmp_path / "other", layers=("1",))
+    other = study.into(tmp_path / "other", layers=(1,))
     figure = next(iter(other.figures()))
 
     def meanwhile() -> None:
@@ -352,7 +369,7 @@ for name, study in studies.items():
 """In a process of its own, because in the tests beartype would be there first."""
 
 EXPECTED = {
-    "read": "OptionError: BridgeModel.resume: read='nope' is a str; expected one of 'logits', ",
+    "read": "OptionError: BridgeModel.resume: read='nope'; expected one of 'logits', ",
     "embedding": "OptionError: embed_texts: embedding=['mean'] is a list; expected a string",
     "batch of texts": "OptionError: embed_texts: batch_size=2.0 is a float; expected an integer",
     **{
@@ -396,7 +413,8 @@ def test_labels_with_nothing_after_them_are_refused(
     study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    given = [*study.command, "--unit", "phrase", "--out", str(out), "--labels"]
+    unit = "text" if study.command[0] == "similarity" else "constituent"
+    given = [*study.command, "--unit", unit, "--out", str(out), "--labels"]
     assert "labels" in refused(given, capsys)
     assert not out.exists()
 

@@ -186,7 +186,7 @@ def test_a_parser_serves_the_phrase_unit(
 ) -> None:
     monkeypatch.setitem(parsers.MODELS, "spacy", spacy_folder)
     examples = [Example("the young dog chased cats", "x")]
-    prompt = tokenize_prompts(bpe, examples, unit="phrase", parser="spacy")[0]
+    prompt = tokenize_prompts(bpe, examples, unit="constituent", parser="spacy")[0]
     texts = [prompt.group_text(i) for i in range(prompt.n_groups)]
     assert texts == ["the young dog", "chased", "cats"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from interp_compose.errors import (
     PromptError,
     SpanError,
 )
-from interp_compose.text.units import UNITS, TokenizedPrompt, tokenize_prompts
+from interp_compose.text.units import TokenizedPrompt, Unit, tokenize_prompts
 from interp_compose.types import Example, Span
 
 
@@ -146,14 +146,18 @@ def test_neighbouring_spans_stay_apart(bpe: Any) -> None:
 
 def test_phrases_of_a_tree_pool_and_the_rest_are_words(bpe: Any) -> None:
     tree = "(S (NP (DT The) (JJ unhappy) (NN dog)) (VP (VBD stopped)))"
-    found = groups_of(bpe, 'They say: The unhappy dog stopped is "', "phrase", tree=tree, height=2)
+    found = groups_of(
+        bpe, 'They say: The unhappy dog stopped is "', "constituent", tree=tree, height=2
+    )
     assert found == ["They", "say", ":", "The unhappy dog", "stopped", "is", '"']
 
 
 def test_a_tokens_reach_joins_words_to_a_phrase(bpe: Any) -> None:
     """``don`` + ``'t`` cannot be cut at ``do|n't``, so the phrase takes the whole of it."""
     tree = "(S (NP (PRP you) (VBP do)) (VP (RB n't) (VB think)))"
-    assert groups_of(bpe, "you don't think", "phrase", tree=tree, height=2) == ["you don't think"]
+    assert groups_of(bpe, "you don't think", "constituent", tree=tree, height=2) == [
+        "you don't think"
+    ]
 
 
 def test_many_batches_keep_their_order(bpe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,22 +257,24 @@ def test_a_span_that_cuts_a_token_is_refused(bpe: Any) -> None:
 
 
 def test_unknown_units_and_foreign_options_are_refused(bpe: Any) -> None:
-    with pytest.raises(OptionError, match="unit 'words' is unknown; choose one of word, pretoken"):
-        tokenize_prompts(bpe, [Example("a", "x")], unit="words")
+    with pytest.raises(OptionError, match="unit='words'; expected one of 'word', 'pretoken'"):
+        tokenize_prompts(bpe, [Example("a", "x")], unit="words")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="unit='phrase'; .* .'phrase' is 'constituent' now"):
+        tokenize_prompts(bpe, [Example("a", "x")], unit="phrase")  # type: ignore[arg-type]
     for option in ({"height": 2}, {"labels": frozenset({"NP"})}, {"parser": "spacy"}):
-        for unit in set(UNITS) - {"phrase"}:
+        for unit in set(get_args(Unit)) - {"constituent"}:
             with pytest.raises(OptionError, match="mean nothing for unit"):
                 tokenize_prompts(bpe, [Example("a", "x", spans=())], unit=unit, **option)
 
 
 def test_phrases_need_a_tree_that_fits(bpe: Any) -> None:
     with pytest.raises(SpanError, match=r"example 0 has no tree.*parser=\"benepar\""):
-        tokenize_prompts(bpe, [Example("a dog", "x")], unit="phrase")
+        tokenize_prompts(bpe, [Example("a dog", "x")], unit="constituent")
     bad = Example("a dog", "x", tree="(NP (DT a) (NN cat))")
     with pytest.raises(AlignmentError, match="example 0: the tree's leaf 'cat'"):
-        tokenize_prompts(bpe, [bad], unit="phrase")
+        tokenize_prompts(bpe, [bad], unit="constituent")
     with pytest.raises(DataFormatError, match=r"example 0: the tree '\(NP' is not a bracketing"):
-        tokenize_prompts(bpe, [Example("a dog", "x", tree="(NP")], unit="phrase")
+        tokenize_prompts(bpe, [Example("a dog", "x", tree="(NP")], unit="constituent")
 
 
 def test_no_examples_no_prompts(bpe: Any) -> None:

@@ -17,9 +17,10 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.errors import InputError, LayerError
 from interp_compose.plots.chart import answers_note
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.seeds import mean_interval
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -52,12 +53,15 @@ CELL_COLUMNS: Final = {"example": "int64", "unit": "int64", "text": "str", "grou
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class AblationCurve(Result):
+class AblationCurve(StudyResult):
     """What knocking out words, heads or blocks does to a model's answers, layer by layer.
 
     Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
     """
+
+    TABLES = ("curve", "outcomes", "clean", "cells")
+    FIGURES = ("ablation_curve", "ablation_words", "ablation_heads")
 
     @classmethod
     def from_outcomes(

@@ -17,8 +17,9 @@ from interp_compose._public import public
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, LayerError, OptionError
 from interp_compose.plots.chart import answers_note
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -152,12 +153,15 @@ AVERAGE: Final = "average"
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class CapCurve(Result):
+class CapCurve(StudyResult):
     """What constituent-aware pooling does to a model, layer by layer (CARMA, section 3).
 
     Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
     """
+
+    TABLES = ("curve", "outcomes", "clean")
+    FIGURES = ("cap_curve",)
 
     @classmethod
     def from_outcomes(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from interp_compose.studies.core.options import Layers
+
 if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
     from interp_compose.studies.carma.result import Comparison
@@ -74,7 +76,7 @@ class CarmaStudy:
     """auto, shipped, wordnet, vectors (spaCy's), or a .json file: word -> list of synonyms."""
     frequency: Path | None = None
     """A table of word counts, to leave out rare synonyms (instead of the source's own)."""
-    layers: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="LAYER [LAYER ...]")] = None
+    layers: Layers = None
     """Where CAP pools: layers (0 3 11) or depths (0.0 0.5 1.0); all by default."""
     answers: Literal["vocabulary", "labels"] = "vocabulary"
     """What a prediction is chosen among: all tokens, or the labels of a sentiment task (eq. 10)."""
@@ -103,10 +105,11 @@ def run(config: CarmaStudy) -> Comparison:
         InputError: ``out`` holds another run's result or runs, and ``overwrite`` is off.
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
-    from interp_compose.checks import check_limit, layer_from_text
+    from interp_compose.checks import check_limit
     from interp_compose.models.load import load_model
     from interp_compose.studies.carma.measure import carry_out, finished
     from interp_compose.studies.carma.plan import plan_comparison
+    from interp_compose.studies.carma.result import Comparison
     from interp_compose.studies.core.output import held_folder, write_result
     from interp_compose.tasks.load import load_task
     from interp_compose.tasks.synonyms import synonym_source
@@ -130,18 +133,16 @@ def run(config: CarmaStudy) -> Comparison:
             frequency=config.frequency,
         ),
         rates=config.rates,
-        layers=None if config.layers is None else [layer_from_text(text) for text in config.layers],
+        layers=None if config.layers is None else list(config.layers),
         answers=config.answers,
     )
-    with held_folder(config.out, plan.config, overwrite=config.overwrite):
+    with held_folder(config.out, Comparison, plan.config, overwrite=config.overwrite):
         comparison = finished(config.out, plan) or carry_out(
             plan, folder=config.out, progress=not config.quiet, overwrite=config.overwrite
         )
         write_result(
             config.out,
             comparison,
-            comparison.figures(),
-            pages={"report.html": comparison.report().encode()},
             overwrite=config.overwrite,
         )
     return comparison

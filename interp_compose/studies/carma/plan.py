@@ -13,15 +13,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_model
-from interp_compose.studies.cap.measure import CapPlan, plan_cap
-from interp_compose.studies.cap.result import POOLINGS
+from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.options import CapOptions
+from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.result import VERSIONS
+from interp_compose.studies.core.study import Plan
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.replace import (
     Template,
@@ -60,7 +61,7 @@ class ComparePlan:
     versions: Sequence[str]
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
-    cap: CapPlan
+    cap: Plan[CapCurve]
     seeds: Sequence[int]
     training: TrainConfig
     carma: CarmaConfig
@@ -106,7 +107,8 @@ def plan_comparison(
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
     among = task.answer_set(answers)
-    cap = _cap(model, task, starts, among)
+    asked = CapOptions(layers=starts, controls=False, seed=0, answers=among, task=task.name)
+    cap = cap_curve.plan(model, task.test, asked)
     train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
     validation = encode_examples(
         model, task.validation, unit=carma.unit, which="validation", answers=among
@@ -172,7 +174,8 @@ def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if not 1 <= len(seeds) <= MOST_SEEDS:
         raise OptionError(f"seeds={seeds!r}: expected how many, or a list such as [0, 1, 2]")
     for seed in seeds:
-        check_numbers(seed, None)
+        if seed < 0:
+            raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
     chosen = list(seeds)
     repeated = sorted({seed for seed in chosen if chosen.count(seed) > 1})
     if repeated:
@@ -208,28 +211,6 @@ def _check_rates(rates: Sequence[float]) -> None:
             raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
     if len(set(rates)) != len(rates):
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
-
-
-def _cap(
-    model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
-) -> CapPlan:
-    return plan_cap(
-        model,
-        task.test,
-        unit="word",
-        labels=None,
-        height=None,
-        parser=None,
-        pooling=POOLINGS,
-        mode="collapse",
-        layers=layers,
-        controls=False,
-        renumber=False,
-        batch_size=None,
-        seed=0,
-        answers=answers,
-        task=task.name,
-    )
 
 
 _DOSE = ["rate", "seed", "example", "n_words", "n_eligible", "n_wanted", "n_replaced"]

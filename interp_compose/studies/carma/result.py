@@ -16,7 +16,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.differences import (
     AVERAGE,
@@ -27,6 +27,7 @@ from interp_compose.studies.carma.differences import (
     summary_table,
     training_curve,
 )
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -250,12 +251,31 @@ def _row(frame: pd.DataFrame, cell: Sequence[str]) -> str:
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Result):
+class Comparison(StudyResult):
     """A model as it was, fine-tuned, and fine-tuned with CARMA (sections 4 and 5).
 
     Make one with :meth:`from_runs`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
     """
+
+    TABLES = (
+        "summary",
+        "differences",
+        "overhead",
+        "values",
+        "dose_summary",
+        "accuracy",
+        "cap",
+        "synonyms",
+        "training",
+        "representations",
+        "history",
+        "replacements",
+        "doses",
+    )
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")
+    PAGES = ("report.html",)
 
     @classmethod
     def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Comparison:
@@ -405,6 +425,10 @@ class Comparison(Result):
         from interp_compose.studies.carma.report import report_page
 
         return report_page(self)
+
+    def pages(self) -> dict[str, bytes]:
+        """The report."""
+        return {"report.html": self.report().encode()}
 
     def _notice(self) -> str:
         """Like "4 of 10 trainings not converged", for a picture; "" if all have."""

@@ -29,9 +29,9 @@ from interp_compose.runs.files import (
     remove,
 )
 from interp_compose.runs.result import PACKAGES, Result, environment_versions, store
-from interp_compose.studies.cap.measure import measure
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.plan import ComparePlan, run_config
+from interp_compose.studies.core.study import measure
 from interp_compose.training.evaluate import answered, convergence, representations
 from interp_compose.training.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
 from interp_compose.training.history import TrainingHistory

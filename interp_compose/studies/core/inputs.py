@@ -1,53 +1,57 @@
-"""Examples, checked, tokenized and aligned; everything is refused here or never."""
+"""Examples and what becomes of them: checked, tokenized, batched, and their outcomes as rows.
+
+Everything that is wrong with an example is refused here, before any work.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import InputError
+from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
+from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.studies.core.options import Options, PromptOptions
 from interp_compose.tasks.examples import read_example
+from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_ids
-from interp_compose.text.label_set import VOCABULARY, among, checked_labels, label_ids, predicted
+from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
+T = TypeVar("T")
+CLEAN = -1
+"""The layer number of the clean run's outcomes, until they get a table of their own."""
 
-def outcome_of(
-    logits: Float[Tensor, "stream d_vocab"],
-    answers: Int[Tensor, "stream"],
-    candidates: Int[Tensor, "stream label"] | None = None,
-) -> Float[Tensor, "stream 4"]:
-    """Prediction, the answer's log-probability (nats) and rank, and whether all was finite.
 
-    Rank 1 is the prediction: 1 + the number of tokens with a larger logit, or with the same one
-    and a smaller id (in half precision ties are common, and argmax takes the smallest id).
+def check_numbers(asked: Options) -> None:
+    """Refuse a seed below 0 and a batch of less than one."""
+    if asked.seed < 0:
+        raise OptionError(f"seed={asked.seed!r}: expected an integer, 0 or more")
+    if asked.batch_size is not None and asked.batch_size < 1:
+        raise OptionError(
+            f"batch_size={asked.batch_size!r}: expected an integer, 1 or more, or None"
+        )
 
-    With ``candidates`` (token ids, ascending, the answer among them) the prediction, the rank and
-    the log-probability are those among these alone, the probabilities of the others left out (eq.
-    10); whether all was finite is asked of the whole vocabulary.
-    """
-    finite = logits.isfinite().all(dim=1)
-    prediction = predicted(logits, candidates)
-    place = answers
-    if candidates is not None:
-        place = (candidates == answers[:, None]).int().argmax(dim=1)
-    logits = among(logits, candidates).float()
-    target = logits.gather(1, place[:, None])
-    logprob = target[:, 0] - logits.logsumexp(dim=1)
-    before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
-    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
-    return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
+
+def check_decoder(model: LensModel, instead: str) -> None:
+    """Refuse an encoder; ``instead`` is what its user may call."""
+    if model.bidirectional:
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; "
+            f"{instead} instead."
+        )
 
 
 @dataclass(frozen=True)
@@ -77,22 +81,16 @@ class Prepared:
 def prepare(
     model: LensModel,
     examples: Iterable[Example | Mapping[str, Any]],
+    asked: PromptOptions,
     *,
-    unit: str,
-    labels: frozenset[str] | None,
-    height: int | None,
-    parser: str | None,
     collapse: str | None = None,
     answered: bool = True,
-    answers: str | Sequence[str] = VOCABULARY,
 ) -> list[Prepared]:
     """Check, tokenize and align every example. The last token is a unit of its own.
 
-    Without ``answered`` the answers are not looked at, and answer ids are 0. ``answers`` are what
-    the prediction is chosen among: ``"vocabulary"``, or a list of labels.
-
-    ``collapse`` is the remedy for prompts that a collapse would stretch beyond the window of local
-    attention, or None where nothing is shortened.
+    Without ``answered`` the answers are not read, and answer ids are 0. ``collapse`` is the remedy
+    for prompts that a collapse would stretch beyond the window of local attention, or None where
+    nothing is shortened.
 
     Raises:
         InputError: no example at all; see :func:`tokenize_prompts` and :func:`answer_ids` for
@@ -102,12 +100,17 @@ def prepare(
         TrainingModeError: the model is in training mode.
     """
     check_model(model)
-    labels_of_answers = checked_labels(answers)
+    labels_of_answers = checked_labels(asked.answers)
     checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
     if not checked:
         raise InputError("no examples: expected at least one prompt with its answer.")
     prompts = tokenize_prompts(
-        model.tokenizer, checked, unit=unit, labels=labels, height=height, parser=parser
+        model.tokenizer,
+        checked,
+        unit=asked.unit,
+        labels=asked.labels,
+        height=asked.height,
+        parser=asked.parser,
     )
     check_prompts(
         model,
@@ -135,6 +138,33 @@ def prepare(
     ]
 
 
+def outcome_of(
+    logits: Float[Tensor, "stream d_vocab"],
+    answers: Int[Tensor, "stream"],
+    candidates: Int[Tensor, "stream label"] | None = None,
+) -> Float[Tensor, "stream 4"]:
+    """Prediction, the answer's log-probability (nats) and rank, and whether all was finite.
+
+    Rank 1 is the prediction: 1 + the number of tokens with a larger logit, or with the same one
+    and a smaller id (in half precision ties are common, and argmax takes the smallest id).
+
+    With ``candidates`` (token ids, ascending, the answer among them) the prediction, the rank and
+    the log-probability are those among these alone, the probabilities of the others left out (eq.
+    10); whether all was finite is asked of the whole vocabulary.
+    """
+    finite = logits.isfinite().all(dim=1)
+    prediction = predicted(logits, candidates)
+    place = answers
+    if candidates is not None:
+        place = (candidates == answers[:, None]).int().argmax(dim=1)
+    logits = among(logits, candidates).float()
+    target = logits.gather(1, place[:, None])
+    logprob = target[:, 0] - logits.logsumexp(dim=1)
+    before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
+    rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
+    return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
+
+
 def examples_digest(items: Sequence[Prepared]) -> str:
     """Of everything the run reads: texts, token ids, units, answers."""
     digest = hashlib.sha256()
@@ -144,3 +174,128 @@ def examples_digest(items: Sequence[Prepared]) -> str:
         row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()
+
+
+def into_batches(items: Iterable[T], size: int, key: Callable[[T], Any]) -> list[list[T]]:
+    """Items of like length together, in the order of ``key``; always the same way."""
+    ordered = sorted(items, key=key)
+    return [ordered[at : at + size] for at in range(0, len(ordered), size)]
+
+
+def batch_size_of(
+    model: LensModel, items: Sequence[Prepared], asked: Options, streams: int, longest: int
+) -> int:
+    """What was asked for, or what fits: each example in ``streams`` of ``longest`` positions."""
+    size = batch_of_lengths(model, [item.n_tokens for item in items], asked.batch_size)
+    return int(fitting_batch(model, streams, longest) if size is None else size)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts side by side, padded on the left, so that all of them end at position -1.
+
+    ``mask`` is 1 at real tokens, ``special`` at those of no unit, such as BOS.
+    """
+
+    tokens: Int[Tensor, "batch pos"]
+    mask: Int[Tensor, "batch pos"]
+    special: Int[Tensor, "batch pos"]
+
+    @classmethod
+    def of(cls, prompts: Sequence[TokenizedPrompt], device: torch.device) -> Batch:
+        """On ``device``; one copy per tensor."""
+        padded = pad_left(
+            [prompt.ids for prompt in prompts], [prompt.groups < 0 for prompt in prompts]
+        )
+        return cls(*(tensor.to(device) for tensor in padded))
+
+    def layout(self, groups: Sequence[Any]) -> PooledLayout:
+        """Where units lie that are given by a row of numbers for each prompt, one a token."""
+        padded = np.full(tuple(self.tokens.shape), -1)
+        mask = np.zeros_like(padded)  # made here once more: a copy from a GPU would wait for it
+        for row, of_prompt in enumerate(groups):
+            padded[row, -len(of_prompt) :] = of_prompt
+            mask[row, -len(of_prompt) :] = 1
+        layout = PooledLayout.from_groups(torch.from_numpy(padded), torch.from_numpy(mask))
+        return layout.to(self.tokens.device)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The answers of a batch's examples, and the tokens that they are chosen among."""
+
+    answers: Int[Tensor, "batch"]
+    candidates: Int[Tensor, "batch label"] | None
+
+    @classmethod
+    def of(cls, items: Sequence[Prepared], device: torch.device) -> Targets:
+        """On ``device``."""
+        candidates = stacked([item.candidates for item in items])
+        return cls(
+            torch.tensor([item.answer_id for item in items]).to(device),
+            None if candidates is None else candidates.to(device),
+        )
+
+    def outcomes(
+        self, logits: Float[Tensor, "stream pos d_vocab"], rows: Int[Tensor, "stream"] | None = None
+    ) -> Float[Tensor, "stream 4"]:
+        """:func:`outcome_of` at the last position of streams that belong to ``rows`` of the batch
+        (by default to one each)."""
+        answers, candidates = self.answers, self.candidates
+        if rows is not None:
+            answers = answers[rows]
+            candidates = None if candidates is None else candidates[rows]
+        return outcome_of(logits[:, -1], answers, candidates)
+
+
+def outcome_rows(
+    outcomes: Float[Tensor, "rows 4"], place: Mapping[str, Sequence[Any]], after: str
+) -> pd.DataFrame:
+    """One row each, behind the columns of ``place``, "example" and "layer" among them.
+
+    Raises:
+        NonFiniteError: of one not all logits were finite; ``after``, a format string of its row {0},
+            says under which intervention.
+    """
+    outcomes = outcomes.cpu()
+    frame = pd.DataFrame(
+        {
+            **place,
+            "prediction": outcomes[:, 0].long().numpy(),
+            "target_logprob": outcomes[:, 1].double().numpy(),
+            "target_rank": outcomes[:, 2].long().numpy(),
+        }
+    )
+    broken = frame[(outcomes[:, 3] == 0).numpy()]
+    if len(broken):
+        first = next(broken.itertuples(index=False))
+        where = "without any intervention"
+        if first.layer != CLEAN:
+            where = after.format(first)
+        raise NonFiniteError(
+            f"example {first.example} gives NaN or infinite logits {where} "
+            f"({len(broken)} of {len(frame)} results in its batch). Load the model in float32, "
+            "and check its weights."
+        )
+    return frame
+
+
+def split_clean(
+    rows: pd.DataFrame, model: LensModel, items: Sequence[Prepared], place: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Outcomes, and the clean ones with what is known of their examples and without ``place``."""
+    answers = {item.index: item.answer_id for item in items}
+    rows["correct"] = rows["prediction"] == rows["example"].map(answers)
+    clean = pd.DataFrame(
+        {
+            "example": [item.index for item in items],
+            "prompt": [item.example.prompt for item in items],
+            "answer": [item.example.answer for item in items],
+            "affected": [item.affected for item in items],
+            "n_tokens": [item.n_tokens for item in items],
+            "n_groups": [item.prompt.n_groups for item in items],
+        }
+    ).merge(rows[rows["layer"] == CLEAN].drop(columns=list(place)), on="example")
+    texts = {int(token): model.tokenizer.decode([int(token)]) for token in clean["prediction"]}
+    clean["prediction_text"] = clean["prediction"].map(texts)
+    return rows[rows["layer"] != CLEAN].reset_index(drop=True), clean

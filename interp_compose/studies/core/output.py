@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OutputError
 from interp_compose.plots.export import page_bytes, picture_bytes
-from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import (
     check_writable,
     differences,
@@ -19,43 +18,14 @@ from interp_compose.runs.files import (
     named,
     plain_json,
 )
-from interp_compose.runs.result import RESULT, WAIT, Result, check_names, store
-
-TABLES: Final[Mapping[str, str]] = {
-    "cap": "curve outcomes clean",
-    "ablation": "curve outcomes clean cells",
-    "similarity": "curve by_layer outcomes layer_cosines clean",
-    "carma": "summary differences overhead values dose_summary accuracy cap synonyms training "
-    "representations history replacements doses",
-    "weights": "matrices",
-    "phases": "runs history circuits",
-    "mechanism": "models circuits pairs samples cosines neurons embedding orders history",
-    "speed": "runs pairs samples",
-}
-FIGURES: Final[Mapping[str, str]] = {
-    "cap": "cap_curve",
-    "ablation": "ablation_curve ablation_words ablation_heads",
-    "similarity": "similarity_curve similarity_by_layer order_sensitivity",
-    "carma": "cap_average cap_protocols consistency representations training",
-    "weights": "stable_rank condensation",
-    "phases": "phase_curve phase_map phase_bubbles",
-    "mechanism": "masked_key_pca_zero masked_key_pca_exclude masked_key_tsne_zero "
-    "masked_key_tsne_exclude masked_second_anchor neurons all_neurons embedding "
-    "condensation_and_reasoning",
-    "speed": "fitting_epochs fitting_epochs_by_loss fitting_pairs violations_roc",
-}
-PAGES: Final = {"carma": ("report.html",)}
-
-
-def file_names(study: str) -> tuple[str, ...]:
-    """Every file that a study's command may write into its folder itself."""
-    tables = [f"{name}.{kind}" for name in TABLES[study].split() for kind in ("parquet", "csv")]
-    figures = [f"{name}.{kind}" for name in FIGURES[study].split() for kind in ("html", "png")]
-    return (RESULT, *tables, *figures, *PAGES.get(study, ()))
+from interp_compose.runs.result import WAIT, Result, check_names, store
+from interp_compose.studies.core.result import StudyResult
 
 
 @contextmanager
-def held_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> Iterator[None]:
+def held_folder(
+    out: Path, kind: type[StudyResult], config: Mapping[str, Any], *, overwrite: bool
+) -> Iterator[None]:
     """``out`` is this process's alone inside the block; :func:`check_folder` comes first.
 
     Raises:
@@ -64,17 +34,23 @@ def held_folder(out: Path, config: Mapping[str, Any], *, overwrite: bool) -> Ite
     """
     _make(out)
     with locked(out):
-        check_folder(out, config, overwrite=overwrite)
+        check_folder(out, kind, config, overwrite=overwrite)
         yield
 
 
 def check_folder(
-    out: Path, config: Mapping[str, Any], *, overwrite: bool, grows: Sequence[str] = ()
+    out: Path,
+    kind: type[StudyResult],
+    config: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    grows: Sequence[str] = (),
 ) -> None:
     """Before any work: hours of it must not vanish because two runs were given one folder.
 
     Args:
-        config: of the run, with "study"; what an earlier result there says otherwise is refused.
+        kind: of the result to be written there.
+        config: of the run; what an earlier result there says otherwise is refused.
         grows: what an earlier result may say otherwise.
 
     Raises:
@@ -100,7 +76,7 @@ def check_folder(
                 f"{out} holds the result of another run: {differing}. Choose another --out, or "
                 "replace it with --overwrite."
             )
-    check_names(out, file_names(config["study"]), overwrite=overwrite)
+    check_names(out, kind.files(), overwrite=overwrite)
 
 
 def _make(out: Path) -> None:
@@ -137,13 +113,7 @@ def check_larger(out: Path, grid: dict[str, Any]) -> None:
 
 
 def write_result(
-    out: Path,
-    result: Result,
-    figures: Mapping[str, ChartFigure],
-    *,
-    overwrite: bool,
-    pages: Mapping[str, bytes] | None = None,
-    grows: Sequence[str] = (),
+    out: Path, result: StudyResult, *, overwrite: bool, grows: Sequence[str] = ()
 ) -> None:
     """The result's tables, each figure as a page and as a picture, and other pages.
 
@@ -154,9 +124,9 @@ def write_result(
         InputError: as :func:`check_folder`, for what has appeared in ``out`` in the meantime.
         OutputError: the folder cannot be written to.
     """
-    others = dict(pages or {})
-    for name, figure in figures.items():
+    others = result.pages()
+    for name, figure in result.figures().items():
         others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
     with locked(out, wait=WAIT):
-        check_folder(out, result.config, overwrite=overwrite, grows=grows)
+        check_folder(out, type(result), result.config, overwrite=overwrite, grows=grows)
         store(result, out, others, overwrite=overwrite, replaces=True)

@@ -86,6 +86,7 @@ def run(config: SpeedConfig) -> FittingSpeed:
         whole_numbers,
     )
     from interp_compose.studies.fitting_speed.presets import DEFAULT, PRESETS
+    from interp_compose.studies.fitting_speed.result import FittingSpeed
 
     preset = DEFAULT if config.paper is None else PRESETS[config.paper]
     given: dict[str, Any] = {
@@ -102,7 +103,9 @@ def run(config: SpeedConfig) -> FittingSpeed:
     seeds = preset.seeds if config.seeds is None else config.seeds
     first_seed = preset.first_seed if config.first_seed is None else config.first_seed
     runs_of(base, rates, depths, groups, seeds, first_seed)  # refuses a grid that cannot be
-    check_folder(config.out, {"study": "speed", **setting_of(base)}, overwrite=config.overwrite)
+    check_folder(
+        config.out, FittingSpeed, {"study": "speed", **setting_of(base)}, overwrite=config.overwrite
+    )
     if not config.overwrite:
         grid = {"init_rates": rates, "depths": depths, "violations": groups}
         check_larger(config.out, {**grid, "seeds": range(first_seed, first_seed + seeds)})
@@ -119,5 +122,5 @@ def run(config: SpeedConfig) -> FittingSpeed:
         workers=config.workers,
         progress=not config.quiet,
     )
-    write_result(config.out, speed, speed.figures(), overwrite=config.overwrite, grows=GRID)
+    write_result(config.out, speed, overwrite=config.overwrite, grows=GRID)
     return speed

@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -149,8 +150,12 @@ MAY_LACK: Final = {
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class FittingSpeed(Result):
+class FittingSpeed(StudyResult):
     """How fast models fit data that break the rule; made by :func:`fitting_speed`."""
+
+    TABLES = ("runs", "pairs", "samples")
+    RUNS = ("runs/ (history of each)",)
+    FIGURES = ("fitting_epochs", "fitting_epochs_by_loss", "fitting_pairs", "violations_roc")
 
     @classmethod
     def from_rows(

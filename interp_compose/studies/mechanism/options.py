@@ -50,6 +50,7 @@ def run(config: MechanismConfig) -> Mechanism:
     from interp_compose.studies.anchors.grid import numbers
     from interp_compose.studies.core.output import held_folder, write_result
     from interp_compose.studies.mechanism.measure import mechanism
+    from interp_compose.studies.mechanism.result import Mechanism
 
     rates = numbers(config.gammas, "gammas")
     if config.out.resolve() == config.runs.resolve():
@@ -64,7 +65,7 @@ def run(config: MechanismConfig) -> Mechanism:
         "draw": config.draw,
         **({} if config.seed is None else {"seed": config.seed}),
     }
-    with held_folder(config.out, asked, overwrite=config.overwrite):
+    with held_folder(config.out, Mechanism, asked, overwrite=config.overwrite):
         found = mechanism(
             config.runs,
             rates,
@@ -73,5 +74,5 @@ def run(config: MechanismConfig) -> Mechanism:
             draw=config.draw,
             progress=not config.quiet,
         )
-        write_result(config.out, found, found.figures(), overwrite=config.overwrite)
+        write_result(config.out, found, overwrite=config.overwrite)
     return found

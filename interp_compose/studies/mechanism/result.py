@@ -10,9 +10,10 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.studies.anchors.masked_outputs import MODES, Mode
 from interp_compose.studies.anchors.phase import PHASES, with_phases
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 from interp_compose.studies.mechanism.views import METHODS, Method
 
@@ -65,7 +66,7 @@ MAY_LACK: Final = {"pairs": ("x", "y", "explained"), "models": ("mean_abs_cosine
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class Mechanism(Result):
+class Mechanism(StudyResult):
     """Runs of a phase diagram from the inside; made by :func:`mechanism`.
 
     ``frames`` holds the tables behind the figures: ``models``, ``circuits`` (see
@@ -73,6 +74,29 @@ class Mechanism(Result):
     ``neurons``, ``embedding`` with ``orders``, and ``history``. A model that collapsed, so that no
     mask changes what it says, has no rows in the first four of them but ``models``.
     """
+
+    TABLES = (
+        "models",
+        "circuits",
+        "pairs",
+        "samples",
+        "cosines",
+        "neurons",
+        "embedding",
+        "orders",
+        "history",
+    )
+    FIGURES = (
+        "masked_key_pca_zero",
+        "masked_key_pca_exclude",
+        "masked_key_tsne_zero",
+        "masked_key_tsne_exclude",
+        "masked_second_anchor",
+        "neurons",
+        "all_neurons",
+        "embedding",
+        "condensation_and_reasoning",
+    )
 
     @classmethod
     def from_rows(cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Mechanism:

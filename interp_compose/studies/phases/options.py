@@ -95,6 +95,7 @@ def run(config: PhasesConfig) -> PhaseDiagram:
     from interp_compose.studies.anchors.presets import DEFAULT, PRESETS
     from interp_compose.studies.core.output import check_folder, check_larger, write_result
     from interp_compose.studies.phases.measure import phase_diagram
+    from interp_compose.studies.phases.result import PhaseDiagram
 
     preset = DEFAULT if config.paper is None else PRESETS[config.paper]
     given: dict[str, Any] = {
@@ -109,7 +110,7 @@ def run(config: PhasesConfig) -> PhaseDiagram:
         decays = tuple(numbers(config.weight_decays, "weight_decays"))
     base = replace(preset.run, **given)
     setting = {"study": "phases", **setting_of(base)}
-    check_folder(config.out, setting, overwrite=config.overwrite)
+    check_folder(config.out, PhaseDiagram, setting, overwrite=config.overwrite)
     seeds = preset.seeds if config.seeds is None else config.seeds
     first_seed = preset.first_seed if config.first_seed is None else config.first_seed
     if not config.overwrite:
@@ -126,5 +127,5 @@ def run(config: PhasesConfig) -> PhaseDiagram:
         workers=config.workers,
         progress=not config.quiet,
     )
-    write_result(config.out, diagram, diagram.figures(), overwrite=config.overwrite, grows=GRID)
+    write_result(config.out, diagram, overwrite=config.overwrite, grows=GRID)
     return diagram

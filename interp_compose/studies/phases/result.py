@@ -10,8 +10,9 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.studies.anchors.phase import PHASES, cells_of, onsets_of, with_phases
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -42,8 +43,12 @@ MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class PhaseDiagram(Result):
+class PhaseDiagram(StudyResult):
     """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""
+
+    TABLES = ("runs", "history", "circuits")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
 
     @classmethod
     def from_rows(

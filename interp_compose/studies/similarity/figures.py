@@ -1,4 +1,4 @@
-"""Similarity curves: agreement with people against the layer at which phrases are pooled."""
+"""Similarity curves: agreement with people against the layer at which texts are pooled."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def similarity_figure(
         title, level = _clean(rows, metric)
         title = f"{_pairs(subset, [rows])} · {title}"
         panels.append(Panel(lines, [_reference(metric), *level], title))
-    unit = config.get("unit") or "phrase"
+    unit = config.get("unit") or "text"
     where = DEPTH if normalised_depth else LAYER
     return _draw(
         metric,
@@ -186,7 +186,7 @@ def similarity_comparison(
         metric,
         title=f"Agreement with people, {' and '.join(poolings)} pooling",
         subtitle=f"bands: {INTERVALS} · dotted: the model untouched",
-        x_title=where.format("phrases are"),
+        x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,
     )

@@ -5,41 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose._public import public
-from interp_compose.checks import check_numbers, check_pooling
+from interp_compose.checks import check_pooling
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.memory import chunk_tokens, fitting_batch, weights_digest
+from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
-from interp_compose.runs.batches import batch_by_batch
+from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.inputs import Batch, check_numbers, into_batches
+from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
     ALL,
     FEWEST,
     NONE,
-    POOLINGS,
     SimilarityCurve,
     controls_of,
     rounding,
     subsets_of,
 )
+from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import Pair, read_pairs
-from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
@@ -47,88 +47,79 @@ MAX_PAIRS = 256  # in a batch; the more, the fewer texts are run twice
 NEEDS = ("resume", "positions", "hidden")
 
 
-@dataclass(frozen=True)
-class SimilarityPlan:
-    """A run whose input has been checked: nothing in it is left to be refused.
+@study(SimilarityOptions)
+def similarity_curve(
+    model: LensModel, pairs: Iterable[Pair | Mapping[str, Any]], asked: SimilarityOptions
+) -> Plan[SimilarityCurve]:
+    """Agreement with human judgements after pooling at each layer.
 
-    ``config`` is what the result will say of itself, weights and pairs by their SHA-256.
+    For each start layer ℓ and protocol, the tokens of every unit of a text are pooled into one
+    vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
+    with the shortened sequence, and the text's embedding is read from the last hidden state. The
+    cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
+    and Spearman correlation with a score (CAT, section 4, on BiRD), area under the ROC curve
+    for labels 0 and 1.
+
+    Args:
+        model: from :func:`load_model`, in evaluation mode; an encoder or a decoder.
+        pairs: a task's, or dictionaries with ``text1``, ``text2``, and ``score`` or ``label``;
+            ``subset`` names a group to be measured on its own, ``tree1`` and ``tree2`` are
+            bracketings. Mirror pairs ("water body", "body water") always form a subset of their
+            own where there are three or more.
+        asked: every option.
+
+    Returns:
+        A :class:`SimilarityCurve` with ``.frame``, ``.by_layer``, ``.outcomes``, ``.clean``,
+        ``.plot()``, ``.save()``.
+
+    Raises:
+        InputError: before any work, with the row, the value and the remedy.
+        InterventionError: no text has a unit of several tokens, or pooling changed no cosine.
+        CapabilityError: a probe shows that the model does not honour what this needs.
+        TrainingModeError, NonFiniteError: see their names.
     """
-
-    model: LensModel
-    pairs: Sequence[PreparedPair]
-    batches: Sequence[Sequence[PreparedPair]]
-    protocols: Sequence[str]
-    layers: Sequence[int]
-    reading: EmbeddingReader
-    seed: int
-    config: Mapping[str, Any]
-
-
-def plan_similarity(
-    model: LensModel,
-    pairs: Iterable[Pair | Mapping[str, Any]],
-    *,
-    unit: str,
-    labels: frozenset[str] | None,
-    height: int | None,
-    parser: str | None,
-    pooling: Sequence[str],
-    layers: Sequence[int | float] | None,
-    controls: bool,
-    embedding: str,
-    batch_size: int | None,
-    seed: int,
-    task: str,
-) -> SimilarityPlan:
-    """The arguments are :func:`.measure.similarity_curve`'s, and so is what they
-    raise."""
-    check_numbers(seed, batch_size)
-    check_pooling(pooling, POOLINGS)
-    starts = resolve_layers(layers, model.n_layers)
-    reading = embedding_reader(model, embedding)
-    items = prepare_pairs(model, pairs, unit=unit, labels=labels, height=height, parser=parser)
+    check_numbers(asked)
+    check_pooling(asked.pooling)
+    layers = resolve_layers(asked.layers, model.n_layers)
+    reading = embedding_reader(model, asked.embedding)
+    items = prepare_pairs(model, pairs, asked)
     prompts = [text.prompt for item in items for text in (item.first, item.second)]
     check_first(reading, prompts, model.name)
     kind = "label" if items[0].pair.score is None else "score"
     _check_subsets(about(items), kind)
     model.require(*NEEDS)
     if not any(item.affected for item in items):
+        remedy = 'unit="text" pools whole texts.'
         raise InterventionError(
-            f"pooling would change none of the {len(items)} pairs: every {unit} is a single "
-            "token of this tokenizer. "
-            + ("Give longer texts." if unit == "phrase" else 'unit="phrase" pools whole texts.')
+            f"pooling would change none of the {len(items)} pairs: every {asked.unit} is a single "
+            "token of this tokenizer. " + ("Give longer texts." if asked.unit == "text" else remedy)
         )
-    protocols = [*pooling, *(controls_of(unit) if controls else ())]
-    if batch_size is None:
+    protocols = [*asked.pooling, *(controls_of(asked.unit) if asked.controls else ())]
+    size = asked.batch_size
+    if size is None:
         longest = max(max(len(prompt.ids), prompt.n_pooled) for prompt in prompts)
-        batch_size = fitting_batch(model, 2 * len(starts) * len(protocols), longest, MAX_PAIRS)
-    config = {
-        "study": "similarity",
-        "model": model.name,
-        "architecture": model.architecture,
-        "task": task,
-        "kind": kind,
-        "unit": unit,
-        "labels": sorted(labels) if labels else None,
-        "height": height,
-        "parser": parser,
-        "embedding": embedding,
-        "reading": str(reading),
-        "pooling": list(pooling),
-        "controls": controls,
-        "layers": starts,
-        "n_layers": model.n_layers,
-        "batch_size": int(batch_size),
-        "seed": int(seed),
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "device": model.device.type,
-        "n_pairs": len(items),
-        "pairs_sha256": _pairs_digest(items),
-        "active_hooks": list(model.active_hooks),
-        "weights_sha256": weights_digest(model),
-    }
-    batches = into_batches(items, int(batch_size))
-    return SimilarityPlan(model, items, batches, protocols, starts, reading, int(seed), config)
+        size = fitting_batch(model, 2 * len(layers) * len(protocols), longest, MAX_PAIRS)
+    config = config_of(
+        "similarity",
+        model,
+        asked,
+        layers=layers,
+        batch_size=size,
+        kind=kind,
+        reading=str(reading),
+        n_pairs=len(items),
+        pairs_sha256=_pairs_digest(items),
+    )
+    return Plan(
+        SimilarityCurve,
+        model,
+        config,
+        batches=batches_of(items, size),
+        compute=partial(
+            _measure, seed=asked.seed, reading=reading, layers=layers, protocols=protocols
+        ),
+        result=partial(_curve, items=items, config=config),
+    )
 
 
 def _check_subsets(pairs: pd.DataFrame, kind: str) -> None:
@@ -165,9 +156,6 @@ def _pairs_digest(items: Sequence[PreparedPair]) -> str:
     return digest.hexdigest()
 
 
-UNITS = ("phrase", "word", "constituent")
-
-
 @dataclass(frozen=True)
 class Text:
     """One distinct text, ready to run: its place among the texts, tokens and units."""
@@ -196,34 +184,10 @@ class PreparedPair:
         return float(given)  # type: ignore[arg-type]  # read_pairs refuses a pair without either
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The distinct texts of some pairs side by side, padded on the left."""
-
-    pairs: Sequence[PreparedPair]
-    texts: Sequence[Text]
-    tokens: Int[Tensor, "batch pos"]
-    mask: Int[Tensor, "batch pos"]
-    special: Int[Tensor, "batch pos"]
-    units: PooledLayout
-    shuffled: PooledLayout
-
-    def special_slots(self) -> Int[Tensor, "batch group"]:
-        """1 where a slot holds a special token."""
-        slots = torch.zeros_like(self.units.mask)
-        return slots.scatter_reduce_(
-            1, self.units.of_token.clamp(min=0), self.special, reduce="amax", include_self=True
-        )
-
-
 def prepare_pairs(
     model: LensModel,
     pairs: Iterable[Pair | Mapping[str, Any]],
-    *,
-    unit: str,
-    labels: frozenset[str] | None,
-    height: int | None,
-    parser: str | None,
+    asked: SimilarityOptions,
 ) -> list[PreparedPair]:
     """Check the pairs, and tokenize and align every distinct text once.
 
@@ -232,12 +196,11 @@ def prepare_pairs(
         PromptError: a text longer than the model's context (or its window of local attention).
         TrainingModeError: the model is in training mode.
     """
-    if unit not in UNITS:
-        raise OptionError(f"unknown unit {unit!r}: expected one of {', '.join(UNITS)}")
-    if unit != "constituent" and (labels, height, parser) != (None, None, None):
+    choice = asked.labels, asked.height, asked.parser
+    if asked.unit != "constituent" and choice != (None, None, None):
         raise OptionError(
-            f"labels, height and parser choose constituents and mean nothing for unit {unit!r}; "
-            'leave them out, or pass unit="constituent"'
+            f"labels, height and parser choose constituents and mean nothing for unit "
+            f'{asked.unit!r}; leave them out, or pass unit="constituent"'
         )
     check_model(model)
     checked = read_pairs(pairs)
@@ -245,7 +208,7 @@ def prepare_pairs(
     for row, pair in enumerate(checked, start=1):
         where.setdefault((pair.text1, pair.tree1), f"text1 of row {row}")
         where.setdefault((pair.text2, pair.tree2), f"text2 of row {row}")
-    texts = _tokenize(model, where, unit=unit, labels=labels, height=height, parser=parser)
+    texts = _tokenize(model, where, asked)
     return [
         PreparedPair(index, pair, texts[pair.text1, pair.tree1], texts[pair.text2, pair.tree2])
         for index, pair in enumerate(checked)
@@ -255,29 +218,25 @@ def prepare_pairs(
 def _tokenize(
     model: LensModel,
     where: Mapping[tuple[str, str | None], str],
-    *,
-    unit: str,
-    labels: frozenset[str] | None,
-    height: int | None,
-    parser: str | None,
+    asked: SimilarityOptions,
 ) -> dict[tuple[str, str | None], Text]:
     names = list(where.values())
     examples = [
-        Example(text, "", spans=((0, len(text)),) if unit == "phrase" else None, tree=tree)
+        Example(text, "", spans=((0, len(text)),) if asked.unit == "text" else None, tree=tree)
         for text, tree in where
     ]
     try:
         prompts = tokenize_prompts(
             model.tokenizer,
             examples,
-            unit={"phrase": "span", "word": "word", "constituent": "phrase"}[unit],
-            labels=labels,
-            height=height,
-            parser=parser,
+            unit="span" if asked.unit == "text" else asked.unit,
+            labels=asked.labels,
+            height=asked.height,
+            parser=asked.parser,
         )
     except InputError as error:  # it counts the distinct texts; the user knows rows of pairs
-        told = re.sub(r"^example (\d+)", lambda found: names[int(found[1])], str(error))
-        raise type(error)(told.replace('unit="phrase"', f'unit="{unit}"')) from error
+        message = re.sub(r"^example (\d+)", lambda number: names[int(number[1])], str(error))
+        raise type(error)(message) from error
     check_prompts(model, prompts, names.__getitem__, collapse="Give shorter texts.")
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))
     return {
@@ -305,158 +264,32 @@ def about(pairs: Sequence[PreparedPair]) -> pd.DataFrame:
     )
 
 
-def into_batches(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPair]]:
+def batches_of(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPair]]:
     """Pairs of like length together, and among these the ones that share a text."""
 
-    def key(item: PreparedPair) -> tuple[int, int, int, int]:
+    def lengths(item: PreparedPair) -> tuple[int, int, int, int]:
         slots = max(item.first.prompt.n_pooled, item.second.prompt.n_pooled)
         tokens = max(len(item.first.prompt.ids), len(item.second.prompt.ids))
         return slots, tokens, item.first.index, item.index
 
-    ordered = sorted(pairs, key=key)
-    return [ordered[at : at + size] for at in range(0, len(ordered), size)]
-
-
-def as_batch(pairs: Sequence[PreparedPair], device: torch.device, *, seed: int) -> Batch:
-    """Each text once; one copy per tensor."""
-    texts = list(
-        {text.index: text for item in pairs for text in (item.first, item.second)}.values()
-    )
-    tokens, mask, special = pad_left(
-        [text.prompt.ids for text in texts], [text.prompt.groups < 0 for text in texts]
-    )
-    groups, shuffled = np.full(tokens.shape, -1), np.full(tokens.shape, -1)
-    for row, text in enumerate(texts):
-        own = text.prompt.groups
-        groups[row, -len(own) :] = own
-        shuffled[row, -len(own) :] = shuffled_groups(
-            own.tolist(), seed=seed, example=crc32(text.prompt.text.encode()), keep_last=False
-        )  # by the text itself: the list around it changes nothing
-    return Batch(
-        pairs,
-        texts,
-        tokens.to(device),
-        mask.to(device),
-        special.to(device),
-        PooledLayout.from_groups(torch.from_numpy(groups), mask).to(device),
-        PooledLayout.from_groups(torch.from_numpy(shuffled), mask).to(device),
-    )
-
-
-@public
-def similarity_curve(
-    model: LensModel,
-    pairs: Iterable[Pair | Mapping[str, Any]],
-    *,
-    unit: str = "phrase",
-    labels: frozenset[str] | None = None,
-    height: int | None = None,
-    parser: str | None = None,
-    pooling: Sequence[str] = POOLINGS,
-    layers: Sequence[int | float] | None = None,
-    controls: bool = True,
-    embedding: str = "mean",
-    batch_size: int | None = None,
-    seed: int = 42,
-    task: str = "",
-    progress: bool = True,
-    resume: str | Path | None = None,
-) -> SimilarityCurve:
-    """Agreement with human judgements after pooling at each layer.
-
-    For each start layer ℓ and protocol, the tokens of every unit of a text are pooled into one
-    vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
-    with the shortened sequence, and the text's embedding is read from the last hidden state. The
-    cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
-    and Spearman correlation with a score (CAT, section 4, on BiRD), area under the ROC curve
-    for labels 0 and 1.
-
-    Args:
-        model: from :func:`load_model`, in evaluation mode; an encoder or a decoder.
-        pairs: a task's, or dictionaries with ``text1``, ``text2``, and ``score`` or ``label``;
-            ``subset`` names a group to be measured on its own, ``tree1`` and ``tree2`` are
-            bracketings. Mirror pairs ("water body", "body water") always form a subset of their
-            own where there are three or more.
-        unit: ``"phrase"`` (the whole text becomes one vector), ``"word"``, or ``"constituent"``
-            (what :func:`cap_curve` calls a phrase). Special tokens stay as they are.
-        labels, height, parser: which constituents; see :func:`.text.units.tokenize_prompts`.
-        pooling: any of ``"mean"``, ``"max"``, ``"sum"``.
-        layers: integers 0 … n_layers-1, or depths as floats from 0.0 to 1.0; all by default.
-        controls: add ``"last"`` and ``"first"`` (keep one token of each unit, drop the others:
-            deletion without pooling) and, for words and constituents, ``"shuffled"`` (mean over
-            spans of the same sizes at random places).
-        embedding: ``"mean"``, ``"cls"`` (encoders), ``"last"`` (decoders) or ``"model"`` (what a
-            sentence-transformers folder states); see :func:`.embedding.embedding_reader`.
-        batch_size: pairs per batch; by default what fits a fixed memory budget.
-        seed: of the shuffled control.
-        task: a name for the figure's title.
-        progress: show a bar.
-        resume: folder in which finished batches are kept until the end, so that an interrupted
-            call, made again, goes on and ends in the same result.
-
-    Returns:
-        A :class:`SimilarityCurve` with ``.frame``, ``.by_layer``, ``.outcomes``, ``.clean``,
-        ``.plot()``, ``.save()``.
-
-    Raises:
-        InputError: before any work, with the row, the value and the remedy.
-        InterventionError: no text has a unit of several tokens, or pooling changed no cosine.
-        CapabilityError: a probe shows that the model does not honour what this needs.
-        TrainingModeError, NonFiniteError: see their names.
-    """
-    plan = plan_similarity(
-        model,
-        pairs,
-        unit=unit,
-        labels=labels,
-        height=height,
-        parser=parser,
-        pooling=pooling,
-        layers=layers,
-        controls=controls,
-        embedding=embedding,
-        batch_size=batch_size,
-        seed=seed,
-        task=task,
-    )
-    return measure(plan, progress=progress, resume=resume)
-
-
-def measure(
-    plan: SimilarityPlan,
-    *,
-    progress: bool = True,
-    resume: str | Path | None = None,
-    start_afresh: bool = False,
-    keep: Callable[[SimilarityCurve], object] = lambda curve: None,
-) -> SimilarityCurve:
-    """Run a plan, batch by batch. With ``start_afresh``, batches of another run are discarded.
-
-    ``keep`` is given the result before the finished batches are deleted.
-    """
-    with batch_by_batch(
-        plan.batches,
-        lambda part: _measure(plan, as_batch(part, plan.model.device, seed=plan.seed)),
-        plan.config,
-        title=f"similarity {plan.model.name}",
-        progress=progress,
-        resume=resume,
-        unversioned=plan.model.unversioned_hooks,
-        start_afresh=start_afresh,
-    ) as cosines:
-        _check_finite(cosines)
-        _check_landed(cosines, plan)
-        curve = SimilarityCurve.from_outcomes(
-            cosines, about(plan.pairs), plan.config, n_layers=plan.model.n_layers
-        )
-        keep(curve)
-        return curve
+    return into_batches(pairs, size, lengths)
 
 
 @torch.no_grad()
-def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
-    """One batch's cosines: the model untouched at every layer, then every cell of the sweep."""
-    model, reading = plan.model, plan.reading
+def _measure(
+    model: LensModel,
+    pairs: Sequence[PreparedPair],
+    *,
+    seed: int,
+    reading: EmbeddingReader,
+    layers: Sequence[int],
+    protocols: Sequence[str],
+) -> pd.DataFrame:
+    """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""
+    texts = list(
+        {text.index: text for item in pairs for text in (item.first, item.second)}.values()
+    )  # each once
+    batch = Batch.of([text.prompt for text in texts], model.device)
     n_layers = model.n_layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(n_layers)]
     hidden, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="hidden")
@@ -464,15 +297,17 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
         [reading(resid[name], batch.mask, batch.special) for name in names]
         + [reading(hidden, batch.mask, batch.special)]
     )  # [layer text d_model], one layer more than there are blocks
-    cosines = _cosines(batch, clean)
-    untouched = _rows(batch, cosines, [NONE], list(range(n_layers + 1)))
+    cosines = _cosines(pairs, texts, clean)
+    untouched = _rows(pairs, cosines, [NONE], list(range(n_layers + 1)))
 
     # Indices made on the CPU: a mask on a GPU would wait for it at every use.
-    rows = [row for row, text in enumerate(batch.texts) if text.prompt.affected]
+    rows = [row for row, text in enumerate(texts) if text.prompt.affected]
     affected = torch.tensor(rows, dtype=torch.long).to(hidden.device)
-    pooled = clean[-1].repeat(len(plan.layers), len(plan.protocols), 1, 1)
+    pooled = clean[-1].repeat(len(layers), len(protocols), 1, 1)
     if rows:
-        special = batch.special_slots()[affected]
+        units = batch.layout([text.prompt.groups for text in texts])
+        shuffled = batch.layout([_shuffled(text, seed) for text in texts])
+        special = _special_slots(batch, units)[affected]
 
         def finish(
             stream: Float[Tensor, "stream pos d_model"],
@@ -486,49 +321,76 @@ def _measure(plan: SimilarityPlan, batch: Batch) -> pd.DataFrame:
             )
             return reading(final, mask, special[row])
 
-        units, shuffled = batch.units.rows(affected), batch.shuffled.rows(affected)
         pooled[:, :, affected] = sweep(
             model,
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
-            protocols_of(plan.protocols, units, shuffled),
-            plan.layers,
+            protocols_of(protocols, units.rows(affected), shuffled.rows(affected)),
+            layers,
             finish,
             max_tokens=chunk_tokens(model, units.n_positions, logits=False),
         )
-    after = _cosines(batch, pooled.flatten(0, 1))
-    plain = [row for row, item in enumerate(batch.pairs) if not item.affected]
+    after = _cosines(pairs, texts, pooled.flatten(0, 1))
+    plain = [row for row, item in enumerate(pairs) if not item.affected]
     after[:, plain] = cosines[-1:, plain]  # nothing to pool: the clean cosine, bit for bit
-    return pd.concat(
-        [untouched, _rows(batch, after, list(plan.protocols), list(plan.layers))],
-        ignore_index=True,
+    return pd.concat([untouched, _rows(pairs, after, protocols, layers)], ignore_index=True)
+
+
+def _shuffled(text: Text, seed: int) -> list[int]:
+    """Spans of the same sizes at random places, drawn by the text itself: the list around it
+    changes nothing."""
+    key = crc32(text.prompt.text.encode())
+    return shuffled_groups(text.prompt.groups.tolist(), seed=seed, example=key, keep_last=False)
+
+
+def _special_slots(batch: Batch, units: PooledLayout) -> Int[Tensor, "batch group"]:
+    """1 where a slot holds a special token."""
+    return torch.zeros_like(units.mask).scatter_reduce_(
+        1, units.of_token.clamp(min=0), batch.special, reduce="amax", include_self=True
     )
 
 
 def _cosines(
-    batch: Batch, embeddings: Float[Tensor, "cell text d_model"]
+    pairs: Sequence[PreparedPair],
+    texts: Sequence[Text],
+    embeddings: Float[Tensor, "cell text d_model"],
 ) -> Float[Tensor, "cell pair"]:
     """Of every pair in every cell, worked out in float64; 0/0 is NaN."""
-    place = {text.index: row for row, text in enumerate(batch.texts)}
-    first = [place[item.first.index] for item in batch.pairs]
-    second = [place[item.second.index] for item in batch.pairs]
+    place = {text.index: row for row, text in enumerate(texts)}
+    first = [place[item.first.index] for item in pairs]
+    second = [place[item.second.index] for item in pairs]
     unit = torch.nn.functional.normalize(embeddings.double(), dim=-1, eps=0.0)
     return (unit[:, first] * unit[:, second]).sum(dim=-1).clamp(-1.0, 1.0)
 
 
 def _rows(
-    batch: Batch, cosines: Float[Tensor, "cell pair"], protocols: list[str], layers: list[int]
+    pairs: Sequence[PreparedPair],
+    cosines: Float[Tensor, "cell pair"],
+    protocols: Sequence[str],
+    layers: Sequence[int],
 ) -> pd.DataFrame:
     """One row per pair and cell, a cell being a layer and a protocol."""
-    n = len(batch.pairs)
+    n = len(pairs)
     return pd.DataFrame(
         {
-            "pair": [item.index for item in batch.pairs] * (len(layers) * len(protocols)),
+            "pair": [item.index for item in pairs] * (len(layers) * len(protocols)),
             "layer": [layer for layer in layers for _ in range(len(protocols) * n)],
             "pooling": [name for _ in layers for name in protocols for _ in range(n)],
             "cosine": cosines.flatten().cpu().numpy(),
         }
     )
+
+
+def _curve(
+    model: LensModel,
+    cosines: pd.DataFrame,
+    *,
+    items: Sequence[PreparedPair],
+    config: Mapping[str, Any],
+) -> SimilarityCurve:
+    _check_finite(cosines)
+    _check_landed(cosines, items, config)
+    return SimilarityCurve.from_outcomes(cosines, about(items), config, n_layers=model.n_layers)
 
 
 def _check_finite(cosines: pd.DataFrame) -> None:
@@ -546,19 +408,43 @@ def _check_finite(cosines: pd.DataFrame) -> None:
         )
 
 
-def _check_landed(cosines: pd.DataFrame, plan: SimilarityPlan) -> None:
+def _check_landed(
+    cosines: pd.DataFrame, items: Sequence[PreparedPair], config: Mapping[str, Any]
+) -> None:
     """Refuse a cell in which pooling moved none of the pairs that it affects (but by rounding)."""
-    affected = {item.index for item in plan.pairs if item.affected}
+    affected = {item.index for item in items if item.affected}
     rows = cosines[cosines["pair"].isin(affected)]
-    untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == plan.model.n_layers)]
+    untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == config["n_layers"])]
     clean = untouched.set_index("pair")["cosine"]
     pooled = rows[rows["pooling"] != NONE]
     moved = pooled.assign(moved=(pooled["cosine"] - pooled["pair"].map(clean)).abs())
     most = moved.groupby(["layer", "pooling"])["moved"].max()
-    still = most[most <= rounding(plan.config["dtype"])].index.tolist()
+    still = most[most <= rounding(config["dtype"])].index.tolist()
     if still:
         layer, name = still[0]
         raise InterventionError(
             f"{name} pooling at layer {layer} changed no cosine, although {len(affected)} pairs "
             "have units of several tokens. Check that the layer's input depends on the tokens."
         )
+
+
+def run(command: SimilarityCommand) -> SimilarityCurve:
+    """The command ``interp-compose similarity``: results (Parquet, CSV), figures as HTML and PNG.
+
+    Raises:
+        InputError: ``out`` holds another run's result and ``overwrite`` is off.
+        InputError, ModelError, MissingDataError: before work starts; nothing is written.
+    """
+    source = command.task
+    if source.limit is not None and source.limit < 1:
+        raise OptionError(f"limit={source.limit}: expected at least 1 pair, or leave it out")
+    task = load_pairs(source.task, data_dir=source.data_dir)
+    pairs = task.split(source.split)[: source.limit]
+    if not pairs:
+        raise OptionError(
+            f"split {source.split!r} of {source.task!r} holds no pairs; a file of your own is all "
+            "test split: leave --split out"
+        )
+    asked = replace(command.study, task=f"{task.name} ({source.split})")
+    plan = similarity_curve.plan(loaded(command.model), pairs, asked)
+    return carried_out(plan, command.output)

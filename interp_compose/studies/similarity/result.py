@@ -18,9 +18,10 @@ from jaxtyping import Float, Int
 from interp_compose._public import public
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, LayerError, OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
 from interp_compose.stats.agreement import METRICS, agreement
 from interp_compose.stats.intervals import bootstrap_interval
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ PAIR_COLUMNS: Final = {
 
 def controls_of(unit: str) -> tuple[str, ...]:
     """The controls that mean something: a whole text has no other places for its boundaries."""
-    return CONTROLS[:2] if unit == "phrase" else CONTROLS
+    return CONTROLS[:2] if unit == "text" else CONTROLS
 
 
 def subsets_of(pairs: pd.DataFrame) -> dict[str, Int[np.ndarray, "_"]]:
@@ -270,12 +271,15 @@ def _check_unaffected(table: pd.DataFrame, pairs: pd.DataFrame, n_layers: int) -
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class SimilarityCurve(Result):
+class SimilarityCurve(StudyResult):
     """What constituent-aware pooling does to a model's agreement with people, layer by layer.
 
     Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
     """
+
+    TABLES = ("curve", "by_layer", "outcomes", "layer_cosines", "clean")
+    FIGURES = ("similarity_curve", "similarity_by_layer", "order_sensitivity")
 
     @classmethod
     def from_outcomes(

@@ -29,6 +29,9 @@ from interp_compose.probes.rank import (
     spectrum,
     stable_rank,
 )
+from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.weights.options import WeightsCommand
 from interp_compose.studies.weights.result import COLUMNS, MERGED, ComplexityReport
 
 TABLES: Final = ("W_E", "W_pos", "W_U")
@@ -57,10 +60,26 @@ def complexity_report(
         CapabilityError: before any work: a weight is quantised, sparse, or not in memory.
         NonFiniteError: a weight holds NaN or infinity; names layer and matrix.
     """
-    return measure(model, probe_config(model, heads=heads), progress=progress)
+    return measure(model, config_of(model, heads=heads), progress=progress)
 
 
-def probe_config(model: LensModel, *, heads: bool) -> dict[str, Any]:
+def run(command: WeightsCommand) -> ComplexityReport:
+    """The command ``interp-compose weights``: results (Parquet, CSV), figures as HTML and as PNG.
+
+    Raises:
+        InputError: ``out`` holds another run's result and ``overwrite`` is off.
+        InputError, ModelError: before work starts; nothing is written.
+    """
+    output = command.output
+    model = loaded(command.model)
+    config = config_of(model, heads=command.heads)
+    with held_folder(output.out, ComplexityReport, config, overwrite=output.overwrite):
+        report = measure(model, config, progress=not output.quiet)
+        write_result(output.out, report, overwrite=output.overwrite)
+    return report
+
+
+def config_of(model: LensModel, *, heads: bool) -> dict[str, Any]:
     """What is to be measured, checked; the digest of the weights takes a second a gigabyte."""
     check_plain(model)
     return {

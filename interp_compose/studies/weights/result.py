@@ -10,7 +10,8 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import Result, environment_versions
+from interp_compose.runs.result import environment_versions
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import typed
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ MEASURES: Final = (
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
-class ComplexityReport(Result):
+class ComplexityReport(StudyResult):
     """How complex every weight matrix of a model is; made by :func:`complexity_report`.
 
     ``config["left_out"]`` names the parameters that no row covers, such as token types.
     """
+
+    TABLES = ("matrices",)
+    FIGURES = ("stable_rank", "condensation")
 
     @classmethod
     def from_rows(cls, rows: pd.DataFrame, config: Mapping[str, Any]) -> ComplexityReport:

@@ -1,0 +1,77 @@
+"""What a command does around its study: load, plan, hold the folder, measure, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from interp_compose.checks import check_limit
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.studies.core.options import (
+    OF_TASK,
+    ModelSource,
+    Output,
+    PromptOptions,
+    TaskCommand,
+)
+from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.study import Plan, measure
+from interp_compose.tasks.load import load_task
+from interp_compose.types import Example
+
+A = TypeVar("A", bound=PromptOptions)
+R = TypeVar("R", bound=StudyResult)
+
+
+def loaded(source: ModelSource) -> LensModel:
+    """The model that a command names."""
+    return load_model(
+        source.model, device=source.device, dtype=source.dtype, revision=source.revision
+    )
+
+
+def run_on_task(
+    command: TaskCommand[A],
+    plan: Callable[[LensModel, Sequence[Example], A], Plan[R]],
+    *,
+    limited: Callable[[Sequence[Example], int | None, int], Sequence[Example]],
+) -> R:
+    """Load, measure, and write: results (Parquet, CSV), figures as HTML and as PNG.
+
+    ``limited`` takes --limit examples of a split; it is given the seed.
+
+    Raises:
+        InputError: ``out`` holds another run's result and ``overwrite`` is off.
+        InputError, ModelError, MissingDataError: before work starts; nothing is written.
+    """
+    source, asked = command.task, command.study
+    check_limit(source.limit)
+    model = loaded(command.model)
+    task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
+    examples = limited(task.split(source.split), source.limit, asked.seed)
+    answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
+    asked = replace(asked, answers=answers, task=f"{task.name} ({source.split})")
+    return carried_out(plan(model, examples, asked), command.output)
+
+
+def carried_out(plan: Plan[R], output: Output) -> R:
+    """Measure, and write into the output's folder.
+
+    An interrupted run resumes, batch by batch, when it is started again with the same options,
+    and ends in the same result.
+
+    Raises:
+        InputError: as :func:`.output.check_folder`.
+    """
+    out, overwrite = output.out, output.overwrite
+    with held_folder(out, plan.kind, plan.config, overwrite=overwrite):
+        return measure(
+            plan,
+            progress=not output.quiet,
+            resume=out / "batches",
+            start_afresh=overwrite,
+            keep=lambda result: write_result(out, result, overwrite=overwrite),
+        )

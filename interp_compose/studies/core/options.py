@@ -1,0 +1,123 @@
+"""What studies are asked: options, each declared once, for the API and for the command line.
+
+A study's options are a dataclass of its ``options.py``. :func:`.study.study` makes them the
+keywords of its public function, and a command is such a dataclass with the parts below: where the
+model, the data and the output are. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Generic, Literal, TypeVar
+
+import tyro
+
+O_co = TypeVar("O_co", covariant=True)
+Part = Annotated[O_co, tyro.conf.OmitArgPrefixes]
+"""A dataclass whose fields are the command's own options."""
+ApiOnly = Annotated[O_co, tyro.conf.Fixed, tyro.conf.Suppress]
+"""Options of the function that the command line sets by itself."""
+
+Layers = Annotated[
+    Sequence[int | float] | None, tyro.conf.arg(metavar="{None}|{LAYER [LAYER ...]}")
+]
+Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="{None}|{LABEL [LABEL ...]}")]
+Parser = Literal["benepar", "stanza", "spacy"]
+Pooling = Annotated[
+    Sequence[Literal["mean", "max", "sum"]], tyro.conf.arg(metavar="{mean,max,sum} [...]")
+]
+Answers = Annotated[
+    Literal["vocabulary"] | Sequence[str],
+    tyro.conf.arg(metavar="vocabulary|labels|LABEL LABEL [...]"),
+]
+OF_TASK: Final = ("labels",)
+"""Answers as the command line writes those of the task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is measured, and how."""
+
+    layers: Layers = None
+    """Layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
+    batch_size: int | None = None
+    """Examples or pairs per batch; by default what fits a fixed memory budget."""
+    seed: int = 42
+    """Of everything that is drawn at random: controls, examples, and splits of the data."""
+    task: ApiOnly[str] = ""
+    """A name for the figure's title."""
+    progress: ApiOnly[bool] = True
+    """Show a bar."""
+    resume: ApiOnly[str | Path | None] = None
+    """Folder in which finished batches are kept until the end, so that an interrupted call, made
+    again, goes on and ends in the same result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(Options):
+    """What is measured, and how."""
+
+    unit: Literal["word", "pretoken", "constituent", "span"] = "word"
+    """Words, the tokenizer's own pretokens, constituents, or the data's spans."""
+    labels: Labels = None
+    """For constituents: those with these labels, such as NP."""
+    height: int | None = None
+    """For constituents: the largest of at most this height."""
+    parser: Parser | None = None
+    """For constituents: parse with this, instead of reading the data's own trees."""
+    answers: Answers = "vocabulary"
+    """What a prediction is chosen among: "vocabulary" (CARMA, eq. 9), or a list of labels (eq. 10),
+    such as those of a sentiment task ("labels" on the command line). Ranks and log-probabilities
+    are then those among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSource:
+    """Where the model comes from."""
+
+    model: str = "mini-idm"
+    """Hub name ("gpt2"), folder, or shipped model (mini-base, mini-idm)."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of weights and activations."""
+    revision: str | None = None
+    """Of a model on the hub."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSource:
+    """Where the data come from."""
+
+    task: str = "mini-idm"
+    """idm, sst, mini-idm, mini-sst, or a JSONL file of prompts and answers."""
+    data_dir: Path | None = None
+    """Folder of the task's data, for tasks that are not shipped."""
+    split: Literal["train", "validation", "test"] = "test"
+    """Part of the task to measure on."""
+    limit: int | None = None
+    """Measure on so many examples at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What is written, and what is shown."""
+
+    out: Path = Path("out")
+    """Folder for tables and figures."""
+    overwrite: bool = False
+    """Replace another run's result, or its unfinished batches, in the same folder."""
+    quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
+    """No progress bar, no table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCommand(Generic[O_co]):
+    """A study of one model on one task."""
+
+    model: Part[ModelSource] = field(default_factory=ModelSource)
+    task: Part[TaskSource] = field(default_factory=TaskSource)
+    study: Part[O_co]
+    output: Part[Output] = field(default_factory=Output)
