@@ -254,7 +254,7 @@ def outcome_rows(
     """One row each, behind the columns of ``place``, "example" and "layer" among them.
 
     Raises:
-        NonFiniteError: of one not all logits were finite; ``after``, a format string of its row {0},
+        NonFiniteError: not all logits were finite of one. ``after``, a format string of its row,
             says under which intervention.
     """
     outcomes = outcomes.cpu()
