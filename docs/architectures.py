@@ -103,7 +103,7 @@ def table(rows: list[Row]) -> str:
         "|" + "---|" * len(heads),
         *map(str, rows),
         "",
-        "What each probe asks:",
+        "What each probe tests:",
         "",
         *(f"- `{name}`: {meaning}." for name, meaning in MEANING.items()),
     ]

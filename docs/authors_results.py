@@ -1,4 +1,4 @@
-"""Tables of the released code beside the library, from ``benchmarks/results/authors.json``."""
+"""Tables of the released code and the library, from ``benchmarks/results/authors.json``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def anchors() -> Table:
 
 
 def conditions(part: str) -> str:
-    """How many turns, on what, beside how much else."""
+    """Number of turns, the machine and its load."""
     found = read("authors")[part]
     n = next(one["turns"] for one in (found, *found.values()) if _timed(one))
     versions = found["versions"]

@@ -104,7 +104,7 @@ def protocols(task: str) -> Table:
 
 
 def representations(task: str) -> Table:
-    """Heads and rows: what CARMA does to the residual streams, beside plain fine-tuning."""
+    """Heads and rows: how CARMA changes the residual streams, compared with plain fine-tuning."""
     names = {
         "same_word_cosine": "cosine within words",
         "different_word_cosine": "between words",

@@ -354,7 +354,7 @@ def _overhead() -> Found:
     low, high = found["range"]
     text = (
         f"a step {found['median']:.2f} ({low:.2f}–{high:.2f}) times as long as a plain one, on one "
-        "CPU, which says little about their training"
+        "CPU, which is little evidence about their training"
     )
     return text, judged(UNDECIDED, high < least)
 
@@ -382,7 +382,7 @@ CLAIMS.untested(
 
 
 def own_tables() -> Table:
-    """Heads and rows: CARMA beside plain fine-tuning in the paper's own tables 4 and 5."""
+    """Heads and rows: CARMA compared with plain fine-tuning in the paper's tables 4 and 5."""
     names = {"consist_syn": ("ConsistSyn, %", "higher"), "cv": ("CV", "lower")}
     rows = []
     paper = paper_numbers().query("table in (4, 5)")

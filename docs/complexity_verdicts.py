@@ -253,7 +253,7 @@ def _clusters_under(mode: str) -> Found:
 def _leak() -> Found:
     found = read("circuits_cpu")["leaks"].items()
     each = (f"{name} {r['zero_largest']:.1f} of {r['unmasked_largest']:.1f}" for name, r in found)
-    text = lines("largest move of a logit by what stands there, of that unmasked", ", ".join(each))
+    text = lines("largest change of a logit by the masked token, of that unmasked", ", ".join(each))
     leaks = [row["zero_largest"] > 0 for _, row in found]
     return text, NOT if all(leaks) else UNDECIDED if any(leaks) else REPRODUCED
 
@@ -585,7 +585,7 @@ def _memory() -> Found:
 
 
 CLAIMS.untested("What holds for one head holds for many", "III-D", "every run here has one head")
-SECTION_VII: Final = "section VII is not built"
+SECTION_VII: Final = "section VII is not implemented"
 CLAIMS.untested(
     "Small initialisation removes the failure on concept graphs", "VII, Fig. 6", SECTION_VII
 )

@@ -34,7 +34,7 @@ html_show_sphinx = False
 
 
 def setup(app: Any) -> None:
-    """Colons in a field's description stay: Napoleon takes what stands before one as a type."""
+    """Colons in a field's description stay: Napoleon takes the text before one as a type."""
 
     def begin_on_a_new_line(
         app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]

@@ -121,7 +121,7 @@ def onsets() -> Table:
         signs = (sum(d < 0 for d in both), sum(d == 0 for d in both), sum(d > 0 for d in both))
         counts = (len(runs), len(both), *signs, alone["reasons"], alone["condenses"])
         rows.append([name, *map(str, counts)])
-    heads = ["", "runs", "both happen", "condenses first", "same look", "reasons first"]
+    heads = ["", "runs", "both happen", "condenses first", "same evaluation", "reasons first"]
     return [*heads, "only reasons", "only condenses"], rows
 
 

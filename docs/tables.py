@@ -165,7 +165,7 @@ def _per_task(rows: Callable[[str], Table]) -> str:
 
 
 def carma_controls() -> str:
-    """CARMA's gain under CAP beside its gain under the controls."""
+    """CARMA's gain under CAP and under the controls."""
     return NOTICE + table(*carma_results.controls(carma_results.TASKS[0]))
 
 
@@ -177,8 +177,8 @@ def carma_search() -> str:
     return NOTICE + table(*searched) + f"\n{seeds}\n\n" + table(*held_out)
 
 
-def beside_authors(part: str, rows: Callable[[], Table]) -> str:
-    """The released code beside the library, and how that was measured."""
+def compared_with_authors(part: str, rows: Callable[[], Table]) -> str:
+    """The released code compared with the library, and how that was measured."""
     return NOTICE + table(*rows()) + f"\n{authors_results.conditions(part)}\n"
 
 
@@ -298,9 +298,9 @@ FILES: dict[str, Callable[[], str]] = {
     "phases_help.txt": partial(help_of, "phases"),
     "mechanism_help.txt": partial(help_of, "mechanism"),
     "speed_help.txt": partial(help_of, "speed"),
-    "authors_cap.md": partial(beside_authors, "cap", authors_results.cap),
-    "authors_losses.md": partial(beside_authors, "losses", authors_results.losses),
-    "authors_anchors.md": partial(beside_authors, "steps", authors_results.anchors),
+    "authors_cap.md": partial(compared_with_authors, "cap", authors_results.cap),
+    "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
+    "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),
     "leaks.md": leaks,
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),
@@ -346,7 +346,7 @@ def verdicts() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts}
-"""Whole pages, beside ``_generated/``."""
+"""Whole pages, outside ``_generated/``."""
 
 
 def main() -> None:

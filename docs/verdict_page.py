@@ -12,18 +12,22 @@ from docs.measured import Table, read
 from docs.phase_results import share
 from docs.verdicts import RULES, VERDICTS, Claims, Found, by_ranges
 
-NOT_BUILT: Final = "not built yet"
+NOT_IMPLEMENTED: Final = "not implemented yet"
 LRF: Final = Claims()
-LRF.untested("Fusing the outputs of all earlier layers helps on CFQ", "abstract", NOT_BUILT)
+LRF.untested("Fusing the outputs of all earlier layers helps on CFQ", "abstract", NOT_IMPLEMENTED)
 LRF.untested(
     "… and on CoGnition: 20.0 % and 50.3 % errors by instance and aggregate",
     "introduction",
-    NOT_BUILT,
+    NOT_IMPLEMENTED,
 )
-LRF.untested("… beyond competitive baselines and specialised methods", "introduction", NOT_BUILT)
-LRF.untested("Residual connections forget what distant layers held", "introduction", NOT_BUILT)
-LRF.untested("Hence syntax and semantics are entangled at the top", "introduction", NOT_BUILT)
-LRF.untested("It applies to any sequence-to-sequence model", "method", NOT_BUILT)
+LRF.untested(
+    "… beyond competitive baselines and specialised methods", "introduction", NOT_IMPLEMENTED
+)
+LRF.untested(
+    "Residual connections forget what distant layers held", "introduction", NOT_IMPLEMENTED
+)
+LRF.untested("Hence syntax and semantics are entangled at the top", "introduction", NOT_IMPLEMENTED)
+LRF.untested("It applies to any sequence-to-sequence model", "method", NOT_IMPLEMENTED)
 
 CAT: Final = Claims()
 
@@ -40,7 +44,7 @@ def _mirror() -> Found:
         f"{name} {share(row['clean_pearson'])} [{', '.join(map(share, ends[name]))}]"
         for name, row in found.items()
     )
-    return f"Pearson's r, untouched: {text}", by_ranges(ends["mirror"], ends["all"])
+    return f"Pearson's r, clean model: {text}", by_ranges(ends["mirror"], ends["all"])
 
 
 for _words, _where in (
@@ -55,7 +59,7 @@ for _words, _where in (
     ("On GLUE nothing is lost (+0.09)", "5.4, Table 4"),
     ("Composed ones need no fewer examples", "App. C.2, Fig. 3, Table 7"),
 ):
-    CAT.untested(_words, _where, NOT_BUILT)
+    CAT.untested(_words, _where, NOT_IMPLEMENTED)
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,15 @@ PAPERS: Final = (
     Paper(
         "LRF",
         "Zheng, Lin, Li, Yuan, Lai, Liu, Fu, Chen and Shi, *Layer-Wise Representation Fusion for "
-        "Compositional Generalization* (AAAI 2024). Neither the model nor its data sets are built "
-        "here yet.",
+        "Compositional Generalization* (AAAI 2024). Neither the model nor its data sets are "
+        "implemented here yet.",
         LRF,
     ),
     Paper(
         "CAT",
         "Huang, Qin, Lei and Lv, *Towards Equipping Transformer with the Ability of Systematic "
-        "Compositionality* (AAAI 2024). The model is not built here yet; two of the data sets on "
-        "which it is judged are ([human judgements](human-judgements.md)).",
+        "Compositionality* (AAAI 2024). The model is not implemented here yet; two of the data "
+        "sets on which it is evaluated are ([human judgements](human-judgements.md)).",
         CAT,
     ),
 )
@@ -259,11 +263,11 @@ def run_section(name: str, run: Run) -> str:
 INTRODUCTION: Final = """\
 # Verdicts
 
-Every testable claim of the four papers, and how it stands here. **None of the papers' own models
+Every testable claim of the four papers, and its verdict here. **None of the papers' own models
 was measured.** Ours are small and trained in minutes: GPT-2s of four layers, 128 wide, on shipped
 data ([models](models.md)), and decoders of two layers, 64 wide. *Reproduced* means: seen at that
-scale. *Not reproduced* means that it was looked for at that scale, and the opposite was found, or
-nothing. What a claim becomes in the papers' models is open either way.
+scale. *Not reproduced* means that it was tested at that scale, and the opposite was found, or
+no effect. Whether a claim holds in the papers' models is open either way.
 """
 
 
@@ -275,8 +279,8 @@ def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
         parts.append(table(*paper.claims.table()))
         if paper.claims is carma_verdicts.CLAIMS:
             parts.append(
-                "### What its own tables say\n\nThe paper's Tables 4 and 5, CARMA beside plain "
-                "fine-tuning of the same model, task and rate, summed up. It gives neither "
+                "### What its own tables show\n\nThe paper's Tables 4 and 5, CARMA compared with "
+                "plain fine-tuning of the same model, task and rate, summed up. It gives neither "
                 "intervals nor tests."
             )
             parts.append(table(*carma_verdicts.own_tables()))

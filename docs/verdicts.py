@@ -3,7 +3,7 @@
 A claim is its words, where the paper makes it, the runs that test it, and a function that reads
 their files in ``benchmarks/results/`` and returns what was measured and a verdict. A verdict
 follows from the numbers by a rule of :data:`RULES`; where none fits it is :func:`judged` by hand,
-with the condition on the numbers under which it stands. A file that no longer meets the condition
+with the condition on the numbers under which it holds. A file that no longer meets the condition
 makes it :data:`STALE`, and a test fails.
 """
 
@@ -30,16 +30,16 @@ RULES: Final = """\
    hold on each.
 2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
 3. **Ranges from smallest to largest** seed or cell (phase diagrams and fitting speed, three or five
-   seeds): that one is larger is reproduced where the ranges lie apart, not reproduced where they
-   lie apart the other way round, else undecided.
+   seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
+   they do not overlap the other way round, else undecided.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
    they are not.
-5. **Architectures** (complexity control; a run's name says pre-LN or post-LN). A claim is judged on
-   the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for Figs 4, 5A,
-   5B and 8. Where a row has runs of both, it must hold on each; an architecture of which no run is
-   in the phase that the claim is about decides nothing.
-6. **By hand**, marked †: the numbers that decide stand in the row, and a test fails once they
+5. **Architectures** (complexity control; a run's name includes pre-LN or post-LN). A claim is
+   judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for
+   Figs 4, 5A, 5B and 8. Where a row has runs of both, it must hold on each; an architecture of
+   which no run is in the phase that the claim is about decides nothing.
+6. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.
 """
 
@@ -49,7 +49,7 @@ Found = tuple[str, str]
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, where, and how it stands here."""
+    """A paper's claim, its place in the paper, and the verdict here."""
 
     words: str
     where: str
@@ -95,7 +95,7 @@ class Claims(list[Claim]):
 
 
 def judged(verdict: str, holds: bool) -> str:
-    """A verdict by hand, which stands while its condition on the numbers does."""
+    """A verdict by hand, which holds while its condition on the numbers does."""
     return f"{verdict} †" if holds else STALE
 
 

@@ -3,10 +3,10 @@
 Axis names, used in every ``Float[Tensor, "…"]`` annotation:
 
 ========== ============================================================
-batch      examples that travel together
+batch      examples of one call
 pos        token positions, specials and padding included
 group      positions of a pooled sequence, one for each word or phrase
-stream     examples × protocols × start layers that share a block's call
+stream     examples × protocols × start layers in one call of a block
 layer      transformer blocks
 d_model    width of the residual stream
 d_vocab    entries of the unembedding
@@ -40,7 +40,7 @@ hidden state: what leaves the last block, after the final norm where the model h
 Face's ``last_hidden_state``)."""
 
 ForwardFn = Callable[[Tensor, Tensor, Read], Tensor]
-"""``(tokens, attention_mask, read) -> what read asks for``."""
+"""``(tokens, attention_mask, read) -> the output that read names``."""
 
 CallWrapper = Callable[[ForwardFn, Tensor, Tensor, Read], Tensor]
 """``(inner, tokens, attention_mask, read) -> …``, ``inner`` being the unwrapped call."""

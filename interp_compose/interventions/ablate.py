@@ -201,7 +201,7 @@ def _heads(
         if z.ndim != 4 or z.shape[2] != n_heads:
             raise InterventionError(
                 f"{hook.name} is {list(z.shape)}; expected [batch pos head d_head] of {n_heads} "
-                "heads, so heads cannot be told apart here. Ablate them in your own hook."
+                "heads, so heads cannot be distinguished here. Ablate them in your own hook."
             )
         here = call_positions.flags_like(z)[:, :, None] & _flags(heads, z)
         return record.replaced(z, fill(z), here[..., None])

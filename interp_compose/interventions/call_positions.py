@@ -71,7 +71,7 @@ class CallPositions:
 
     A call through the model's own surface is announced by :meth:`of_call`. Of one that bypasses it
     (``model.lens.generate``) only the shape is known: numbers and tensors then count the prompt,
-    tokens that are generated later are none of them, and padding is not looked at.
+    tokens that are generated later are none of them, and padding is ignored.
 
     ``chosen``: whether any call so far had such a position.
     """

@@ -184,14 +184,14 @@ def pool_groups(
         return highest.masked_fill(~_members(groups, width).any(2)[:, :, None], 0.0)
     precise = torch.float64 if activations.dtype == torch.float64 else torch.float32
     weights = _members(groups, width).to(precise)
-    kept = activations.to(precise).masked_fill((groups < 0)[:, :, None], 0.0)
-    finite = kept.isfinite()
+    masked = activations.to(precise).masked_fill((groups < 0)[:, :, None], 0.0)
+    finite = masked.isfinite()
     # A matrix product sums in a fixed order; scattered additions on a GPU would not.
-    pooled = torch.einsum("bgp,bpd->bgd", weights, kept.masked_fill(~finite, 0.0))
+    pooled = torch.einsum("bgp,bpd->bgd", weights, masked.masked_fill(~finite, 0.0))
     if how == "mean":
         pooled = pooled / weights.sum(dim=2, keepdim=True).clamp(min=1.0)
     if not bool(finite.all()):  # 0 · inf would make NaN of every other group
-        rest = kept.masked_fill(finite, 0.0)
+        rest = masked.masked_fill(finite, 0.0)
         for reduce in ("amax", "amin"):
             pooled = pooled + _extreme(rest, groups, width, reduce, outside=0.0)
     return pooled.to(activations.dtype)
@@ -222,10 +222,10 @@ def _one_token(
     batch, length = groups.shape
     outside = -1 if how == "last" else length
     index = torch.full((batch, width), outside, device=groups.device, dtype=torch.long)
-    place = torch.arange(length, device=groups.device).expand(batch, length)
-    place = place.masked_fill(groups < 0, outside)
+    position = torch.arange(length, device=groups.device).expand(batch, length)
+    position = position.masked_fill(groups < 0, outside)
     reduce = "amax" if how == "last" else "amin"
-    index = index.scatter_reduce(1, groups.clamp(min=0).long(), place, reduce=reduce)
+    index = index.scatter_reduce(1, groups.clamp(min=0).long(), position, reduce=reduce)
     empty = (index < 0) | (index >= length)
     rows = torch.arange(batch, device=groups.device)[:, None]
     return activations[rows, index.clamp(0, length - 1)].masked_fill(empty[:, :, None], 0.0)
@@ -243,5 +243,5 @@ def _extreme(
     batch, _, d_model = activations.shape
     start = activations.new_full((batch, width, d_model), outside)
     index = groups.clamp(min=0)[:, :, None].expand(-1, -1, d_model).long()
-    kept = activations.masked_fill((groups < 0)[:, :, None], outside)
-    return start.scatter_reduce(1, index, kept, reduce=reduce, include_self=True)
+    masked = activations.masked_fill((groups < 0)[:, :, None], outside)
+    return start.scatter_reduce(1, index, masked, reduce=reduce, include_self=True)

@@ -34,13 +34,13 @@ class AblationRecord:
         self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
         return out
 
-    def check(self, places: CallPositions) -> None:
+    def check(self, call_positions: CallPositions) -> None:
         """Refuse, at the end of the block, an edit of chosen positions that changed no number.
 
         Raises:
             InterventionError: there is no change.
         """
-        if places.chosen and self.n_changed == 0:
+        if call_positions.chosen and self.n_changed == 0:
             raise InterventionError(
                 f"{self._name} changed nothing: at every position chosen the activation already "
                 "equals its replacement (a dead neuron, or a head that adds nothing)."

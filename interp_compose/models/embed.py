@@ -52,18 +52,18 @@ class EmbeddingReader:
         special: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch d_model"]:
         """Embeddings in float32. ``mask`` is 1 for real positions, ``special`` for special ones."""
-        kept = mask if self.specials else mask * (1 - special)
+        counted = mask if self.specials else mask * (1 - special)
         if self.how == "mean":
-            weights = kept.float() / kept.sum(dim=1, keepdim=True)
+            weights = counted.float() / counted.sum(dim=1, keepdim=True)
             # Padding may hold NaN, so it is zeroed before it is multiplied by 0.
-            real = hidden.float().masked_fill(kept[:, :, None] == 0, 0.0)
+            real = hidden.float().masked_fill(counted[:, :, None] == 0, 0.0)
             out = torch.einsum("bp,bpd->bd", weights, real)
         else:
-            index = torch.arange(kept.shape[1], device=kept.device)
+            index = torch.arange(counted.shape[1], device=counted.device)
             outside = len(index) if self.how == "cls" else -1
-            positions = index.expand_as(kept).masked_fill(kept == 0, outside)
+            positions = index.expand_as(counted).masked_fill(counted == 0, outside)
             position = positions.amin(dim=1) if self.how == "cls" else positions.amax(dim=1)
-            out = hidden[torch.arange(len(position), device=kept.device), position].float()
+            out = hidden[torch.arange(len(position), device=counted.device), position].float()
         return torch.nn.functional.normalize(out, dim=1) if self.normalise else out
 
 

@@ -1,4 +1,4 @@
-"""Every hook on a model that its frameworks did not add, whoever registered it and however.
+"""Every hook on a model that its frameworks did not add, in whatever way it was registered.
 
 TransformerLens lists the hooks that were added at its hook points. A plain
 ``module.register_forward_hook`` on any part of the model changes results as well, and no list of
@@ -52,14 +52,14 @@ def _at_hook_points(lens: Any) -> Iterator[FoundHook]:
 
 
 def _on_modules(lens: Any) -> Iterator[FoundHook]:
-    seen: set[int] = set()
+    visited: set[int] = set()
     for root in (lens, getattr(lens, "original_model", None)):
         if not isinstance(root, nn.Module):
             continue
         for path, part in root.named_modules():
-            if id(part) in seen:
+            if id(part) in visited:
                 continue
-            seen.add(id(part))
+            visited.add(id(part))
             for attribute, kind in KINDS.items():
                 for hook in getattr(part, attribute).values():
                     if not of_a_framework(hook):

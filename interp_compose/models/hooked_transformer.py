@@ -97,7 +97,7 @@ class HookedTransformerModel(LensModel):
     def _read(
         self, resid: Float[Tensor, "batch pos d_model"], read: Read
     ) -> Float[Tensor, "batch _ width"]:
-        """What leaves the last block, as far as ``read`` asks."""
+        """The output that ``read`` names, from what leaves the last block."""
         if read == "hidden":
             hidden: Tensor = self.lens.ln_final(resid) if hasattr(self.lens, "ln_final") else resid
             return hidden
@@ -142,9 +142,9 @@ def _rotation(attention: Any, position_ids: Int[Tensor, "stream pos"]) -> Any:
         longest = int(position_ids.max()) + 1
         if longest > attention.rotary_cos.shape[0]:
             attention._extend_rotary_embeddings(longest)
-        turned, kept = x[..., :rotary_dim], x[..., rotary_dim:]
+        first, rest = x[..., :rotary_dim], x[..., rotary_dim:]
         cos = attention.rotary_cos[position_ids, None, :].to(x.dtype)
         sin = attention.rotary_sin[position_ids, None, :].to(x.dtype)
-        return torch.cat([turned * cos + attention.rotate_every_two(turned) * sin, kept], dim=-1)
+        return torch.cat([first * cos + attention.rotate_every_two(first) * sin, rest], dim=-1)
 
     return apply_rotary

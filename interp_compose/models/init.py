@@ -47,7 +47,7 @@ class InitRates:
             if not math.isfinite(rate):
                 raise OptionError(
                     f"the init rate of {field.name} is {rate!r}: expected a finite number; the "
-                    "paper's lie between 0.2 and 1."
+                    "paper's are between 0.2 and 1."
                 )
 
 
@@ -127,7 +127,7 @@ def init_scales(
         if abs(power) > -math.log10(MIN_SCALE):
             raise OptionError(
                 f"an init rate of {rate:g} gives {name} a scale of 10^{power:.0f}, which "
-                f"{'under' if power < 0 else 'over'}flows in training; the paper's rates lie "
+                f"{'under' if power < 0 else 'over'}flows in training; the paper's rates are "
                 "between 0.2 and 1."
             )
         depth = math.sqrt(2 * cfg.n_layers) if scale_writers and name in WRITERS else 1.0

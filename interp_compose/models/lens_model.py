@@ -66,7 +66,7 @@ class Streams:
 class LensModel(ABC):
     """A model with one small interface, whichever TransformerLens class wraps it.
 
-    ``lens`` is that object, for whatever this surface leaves out. Weights are raw: no LayerNorm
+    ``lens`` is that object, for whatever is left out here. Weights are raw: no LayerNorm
     folding, no centring, so that probes read what training wrote.
     """
 
@@ -395,7 +395,8 @@ class LensModel(ABC):
         position_ids: Int[Tensor, "stream pos"],
         read: Read = "last",
     ) -> Float[Tensor, "stream _ width"]:
-        """Logits from the residual that enters block ``start``, at the last position or at all.
+        """Run from the residual that enters block ``start``: logits at the last position
+        or at every one, or the last hidden state.
 
         Raises:
             LayerError: not ``0 <= start < n_layers``.
@@ -426,8 +427,8 @@ class LensModel(ABC):
         """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
         other calls of :attr:`lens` are refused in it.
 
-        ``wrapper(inner, tokens, attention_mask, read)`` returns what ``read`` asks for; ``inner``
-        is the call as it was outside the block, so that blocks nest.
+        ``wrapper(inner, tokens, attention_mask, read)`` returns the output that ``read``
+        names; ``inner`` is the call as it was outside the block, so that blocks nest.
         """
         with self.exclusive.held(self.name):
             self._wrappers.append(wrapper)

@@ -34,7 +34,7 @@ def batch_of_lengths(
 
     Raises:
         PromptError: a larger one where the model's rotary angles depend on the longest text of a
-            batch and texts lie on both sides of its original context; any text beyond it, where
+            batch and texts are on both sides of its original context; any text beyond it, where
             angles depend on what was read before.
     """
     limit = model.length_limit
@@ -79,13 +79,13 @@ def weights_digest(model: LensModel) -> str:
 def _persistent_buffers(model: LensModel) -> Iterator[torch.Tensor]:
     """Buffers that belong to the weights (``persistent``), each once."""
     lens = getattr(model, "lens", None)
-    seen: set[int] = set()
+    visited: set[int] = set()
     for root in (lens, getattr(lens, "original_model", None)):
         for part in root.modules() if isinstance(root, nn.Module) else ():
             for name, buffer in part._buffers.items():
                 persistent = name not in part._non_persistent_buffers_set
-                if buffer is not None and persistent and id(buffer) not in seen:
-                    seen.add(id(buffer))
+                if buffer is not None and persistent and id(buffer) not in visited:
+                    visited.add(id(buffer))
                     yield buffer
 
 

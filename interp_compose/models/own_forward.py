@@ -114,8 +114,8 @@ class OwnForward:
             tokens = torch.full((len(self.texts), width), model.pad_id or 0, dtype=torch.long)
             mask = torch.zeros_like(tokens)
             for row, ids in enumerate(self.texts):
-                place = slice(width - len(ids), None) if side == "left" else slice(len(ids))
-                tokens[row, place], mask[row, place] = ids, 1
+                columns = slice(width - len(ids), None) if side == "left" else slice(len(ids))
+                tokens[row, columns], mask[row, columns] = ids, 1
             outputs = model.probing(tokens, mask, read=read).cpu()
             rows = zip(outputs, mask.bool(), strict=True)
             yield f"padded on the {side}", [one[real] for one, real in rows]

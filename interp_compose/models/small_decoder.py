@@ -95,7 +95,7 @@ class SmallDecoderModel(LensModel):
     def _read(
         self, resid: Float[Tensor, "batch pos d_model"], read: Read
     ) -> Float[Tensor, "batch _ width"]:
-        """What leaves the last block, as far as ``read`` asks."""
+        """The output that ``read`` names, from what leaves the last block."""
         if read == "hidden":
             return self.lens.final(resid)
         return self._unembed(resid[:, -1:] if read == "last" else resid)
@@ -162,8 +162,8 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
         )
     folder = Path(os.path.abspath(folder))
     with disk(folder):
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    if taken:
+        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if occupied:
         raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
     with temporary_folder(folder.parent) as temporary:
         save_weights(model, temporary / WEIGHTS)

@@ -53,10 +53,10 @@ class WeightMatrix:
 
 
 def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iterator[WeightMatrix]:
-    """The matrices called ``names``, layer by layer, each read when it is its turn.
+    """The matrices called ``names``, layer by layer, each read when it is yielded.
 
-    A matrix that a layer does not have is passed over: :func:`left_out` says which parameters no
-    matrix holds. Weights are as they are now, in the model's dtype and on its device; nothing is
+    A matrix that a layer does not have is skipped: :func:`left_out` names the parameters that are
+    in no matrix. Weights are the current ones, in the model's dtype and on its device; nothing is
     recorded for a backward pass.
 
     Raises:
@@ -64,12 +64,12 @@ def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iter
             the matrices.
     """
     check_plain(model)
-    found = False
+    any_matrix = False
     for layer, name, stored in _stored(model):
-        found = found or name in names
+        any_matrix = any_matrix or name in names
         if name in names:
             yield _turned(layer, name, stored.detach(), model)
-    if not found:
+    if not any_matrix:
         raise CapabilityError(
             f"{model.architecture} offers none of {', '.join(names)}; read its weights from "
             "model.state_dict() by their own names."
@@ -77,7 +77,7 @@ def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iter
 
 
 def left_out(model: LensModel) -> tuple[str, ...]:
-    """Parameters of two dimensions or more that :func:`weight_matrices` does not hold.
+    """Parameters of two dimensions or more that are in none of :func:`weight_matrices`.
 
     By their own names, ``*`` for the number of a layer: token types, the transform of a masked-LM
     head, experts, and the fused projection that TransformerLens has split and no longer uses.
@@ -94,7 +94,7 @@ def left_out(model: LensModel) -> tuple[str, ...]:
 
 
 def check_plain(model: LensModel) -> None:
-    """Refuse weights whose numbers cannot be read as they stand.
+    """Refuse weights whose stored numbers are not their values.
 
     Raises:
         CapabilityError: names the weight, what it is, and what to load instead.

@@ -48,7 +48,7 @@ def copy_model(model: LensModel) -> LensModel:
         raise CapabilityError(
             f"{model.name!r} ({model.architecture}) cannot be copied: the copy "
             f"{'shares weights with it' if shared else 'computes something else'}. Load the model "
-            "anew for each training instead."
+            "again for each training instead."
         )
     return copied
 

@@ -25,7 +25,7 @@ Measure = Callable[[Int[np.ndarray, "sample pair"]], Float[np.ndarray, "sample c
 def pearson(cells: Float[np.ndarray, "pair cell"], target: Float[np.ndarray, "pair"]) -> Measure:
     """Moments as matrix products of the counts with centred numbers and their squares.
 
-    In a sample whose mean lies ten standard deviations from the mean of all pairs (its numbers
+    In a sample whose mean is ten standard deviations from the mean of all pairs (its numbers
     are nearly constant, and an outlier was not drawn) the moments would cancel; such a sample is
     written out and centred on its own mean.
     """
@@ -299,13 +299,13 @@ def _finite(name: str, values: Any, shape: tuple[int | None, ...]) -> Float[np.n
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is no array of numbers ({error}); expected floats") from None
     fits = array.ndim == len(shape) and all(
-        wanted in (None, length) for wanted, length in zip(shape, array.shape, strict=True)
+        size in (None, length) for size, length in zip(shape, array.shape, strict=True)
     )
     if not fits or not len(array):
         pairs = "pairs" if shape[0] is None else str(shape[0])
-        wanted = f"[{pairs}, cells]" if len(shape) == 2 else f"[{pairs}]"
+        expected = f"[{pairs}, cells]" if len(shape) == 2 else f"[{pairs}]"
         raise InputError(
-            f"{name} has the shape {list(array.shape)}; expected {wanted}, one row per pair, and "
+            f"{name} has the shape {list(array.shape)}; expected {expected}, one row per pair, and "
             "at least one pair"
         )
     wrong = np.argwhere(~np.isfinite(array))

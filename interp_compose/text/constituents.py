@@ -67,9 +67,9 @@ def tree_spans(
     """
     check_choice(labels, height)
     parsed = read_tree(tree)
-    places = place_leaves(leaves(parsed), prompt)
+    spans = leaf_spans(leaves(parsed), prompt)
     chosen = choose(parsed, labels=labels, height=height)
-    return tuple((places[first][0], places[last - 1][1]) for first, last in chosen)
+    return tuple((spans[first][0], spans[last - 1][1]) for first, last in chosen)
 
 
 def read_tree(tree: str) -> nltk.Tree:
@@ -82,12 +82,12 @@ def read_tree(tree: str) -> nltk.Tree:
             f"the tree {tree[:80]!r} is not a bracketing: {reason}; "
             "expected one like '(NP (DT the) (NN dog))'"
         ) from error
-    kept = _without_traces(parsed) if "-NONE-" in tree else parsed
-    if kept is None or not kept.leaves():
+    words = _without_traces(parsed) if "-NONE-" in tree else parsed
+    if words is None or not words.leaves():
         raise DataFormatError(
             f"the tree {tree[:80]!r} has no words; expected one like '(NP (DT the) (NN dog))'"
         )
-    return kept
+    return words
 
 
 def leaves(tree: nltk.Tree) -> list[str]:
@@ -129,7 +129,7 @@ def choose(
     return chosen
 
 
-def place_leaves(words: Sequence[str], prompt: str) -> list[Span]:
+def leaf_spans(words: Sequence[str], prompt: str) -> list[Span]:
     """Character ranges of the leaves in the prompt, where they occur one after the other.
 
     An occurrence that begins and ends at the edges of words is preferred to one inside a word; two
@@ -195,6 +195,6 @@ def _inside_word(prompt: str, start: int, end: int) -> bool:
 def _without_traces(tree: nltk.Tree) -> nltk.Tree | None:
     if tree.label() == "-NONE-":
         return None
-    kept = [_without_traces(node) if isinstance(node, nltk.Tree) else node for node in tree]
-    kept = [node for node in kept if node is not None]
-    return nltk.Tree(tree.label(), kept) if kept else None
+    nodes = [_without_traces(node) if isinstance(node, nltk.Tree) else node for node in tree]
+    nodes = [node for node in nodes if node is not None]
+    return nltk.Tree(tree.label(), nodes) if nodes else None

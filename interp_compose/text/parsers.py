@@ -13,7 +13,7 @@ from typing import Any
 import nltk
 
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
-from interp_compose.text.constituents import check_choice, choose, leaves, place_leaves, read_tree
+from interp_compose.text.constituents import check_choice, choose, leaf_spans, leaves, read_tree
 from interp_compose.text.spacy_words import english
 from interp_compose.types import Span
 
@@ -142,8 +142,8 @@ def _by_benepar(
         trees = list(parser.parse_sents(sentences))
     out = []
     for doc, tree in zip(docs, trees, strict=True):
-        places = [(word.idx, word.idx + len(word)) for word in doc]
-        out.append(_spans(tree, places, labels, height))
+        word_spans = [(word.idx, word.idx + len(word)) for word in doc]
+        out.append(_spans(tree, word_spans, labels, height))
     return out
 
 
@@ -159,8 +159,8 @@ def _by_stanza(
         for sentence in pipeline(text).sentences:
             low, high = sentence.tokens[0].start_char, sentence.tokens[-1].end_char
             tree = read_tree(str(sentence.constituency))
-            places = [(low + a, low + b) for a, b in place_leaves(leaves(tree), text[low:high])]
-            spans.extend(_spans(tree, places, labels, height))
+            word_spans = [(low + a, low + b) for a, b in leaf_spans(leaves(tree), text[low:high])]
+            spans.extend(_spans(tree, word_spans, labels, height))
         out.append(tuple(spans))
     return out
 
@@ -174,12 +174,12 @@ def _noun_chunks(texts: Sequence[str], pipeline: Any) -> list[tuple[Span, ...]]:
 
 def _spans(
     tree: nltk.Tree,
-    places: Sequence[Span],
+    word_spans: Sequence[Span],
     labels: frozenset[str] | None,
     height: int | None,
 ) -> tuple[Span, ...]:
     chosen = choose(tree, labels=labels, height=height)
-    return tuple((places[first][0], places[last - 1][1]) for first, last in chosen)
+    return tuple((word_spans[first][0], word_spans[last - 1][1]) for first, last in chosen)
 
 
 def _missing_package(name: str) -> MissingPackageError:

@@ -55,11 +55,11 @@ def _split(runs: Iterable[str]) -> None:
     if len(_inner_starts) > _MAX_CACHED:
         _inner_starts.clear()
     fresh = [run for run in dict.fromkeys(runs) if run not in _inner_starts]
-    places = english()("\n".join(fresh)).to_array("IDX").astype(np.int64)
+    indices = english()("\n".join(fresh)).to_array("IDX").astype(np.int64)
     lengths = np.fromiter(map(len, fresh), np.int64, len(fresh))
     ends = np.cumsum(lengths + 1)
-    cuts = np.searchsorted(places, ends)
-    rows = places.tolist()
+    cuts = np.searchsorted(indices, ends)
+    rows = indices.tolist()
     low = 0
     for run, begin, end, cut in zip(
         fresh, (ends - lengths - 1).tolist(), (ends - 1).tolist(), cuts.tolist(), strict=True

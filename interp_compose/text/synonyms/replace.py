@@ -232,14 +232,14 @@ def replace_synonyms(
     doses: list[float] = []
     for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
         words = words_of(text)
-        taken = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
+        used = {word.text.casefold() for word in words} | {example.answer.strip().casefold()}
         eligible = []
         for word in content_words(text, words):
             candidates = source.candidates(word.text.lower(), tags[row].get(word.start))
-            if _free(candidates, taken):
+            if _free(candidates, used):
                 eligible.append((word, candidates))
         rng = _rng(seed, example.prompt)
-        drawn = _draw(eligible, n_wanted[row], taken, top_n, rng)
+        drawn = _draw(eligible, n_wanted[row], used, top_n, rng)
         n_eligible.append(len(eligible))
         doses.append(len(drawn) / max(1, n_words[row]))
         after.append(_changed(example, parts, text, drawn) if drawn else example)
@@ -288,25 +288,25 @@ def _how_many(n_words: int, rate: float) -> int:
 
 def _draw(
     eligible: Sequence[tuple[Word, Sequence[Candidate]]],
-    wanted: int,
-    taken: set[str],
+    n_wanted: int,
+    used: set[str],
     top_n: int,
     rng: random.Random,
 ) -> list[tuple[Word, Candidate]]:
     """The words to replace, from left to right, each with what it becomes."""
-    taken = set(taken)
+    used = set(used)
     drawn: list[tuple[Word, Candidate]] = []
     for word, candidates in rng.sample(eligible, len(eligible)):
-        free = _free(candidates, taken)[:top_n]
-        if free and len(drawn) < wanted:
+        free = _free(candidates, used)[:top_n]
+        if free and len(drawn) < n_wanted:
             chosen = rng.choice(free)
-            taken.add(chosen.word.casefold())
+            used.add(chosen.word.casefold())
             drawn.append((word, chosen))
     return sorted(drawn)
 
 
-def _free(candidates: Sequence[Candidate], taken: set[str]) -> list[Candidate]:
-    return [one for one in candidates if one.word.casefold() not in taken]
+def _free(candidates: Sequence[Candidate], used: set[str]) -> list[Candidate]:
+    return [one for one in candidates if one.word.casefold() not in used]
 
 
 def _changed(
