@@ -151,16 +151,16 @@ def _name(step: int, sha256: str) -> str:
 
 
 def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:
-    """Of runs that learn side by side, in the first one's folder.
+    """Of runs that are trained as one program, in the first one's folder.
 
-    Beside other runs, or with other versions of what trains it, a run has other checkpoints: one
-    that was stopped beside some, and is started again beside others, begins anew.
+    They are those of these runs and these versions of packages alone: a run that was stopped and is
+    trained together with other runs then begins anew.
     """
     about = {"folders": [folder.name for folder in folders], "versions": environment_versions()}
     return CheckpointFolder(folders[0] / TOGETHER / hashed(about), about)
 
 
 def clear_together(folders: Sequence[Path]) -> None:
-    """Delete the checkpoints of runs that are done, and those of any company they were in."""
+    """Delete the checkpoints of finished runs, also those they share with other runs."""
     for folder in folders:
         remove(folder / TOGETHER)

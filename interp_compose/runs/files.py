@@ -32,6 +32,7 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
     from torch import Tensor
 
 ABSENT = object()
@@ -237,6 +238,35 @@ def locked(folder: str | os.PathLike[str], *, wait: float = 0.0) -> Iterator[Non
             with suppress(OSError):
                 path.unlink()  # who waits for it sees that it is gone, and makes it anew
         lock.release()
+
+
+def lock_file(path: Path) -> BaseFileLock | None:
+    """The lock of a file, held until it is released or this process ends; None where it is taken,
+    by another process or by another caller in this one.
+
+    Raises:
+        OutputError: it cannot be made, or the file system cannot lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)
+    with disk(path):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return None
+    return lock
+
+
+def damage_of(folder: Path, digests: Mapping[str, str]) -> str:
+    """The first of these files that is not the one whose SHA-256 is on record, and what is wrong
+    with it; an empty text where all are."""
+    for name, sha256 in digests.items():
+        if not (folder / name).is_file():
+            return f"{folder / name} is missing"
+        if file_sha256(folder / name) != sha256:
+            return f"{folder / name} was truncated or altered"
+    return ""
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:

@@ -14,31 +14,32 @@
         DONE               seconds, and the SHA-256 of every file it vouches for; written last
         FAILED             the traceback of a run that raised
 
-The lock is the kernel's (``flock``): it goes with the process that holds it, however that process
-ends, so that no lock is ever stale. On a cluster the file system has to honour ``flock`` between
-machines: NFS 4 does, Lustre where it is mounted with ``-o flock``.
+The lock is the kernel's: it goes with the process that holds it, however that process ends, so that
+no lock is ever stale. On a cluster the file system has to honour ``flock`` between machines: NFS 4
+does, Lustre where it is mounted with ``-o flock``.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.files import (
     atomic_write,
+    damage_of,
     disk,
     file_sha256,
     json_bytes,
+    lock_file,
+    locked,
     make_folder,
     plain_json,
     read_json,
@@ -46,7 +47,12 @@ from interp_compose.runs.files import (
     remove_stale,
 )
 
-FORMAT = "interp_compose.sweep/1"
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+FORMAT = "interp_compose.sweep/2"
+REGISTERING = 20.0
+"""Seconds to wait for another call that adds its runs to the same sweep."""
 SWEEP = "sweep.json"
 CONFIG, LOCK, LOG, DONE, FAILED = "config.json", "lock", "log.txt", "DONE", "FAILED"
 DONE_KEYS = ("files", "seconds")
@@ -63,7 +69,7 @@ def resolve(work: str) -> Callable[..., object]:
     if not module or not name or module == "__main__":
         raise InputError(
             f"work={work!r}: expected 'module:function', of a module that other processes can "
-            "import, such as 'interp_compose.studies.phases.options:run_one'"
+            "import, such as 'my_package.my_module:my_function'"
         )
     try:
         found = getattr(import_module(module), name)
@@ -111,18 +117,13 @@ class Run:
 
     @property
     def is_held(self) -> bool:
-        """Whether a process is at it. Asking takes a shared lock for an instant."""
-        try:
-            handle = os.open(self.folder / LOCK, os.O_RDWR)
-        except FileNotFoundError:
+        """Whether a process is at it. Asking takes the lock for an instant."""
+        if not (self.folder / LOCK).exists():
             return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+        lock = lock_file(self.folder / LOCK)
+        if lock is not None:
+            lock.release()
+        return lock is None
 
     @property
     def seconds(self) -> float | None:
@@ -136,8 +137,8 @@ class Run:
         """This run's lock, or None where another process (or another claim of this one) has it.
 
         Raises:
-            InputError: the file system cannot lock files.
-            OutputError: the folder cannot be written to.
+            InputError: a file is in the folder's place.
+            OutputError: the folder cannot be written to, or the file system cannot lock files.
         """
         if self.folder.is_file():
             raise InputError(
@@ -145,20 +146,8 @@ class Run:
                 "folder for the sweep"
             )
         make_folder(self.folder)
-        with disk(self.folder):
-            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return None
-        except OSError as error:
-            os.close(handle)
-            raise InputError(
-                f"{self.folder} cannot be locked ({error}); choose a folder on a file system that "
-                "supports flock"
-            ) from error
-        return Claim(self, handle)
+        lock = lock_file(self.folder / LOCK)
+        return None if lock is None else Claim(self, lock)
 
     def take(self) -> Claim | None:
         """A claim to do this run, or None where it is finished or another process is at it.
@@ -195,14 +184,11 @@ class Run:
             vouched: dict[str, str] = read_json(self.folder / DONE, DONE_KEYS)["files"]
         except CorruptFileError:
             return f"{self.folder / DONE} was truncated or altered"
-        files = self.files()
-        for name, sha256 in vouched.items():
-            if name not in files:
-                return f"{self.folder / name} is missing"
-            if file_sha256(files[name]) != sha256:
-                return f"{self.folder / name} was truncated or altered"
+        damage = damage_of(self.folder, vouched)
+        if damage:
+            return damage
         try:
-            about = read_json(files[CONFIG], ("config",)) if CONFIG in vouched else {}
+            about = read_json(self.folder / CONFIG, ("config",)) if CONFIG in vouched else {}
         except CorruptFileError:
             about = {}
         if {key: about.get(key) for key in self.about} != plain_json(self.about, "config"):
@@ -233,7 +219,7 @@ class Claim:
     """The exclusive right to work in a run's folder, until it is released or the process ends."""
 
     run: Run
-    handle: int | None
+    lock: BaseFileLock
 
     def finish(self, seconds: float) -> None:
         """Write DONE: from here on the run is never done again."""
@@ -257,11 +243,8 @@ class Claim:
         remove(self.run.folder / DONE)
 
     def release(self) -> None:
-        """Unlock; again is no matter."""
-        if self.handle is not None:
-            fcntl.flock(self.handle, fcntl.LOCK_UN)  # also where a forked child has it open
-            os.close(self.handle)
-            self.handle = None
+        """Release the lock. Safe to call twice."""
+        self.lock.release()
 
 
 @dataclass(frozen=True)
@@ -269,9 +252,12 @@ class Plan:
     """What one call of a sweep is to do, as its workers read it."""
 
     work: str
+    """What the runs are called by: the function's own name, or one that stays when it moves."""
     configs: Sequence[Mapping[str, Any]]
-    together: int | None
+    together: int | None = None
     """Configurations handed to one call of the work; None: one, and not in a list."""
+    function: str = ""
+    """Where the work is imported from."""
 
     def runs(self, out: Path) -> list[Run]:
         """A run per configuration, in order."""
@@ -280,19 +266,14 @@ class Plan:
     def _folder(self, out: Path, config: Mapping[str, Any]) -> Path:
         return out / "runs" / hashed({"format": FORMAT, "work": self.work, "config": config})
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What its file says."""
-        return {"work": self.work, "together": self.together, "configs": list(self.configs)}
-
     def file(self, out: Path) -> Path:
         """Where it is kept: under a hash of its own, so that two calls do not share a file."""
-        return out / "plans" / f"{hashed(self.about)}.json"
+        return out / "plans" / f"{hashed(asdict(self))}.json"
 
 
 def read_plan(path: Path) -> Plan:
     """A plan as :func:`register` left it."""
-    return Plan(**read_json(path, ("work", "configs", "together")))
+    return Plan(**read_json(path, ("work", "configs", "together", "function")))
 
 
 def read_sweep(out: Path) -> dict[str, Any] | None:
@@ -314,8 +295,9 @@ def read_sweep(out: Path) -> dict[str, Any] | None:
         ) from broken
     if about["format"] != FORMAT:
         raise InputError(
-            f"{out} holds a sweep in the format {about['format']!r}, not {FORMAT!r}; choose "
-            "another folder, or go on with the version of interp_compose that wrote it"
+            f"{out} holds a sweep in the format {about['format']!r}, not {FORMAT!r}: it is read by "
+            "the releases of interp_compose before 0.1.0 alone. Go on with one of them, or choose "
+            "another folder"
         )
     return about
 
@@ -324,10 +306,11 @@ def register(out: Path, plan: Plan) -> None:
     """Keep the plan, and note in ``sweep.json`` what is asked for, behind what was before.
 
     Raises:
+        OutputError: the folder cannot be written to.
         InputError: the folder holds a sweep of another work or format.
     """
     make_folder(out)
-    with _alone(out / ".lock"):
+    with locked(out, wait=REGISTERING):
         remove_stale(out)
         remove_stale(out / "plans")
         about = read_sweep(out)
@@ -342,22 +325,4 @@ def register(out: Path, plan: Plan) -> None:
         if new or about is None:
             value = {"format": FORMAT, "work": plan.work, "configs": [*known, *new]}
             atomic_write(out / SWEEP, json_bytes(value))
-        atomic_write(plan.file(out), json_bytes(plan.about))
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Waits for its turn.
-
-    Raises:
-        InputError: the folder cannot be written to.
-    """
-    try:
-        opened = open(path, "a")  # noqa: SIM115  closed below
-    except OSError as refusal:
-        raise InputError(
-            f"{path.parent} cannot be written to ({refusal.strerror}); choose another folder"
-        ) from refusal
-    with opened as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        atomic_write(plan.file(out), json_bytes(asdict(plan)))

@@ -18,7 +18,7 @@ from typing import Any
 
 from interp_compose.errors import MissingPackageError, OptionError
 from interp_compose.runs.files import make_folder
-from interp_compose.runs.workers import GRACE, Files, search_path, worker_command
+from interp_compose.runs.workers import STOP_SECONDS, Files, search_path, worker_command
 
 
 class Cluster:
@@ -90,6 +90,6 @@ class Job:
         """Cancel it, and wait a little for it to end."""
         if self.alive():
             self._job.cancel(check=False)
-        until = time.monotonic() + GRACE
+        until = time.monotonic() + STOP_SECONDS
         while self.alive() and time.monotonic() < until:
             time.sleep(0.05)

@@ -15,18 +15,18 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import pandas as pd
 from tqdm.auto import tqdm
 
 from interp_compose._public import public
-from interp_compose.errors import InputError, MissingDataError, OptionError
+from interp_compose.errors import InputError, MissingDataError, ModelError, OptionError
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
     FAILED,
@@ -69,7 +69,7 @@ class Progress:
         self.show(0)
 
     def show(self, running: int) -> None:
-        """Look which runs are finished, if that takes a tenth of the time at most; draw the bar
+        """Count the runs that are finished, if that takes a tenth of the time at most; draw the bar
         where a number changed, and once a second for the time."""
         before = self.done + self.failed
         if time.monotonic() - self._counted >= 10 * self._took:
@@ -131,7 +131,7 @@ def sweep_status(out: str | os.PathLike[str]) -> pd.DataFrame:
     about = read_sweep(out)
     if about is None:
         raise MissingDataError(f"{out / SWEEP} is missing; expected the folder of a sweep")
-    runs = Plan(about["work"], about["configs"], None).runs(out)
+    runs = Plan(about["work"], about["configs"]).runs(out)
     rows = [
         {"index": index, "hash": run.name, "state": _state(run), "seconds": run.seconds}
         | {f"config.{k}" if k in OWN_COLUMNS else k: value for k, value in run.config.items()}
@@ -148,9 +148,10 @@ def _state(run: Run) -> str:
     return "failed" if run.has_failed else "missing"
 
 
-PLACES = ("here", "workers", "slurm")
+Where = Literal["here", "workers", "slurm"]
+PLACES: Final = get_args(Where)
 WAIT = 0.2
-"""Seconds between looks at runs that another process is at."""
+"""Seconds after which runs that another process is at are tried again."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,19 @@ class Sweep:
     folders: Sequence[Path]
     failed: Mapping[int, str]
 
+    def check(self) -> None:
+        """Refuse to go on without every run.
+
+        Raises:
+            ModelError: runs failed; names the first and its folder.
+        """
+        if self.failed:
+            index, why = next(iter(self.failed.items()))
+            raise ModelError(
+                f"{len(self.failed)} of {len(self.folders)} runs failed; the first, in "
+                f"{self.folders[index]}: {why}. The others are kept: call again to go on."
+            )
+
 
 @public
 def run_sweep(
@@ -179,6 +193,7 @@ def run_sweep(
     workers: int | None = None,
     slurm: Mapping[str, Any] | None = None,
     together: int | None = None,
+    name: str | None = None,
     progress: bool = True,
 ) -> Sweep:
     """Do what is missing of ``work`` for every configuration, and wait until all of it is there.
@@ -204,6 +219,8 @@ def run_sweep(
             that reaches its time limit counts as a worker that died.
         together: hand up to so many runs to one call of the work, which then takes a list of
             configurations and a list of folders. If the call raises, all its runs have failed.
+        name: what the runs are called by in the folder instead of ``work``, so that they are found
+            again when the function has moved.
         progress: whether to draw a bar.
 
     Raises:
@@ -213,31 +230,50 @@ def run_sweep(
         MissingPackageError: "slurm" without submitit.
         InterpComposeError: workers die before they take up a run.
     """
-    _check_options(where, workers, slurm, together)
-    plan = Plan(work, _checked(configs), together)
     function = resolve(work)
+    plan = Plan(name or work, configs, together, work)
+    done = sweep(plan, function, out, where=where, workers=workers, slurm=slurm, progress=progress)
+    if done.failed:
+        index, why = next(iter(done.failed.items()))
+        warnings.warn(
+            f"{len(done.failed)} of {len(configs)} runs failed, the first of them {index}: {why} "
+            f"({done.folders[index] / FAILED}); call again to retry",
+            stacklevel=2,
+        )
+    return done
+
+
+def sweep(
+    plan: Plan,
+    function: Callable[..., object],
+    out: str | os.PathLike[str],
+    *,
+    where: str,
+    workers: int | None,
+    slurm: Mapping[str, Any] | None,
+    progress: bool,
+) -> Sweep:
+    """:func:`run_sweep` of a plan, its failures in the result alone.
+
+    ``function`` is what is called in this process; workers import :attr:`.Plan.function`.
+    """
+    _check_options(where, workers, slurm, plan.together)
+    plan = replace(plan, configs=_checked(plan.configs))
     out = Path(out).absolute()
     runs = plan.runs(out)
-    size = together or 1
+    size = plan.together or 1
     cluster = Cluster(out, plan.file(out), slurm or {}) if where == "slurm" else None
     register(out, plan)
     for run in runs:
-        _look_over(run)
+        _prepare(run)
     with Progress(runs, progress=progress) as bar:
         if where == "here":
-            _here(runs, function, bar, size=size, many=together is not None)
+            _here(runs, function, bar, size=size, many=plan.together is not None)
         else:
             start = partial(Process, out, plan.file(out)) if cluster is None else cluster.start
             number = workers or _cores()
             supervise(runs, start, workers=number, size=size, show=bar.show)
     failed = {index: _why(run) for index, run in enumerate(runs) if not run.is_done}
-    if failed:
-        index, why = next(iter(failed.items()))
-        warnings.warn(
-            f"{len(failed)} of {len(runs)} runs failed, the first of them {index}: {why} "
-            f"({runs[index].folder / FAILED}); call again to retry",
-            stacklevel=2,
-        )
     return Sweep(out, plan.configs, [run.folder for run in runs], failed)
 
 
@@ -274,7 +310,7 @@ def _checked(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return plain
 
 
-def _look_over(run: Run) -> None:
+def _prepare(run: Run) -> None:
     """Before a call: a failure is forgotten, and a run that is damaged is undone."""
     if not run.is_finished:
         return
@@ -285,7 +321,7 @@ def _look_over(run: Run) -> None:
         if run.is_done:
             damage = run.damage()
             if damage:
-                warnings.warn(f"{damage} after its run was done; it is done again", stacklevel=3)
+                warnings.warn(f"{damage} after its run was done; it is done again", stacklevel=4)
                 claim.reset()
         (run.folder / FAILED).unlink(missing_ok=True)
     finally:

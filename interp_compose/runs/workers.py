@@ -107,7 +107,7 @@ def main(plan_file: Path, state: Path, parent: int) -> None:
     """Work through a plan; see the top of this file."""
     faulthandler.enable()  # a crash in C code leaves a traceback in the log
     plan = read_plan(plan_file)
-    function = resolve(plan.work)
+    function = resolve(plan.function)
     runs = plan.runs(plan_file.parents[1])
     for batch in claimed(runs, plan.together or 1):
         if parent and os.getppid() != parent:
@@ -127,13 +127,13 @@ if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
 
 
-DEATHS = 2
-"""Workers that a run may take along before it is given up."""
-STILLBORN = 5
-"""Workers in a row that may die before they took up a run."""
-GRACE = 5.0
-"""Seconds for a worker to end by itself, and to obey, before it is killed."""
-TAIL = 2000
+MAX_DEATHS = 2
+"""Workers that die during a run before it counts as failed."""
+MAX_FAILED_STARTS = 5
+"""Workers in a row that die before they begin a run, before the sweep ends."""
+STOP_SECONDS = 5.0
+"""Time for a worker to end by itself, and after a signal, before it is killed."""
+LOG_TAIL = 2000
 """Characters of a log that a report shows."""
 
 
@@ -193,7 +193,7 @@ class Process:
 
     def __init__(self, out: Path, plan: Path) -> None:
         self.files = Files.of_new_worker(out)
-        self._buried = False
+        self._children_ended = False
         with disk(self.files.log), open(self.files.log, "ab") as log:
             self._process = subprocess.Popen(
                 worker_command(plan, self.files.state, os.getpid()),
@@ -207,10 +207,10 @@ class Process:
     def alive(self) -> bool:
         if self._process.poll() is None:
             return True
-        if not self._buried:
-            self._buried = True
+        if not self._children_ended:
+            self._children_ended = True
             with suppress(ProcessLookupError, PermissionError):  # there are none
-                os.killpg(self._process.pid, signal.SIGKILL)  # processes that it left behind
+                os.killpg(self._process.pid, signal.SIGKILL)  # processes that it started
         return False
 
     def how(self) -> str:
@@ -225,7 +225,7 @@ class Process:
             if self.alive():
                 os.killpg(self._process.pid, number)
                 try:
-                    self._process.wait(GRACE)
+                    self._process.wait(STOP_SECONDS)
                 except subprocess.TimeoutExpired:
                     continue
 
@@ -249,14 +249,14 @@ def supervise(
     pool = _Pool(runs, start, workers, size)
     try:
         while pool.left:
-            pool.bury()
+            pool.remove_dead()
             began = time.monotonic()
             pool.left = [run for run in pool.left if not run.is_finished]
             took = time.monotonic() - began
-            pool.hire()
+            pool.start_missing()
             show(pool.running)
             time.sleep(min(max(0.05, 10 * took), 5))  # leave the disk to the runs
-        pool.let_go()
+        pool.wait_for_end()
     finally:
         pool.stop()
 
@@ -272,18 +272,18 @@ class _Pool:
         self._size = size
         self._live: list[Worker] = []
         self._deaths: Counter[str] = Counter()
-        self._stillborn = 0
+        self._failed_starts = 0
 
     @property
     def running(self) -> int:
         return sum(len(worker.files.held()) for worker in self._live)
 
-    def bury(self) -> None:
-        """Report the workers that died, and give up runs that took too many along."""
+    def remove_dead(self) -> None:
+        """Report the workers that died; a run during which too many did has failed."""
         dead = [worker for worker in self._live if not worker.alive()]
         self._live = [worker for worker in self._live if worker not in dead]
         if self.running:
-            self._stillborn = 0
+            self._failed_starts = 0
         for worker in dead:
             try:
                 if worker.files.state.exists():
@@ -300,37 +300,38 @@ class _Pool:
             + (f"during {', '.join(run.name for run in held)}" if held else "between runs")
             + f"; the end of {log}:\n{_tail(log)}"
         )
-        self._stillborn = 0 if held else self._stillborn + 1
-        if self._stillborn == STILLBORN and self.left:
+        self._failed_starts = 0 if held else self._failed_starts + 1
+        if self._failed_starts == MAX_FAILED_STARTS and self.left:
             raise InterpComposeError(
-                f"{STILLBORN} workers in a row died before they took up a run. The last: {message}"
+                f"{MAX_FAILED_STARTS} workers in a row died before they took up a run. The last: "
+                f"{message}"
             )
         for run in held:
             self._deaths[run.name] += 1
-            if self._deaths[run.name] >= DEATHS and not run.is_finished:
-                _give_up(run, f"{DEATHS} workers died during this run. The last: {message}")
+            if self._deaths[run.name] >= MAX_DEATHS and not run.is_finished:
+                _fail(run, f"{MAX_DEATHS} workers died during this run. The last: {message}")
         warnings.warn(message, stacklevel=5)
 
-    def hire(self) -> None:
-        """Start as many workers as there is room and work for."""
-        room = self._workers - len(self._live)
-        if not room:
+    def start_missing(self) -> None:
+        """Start as many workers as are allowed and have runs to do."""
+        missing = self._workers - len(self._live)
+        if not missing:
             return
         ours = set().union(*(worker.files.held() for worker in self._live))
         idle = sum(not worker.files.held() for worker in self._live)
-        free, enough = 0, (room + idle) * self._size
+        free, enough = 0, (missing + idle) * self._size
         for run in self.left:
             free += run.name not in ours and not run.is_held
             if free == enough:
                 break
-        for _ in range(min(room, math.ceil(free / self._size) - idle)):
+        for _ in range(min(missing, math.ceil(free / self._size) - idle)):
             self._live.append(self._start())
 
-    def let_go(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait for workers that find nothing more to do; report those that died meanwhile."""
-        until = time.monotonic() + GRACE
+        until = time.monotonic() + STOP_SECONDS
         while self._live and time.monotonic() < until:
-            self.bury()
+            self.remove_dead()
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -339,9 +340,9 @@ class _Pool:
             _clear(worker)
 
 
-def _give_up(run: Run, why: str) -> None:
+def _fail(run: Run, why: str) -> None:
     claim = run.claim()
-    if claim is not None:  # else another process has it in hand
+    if claim is not None:  # else another process is at it
         if not run.is_finished:
             claim.fail(why)
         claim.release()
@@ -356,4 +357,4 @@ def _clear(worker: Worker) -> None:
 
 def _tail(log: Path) -> str:
     text = log.read_text(errors="replace") if log.exists() else ""
-    return text[-TAIL:].strip() or "(nothing was printed)"
+    return text[-LOG_TAIL:].strip() or "(nothing was printed)"

@@ -136,7 +136,7 @@ def test_workers_that_never_take_up_a_run_end_the_sweep(
         "def work(config, folder): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("interp_compose.runs.workers.STILLBORN", 2)
+    monkeypatch.setattr("interp_compose.runs.workers.MAX_FAILED_STARTS", 2)
     with (
         pytest.warns(UserWarning, match="a worker died .exit status 1. between runs"),
         pytest.raises(InterpComposeError, match="(?s)2 workers in a row died before.*not in a wor"),

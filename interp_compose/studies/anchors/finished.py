@@ -70,7 +70,7 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {WORK!r}")
     done = [
         (_phase_run(run), run)
-        for run in Plan(about["work"], about["configs"], None).runs(out)
+        for run in Plan(about["work"], about["configs"]).runs(out)
         if run.is_done
     ]
     seeds = sorted({each.seed for each, _ in done})

@@ -8,17 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 
-from interp_compose.errors import ModelError, OptionError
+from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.runs.sweep import run_sweep
+from interp_compose.runs.folder import Plan, resolve
+from interp_compose.runs.sweep import Where as Where, sweep
 from interp_compose.studies.anchors.run import PhaseRun
 
-WORK: Final = "interp_compose.studies.anchors.run:train"
-"""What a sweep of these runs calls."""
+WORK: Final = "anchors"
+"""What a sweep calls these runs."""
+TRAIN: Final = "interp_compose.studies.anchors.run:train"
+"""The function that trains them."""
 GRID: Final = ("init_rate", "weight_decay", "seed")
 NUMBER: Final = 4
 """Bytes of a weight or an activation."""
@@ -53,11 +56,9 @@ def at_a_time(runs: Sequence[PhaseRun], memory: int) -> int:
     return max(1, min(fit, len(runs)))
 
 
-Where = Literal["here", "workers", "slurm"]
-
-
 def trained(
     work: str,
+    function: str,
     runs: Sequence[PhaseRun],
     out: str | os.PathLike[str],
     *,
@@ -69,7 +70,7 @@ def trained(
     """The folder of each run, done where it was missing; all refused where one cannot be.
 
     With a GPU, and ``where`` "here", as many are trained at a time as its memory holds
-    (:func:`.complexity_memory.at_a_time`).
+    (:func:`at_a_time`).
 
     Raises:
         InputError: a run that cannot be trained; ``out`` holds another sweep.
@@ -80,23 +81,12 @@ def trained(
     together = 1
     if torch.cuda.is_available() and where == "here":
         together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
-    sweep = run_sweep(
-        work,
-        [asdict(run) for run in runs],
-        out,
-        where=where,
-        workers=workers,
-        slurm=slurm,
-        together=together,
-        progress=progress,
+    plan = Plan(work, [asdict(run) for run in runs], together, function)
+    done = sweep(
+        plan, resolve(function), out, where=where, workers=workers, slurm=slurm, progress=progress
     )
-    if sweep.failed:
-        index, why = next(iter(sweep.failed.items()))
-        raise ModelError(
-            f"{len(sweep.failed)} of {len(runs)} runs failed; the first, in "
-            f"{sweep.folders[index]}: {why}. The others are kept: call again to go on."
-        )
-    return tuple(sweep.folders)
+    done.check()
+    return tuple(done.folders)
 
 
 MOST: int = 10_000

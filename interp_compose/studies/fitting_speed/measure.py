@@ -232,7 +232,8 @@ def _number(loss: Tensor) -> float | None:
     return float(loss) if bool(loss.isfinite()) else None
 
 
-WORK: Final = "interp_compose.studies.fitting_speed.measure:train"
+WORK: Final = "fitting_speed"
+TRAIN: Final = "interp_compose.studies.fitting_speed.measure:train"
 MOST_LAYERS: Final = 1000
 
 
@@ -284,7 +285,9 @@ def fitting_speed(
     """
     base = base_of(PhaseRun() if run is None else run, evaluate_every)
     runs = runs_of(base, init_rates, depths, violations, seeds, first_seed)
-    folders = trained(WORK, runs, out, where=where, workers=workers, slurm=slurm, progress=progress)
+    folders = trained(
+        WORK, TRAIN, runs, out, where=where, workers=workers, slurm=slurm, progress=progress
+    )
     config = {
         "study": "speed",
         **setting_of(base),

@@ -15,7 +15,15 @@ from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
-from interp_compose.studies.anchors.grid import GRID, WORK, Where, runs_of, setting_of, trained
+from interp_compose.studies.anchors.grid import (
+    GRID,
+    TRAIN,
+    WORK,
+    Where,
+    runs_of,
+    setting_of,
+    trained,
+)
 from interp_compose.studies.anchors.run import (
     CIRCUITS as CIRCUITS_FILE,
     HISTORY as HISTORY_FILE,
@@ -69,7 +77,9 @@ def phase_diagram(
             "trains such runs"
         )
     runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
-    folders = trained(WORK, runs, out, where=where, workers=workers, slurm=slurm, progress=progress)
+    folders = trained(
+        WORK, TRAIN, runs, out, where=where, workers=workers, slurm=slurm, progress=progress
+    )
     config = {
         "study": "phases",
         **setting_of(base),
