@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 import interp_compose as ic
-from benchmarks.common import machine, write
+from benchmarks.common import machine, run_folder, write
 from interp_compose.models.weights import copy_model
 from interp_compose.stats.seeds import paired_difference
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for seed in config["seeds"]:
         for version in ("ft", "carma"):
             model = copy_model(base)
-            weights = options.folder / "runs" / f"{version}-seed{seed}" / "weights.safetensors"
+            weights = run_folder(options.folder, version, seed) / "weights.safetensors"
             ic.load_weights(model, weights)
             curve = ic.cap_curve(model, task.test, pooling=["mean"], seed=seed, progress=False)
             rows.append(curve.frame.assign(version=version, run=seed))

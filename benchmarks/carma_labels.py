@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 import interp_compose as ic
-from benchmarks.common import machine, write
+from benchmarks.common import machine, run_folder, write
 from interp_compose.models.weights import copy_model
 from interp_compose.stats.seeds import paired_difference
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for seed in config["seeds"]:
         for version in ("ft", "carma"):
             model = copy_model(base)
-            weights = options.folder / "runs" / f"{version}-seed{seed}" / "weights.safetensors"
+            weights = run_folder(options.folder, version, seed) / "weights.safetensors"
             ic.load_weights(model, weights)
             rows += measured(model, task, version, seed)
             print(rows[-1], flush=True)

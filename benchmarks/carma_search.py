@@ -23,9 +23,17 @@ import torch
 
 import interp_compose as ic
 from benchmarks.common import machine, write
+from interp_compose.runs.folder import Plan
+from interp_compose.runs.sweep import sweep
 from interp_compose.stats.seeds import holm, paired_difference
 from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
-from interp_compose.studies.carma.run import VersionRun, run_version
+from interp_compose.studies.carma.run import (
+    TRAIN,
+    WORK,
+    VersionRun,
+    run_configs,
+    run_version,
+)
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.training.carma import CarmaConfig
 
@@ -108,10 +116,23 @@ def rows_of(
                 layers=None,
             )
             version = "ft" if name == "ft" else "carma"
-            run = run_version(plan, version, [seed], out / _slug(name, seed), progress=False)
+            run = run_of(plan, version, out / _slug(name, seed))
             rows += [{"setting": name, "seed": seed, **row} for row in claims(run, plan)]
             print(rows[-len(CLAIMS) :], flush=True)
     return pd.DataFrame(rows)
+
+
+def run_of(plan: ComparePlan, version: str, out: Path) -> VersionRun:
+    """A run of a comparison that is done alone, or was."""
+    config = next(one for one in run_configs(plan) if one["version"] == version)
+    done = sweep(
+        Plan(WORK, [config], function=TRAIN),
+        lambda config, folder: run_version(plan, config, folder, progress=False),
+        out,
+        progress=False,
+    )
+    done.check()
+    return VersionRun.load(done.folders[0])
 
 
 def claims(run: VersionRun, plan: ComparePlan) -> list[dict[str, Any]]:

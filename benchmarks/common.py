@@ -17,6 +17,8 @@ import pandas as pd
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+import interp_compose as ic
+
 BOS = "<|endoftext|>"
 RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -99,6 +101,13 @@ def write(name: str, result: dict[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, path)
+
+
+def run_folder(out: Path, version: str, seed: int) -> Path:
+    """Of a run of the comparison in ``out``."""
+    runs = ic.sweep_status(out)
+    mine = [version == v and seed in s for v, s in zip(runs["version"], runs["seeds"], strict=True)]
+    return out / "runs" / str(runs["hash"][mine].iloc[-1])
 
 
 def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:

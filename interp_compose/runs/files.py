@@ -391,6 +391,33 @@ def read_json(path: Path, keys: Collection[str] = ()) -> Any:
     return value
 
 
+def write_signed(path: Path, value: Any) -> None:
+    """A JSON value with its SHA-256 in one file; see :func:`read_signed`."""
+    atomic_write(path, json_bytes({"sha256": digest_of(value), "value": value}))
+
+
+def read_signed(path: Path) -> Any:
+    """The value that :func:`write_signed` wrote.
+
+    Raises:
+        CorruptFileError: the file is missing, or was altered.
+    """
+    if not path.is_file():
+        raise CorruptFileError(f"{path} is missing; run again, or restore it from a copy")
+    stored = read_json(path, ("sha256", "value"))
+    if stored["sha256"] != digest_of(stored["value"]):
+        raise CorruptFileError(
+            f"{path} was altered after it was written; delete its folder to start afresh"
+        )
+    return stored["value"]
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a JSON value's canonical text, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def differences(before: Any, after: Any, at: str = "") -> str:
     """``seed was 1, is now 2; layers[0] was …``, or an empty string."""
     if isinstance(before, dict) and isinstance(after, dict):

@@ -21,8 +21,6 @@ does, Lustre where it is mounted with ``-o flock``.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,6 +33,7 @@ from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.files import (
     atomic_write,
     damage_of,
+    digest_of,
     disk,
     file_sha256,
     json_bytes,
@@ -85,8 +84,7 @@ def resolve(work: str) -> Callable[..., object]:
 def hashed(value: Any) -> str:
     """16 hexadecimal digits of the SHA-256 of a value's canonical JSON; order of keys is no
     matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(value)[:16]
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from interp_compose.runs.files import (
     MANIFEST,
     atomic_write,
     differences,
+    digest_of,
     disk,
     file_sha256,
     json_bytes,
@@ -51,8 +52,10 @@ from interp_compose.runs.files import (
     named,
     plain_json,
     read_json,
+    read_signed,
     remove_stale,
     verified,
+    write_signed,
 )
 
 __all__ = [
@@ -286,9 +289,9 @@ class BatchStore:
         self.folder = make_folder(folder)
         remove_stale(self.folder)
         mine = plain_json(fingerprint, "fingerprint")
-        self._salt = _digest(mine).encode()
+        self._salt = digest_of(mine).encode()
         path = self.folder / FINGERPRINT
-        if path.exists() and (replace or not self._shards()) and _read_fingerprint(path) != mine:
+        if path.exists() and (replace or not self._shards()) and read_signed(path) != mine:
             self.clear()
         if not path.exists():
             if self._shards():
@@ -296,9 +299,9 @@ class BatchStore:
                     f"{path} is missing, so nobody knows which run the batches beside it belong "
                     "to; delete the folder to start afresh"
                 )
-            atomic_write(path, json_bytes({"sha256": _digest(mine), "fingerprint": mine}))
+            write_signed(path, mine)
             return
-        theirs = _read_fingerprint(path)
+        theirs = read_signed(path)
         if theirs != mine:
             raise InputError(
                 f"{self.folder} holds batches of a different run: {differences(theirs, mine)}. "
@@ -370,20 +373,6 @@ def remove_if_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-def _read_fingerprint(path: Path) -> Any:
-    stored = read_json(path)
-    if not isinstance(stored, dict) or stored.get("sha256") != _digest(stored.get("fingerprint")):
-        raise CorruptFileError(
-            f"{path} was altered after it was written; delete its folder to start afresh"
-        )
-    return stored["fingerprint"]
-
-
-def _digest(value: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
 def _checked_name(name: str) -> str:
     if not FRAME_NAME.fullmatch(name):
         raise InputError(
@@ -416,7 +405,7 @@ def _identity(files: Mapping[str, bytes]) -> str:
     """
     about = json.loads(files[RESULT])
     numbers = {name: hashlib.sha256(files[f"{name}.csv"]).hexdigest() for name in about["frames"]}
-    return _digest([about["study"], about["config"], numbers])
+    return digest_of([about["study"], about["config"], numbers])
 
 
 def _stored_identity(folder: Path) -> str | None:

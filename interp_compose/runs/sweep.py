@@ -26,7 +26,13 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from interp_compose._public import public
-from interp_compose.errors import InputError, MissingDataError, ModelError, OptionError
+from interp_compose.errors import (
+    InputError,
+    MissingDataError,
+    ModelError,
+    NonFiniteError,
+    OptionError,
+)
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
     FAILED,
@@ -173,11 +179,14 @@ class Sweep:
         """Refuse to go on without every run.
 
         Raises:
-            ModelError: runs failed; names the first and its folder.
+            ModelError: runs failed; names the first and its folder. A :class:`NonFiniteError` where
+                that is what the first one raised.
         """
         if self.failed:
             index, why = next(iter(self.failed.items()))
-            raise ModelError(
+            broke = f".{NonFiniteError.__name__}:" in why.partition(" ")[0]
+            kind = NonFiniteError if broke else ModelError
+            raise kind(
                 f"{len(self.failed)} of {len(self.folders)} runs failed; the first, in "
                 f"{self.folders[index]}: {why}. The others are kept: call again to go on."
             )
@@ -248,16 +257,16 @@ def sweep(
     function: Callable[..., object],
     out: str | os.PathLike[str],
     *,
-    where: str,
-    workers: int | None,
-    slurm: Mapping[str, Any] | None,
+    where: str = "here",
+    workers: int | None = None,
+    slurm: Mapping[str, Any] | None = None,
     progress: bool,
 ) -> Sweep:
     """:func:`run_sweep` of a plan, its failures in the result alone.
 
     ``function`` is what is called in this process; workers import :attr:`.Plan.function`.
     """
-    _check_options(where, workers, slurm, plan.together)
+    check_options(where, workers, slurm, plan.together)
     plan = replace(plan, configs=_checked(plan.configs))
     out = Path(out).absolute()
     runs = plan.runs(out)
@@ -277,9 +286,17 @@ def sweep(
     return Sweep(out, plan.configs, [run.folder for run in runs], failed)
 
 
-def _check_options(
-    where: str, workers: int | None, slurm: Mapping[str, Any] | None, together: int | None
+def check_options(
+    where: str,
+    workers: int | None,
+    slurm: Mapping[str, Any] | None,
+    together: int | None = None,
 ) -> None:
+    """Refuse what cannot be, before any work.
+
+    Raises:
+        OptionError: as :func:`run_sweep`.
+    """
     if where not in PLACES:
         raise OptionError(f"where={where!r}: expected one of {', '.join(PLACES)}")
     for name, value in (("workers", workers), ("together", together)):

@@ -14,6 +14,7 @@ import pytest
 
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.runs.sweep import sweep_status
 from interp_compose.studies.carma import run as carma_run
 from interp_compose.studies.carma.measure import compare
 from interp_compose.studies.carma.result import Comparison
@@ -120,6 +121,20 @@ def assert_same(one: Comparison, other: Comparison) -> None:
         pd.testing.assert_frame_equal(
             frame.drop(columns=times), other.frames[name].drop(columns=times)
         )
+
+
+def run_folder(folder: Path, version: str, seed: int = 0) -> Path:
+    """Of a comparison's run, by the table of its sweep; the last one that was asked for."""
+    runs = sweep_status(folder)
+    mine = [version == v and seed in s for v, s in zip(runs["version"], runs["seeds"], strict=True)]
+    return folder / "runs" / str(runs["hash"][mine].iloc[-1])
+
+
+def states(folder: Path) -> dict[str, str]:
+    """Of each run of a comparison, by its name."""
+    runs = sweep_status(folder)
+    names = [carma_run.run_name(run) for run in runs.to_dict("records")]
+    return dict(zip(names, runs["state"], strict=True))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

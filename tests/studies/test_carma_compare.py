@@ -25,7 +25,7 @@ from interp_compose.tasks.task import Task
 from interp_compose.training import loop
 from interp_compose.training.history import read_history
 from interp_compose.types import Example
-from tests.studies.carma_runs import tiny
+from tests.studies.carma_runs import run_folder, tiny
 
 SEEDS = (1, 4)
 RATES = (0.25, 1.0)
@@ -48,7 +48,7 @@ class Ran:
         if version == "original":
             return self.model
         twin = ic.load_model("mini-base", device="cpu")
-        path = self.folder / "runs" / f"{version}-seed{seed}" / "weights.safetensors"
+        path = run_folder(self.folder, version, seed) / "weights.safetensors"
         ic.load_weights(twin, path)
         return twin
 
@@ -218,7 +218,7 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
     ).examples
     for version in ("original", "ft"):
         if version == "ft":
-            ic.load_weights(model, tmp_path / "labels" / "runs" / "ft-seed1" / carma_run.WEIGHTS)
+            ic.load_weights(model, run_folder(tmp_path / "labels", "ft", 1) / carma_run.WEIGHTS)
         before, after = (among(model, rows, ran.task.labels) for rows in (ran.task.test, new))
         assert row_of(found.frames["accuracy"], version=version)["n_correct"] == sum(before) > 0
         assert row_of(plain.frames["accuracy"], version=version)["n_correct"] == 0
@@ -273,7 +273,7 @@ def test_times_and_losses_are_those_of_the_history(ran: Ran) -> None:
     for version, seed in ran.runs:
         if version == "original":
             continue
-        path = ran.folder / "runs" / f"{version}-seed{seed}" / "history.jsonl"
+        path = run_folder(ran.folder, version, seed) / "history.jsonl"
         history = read_history(path)
         steps, evaluations = history["steps"], history["evaluations"]
         row = row_of(ran.comparison.frames["training"], version=version, seed=seed)
@@ -309,7 +309,7 @@ def test_both_versions_of_a_seed_start_alike_and_see_the_same_batches(ran: Ran) 
     for seed in SEEDS:
         assert batches[f"ft, seed {seed}"] == batches[f"carma, seed {seed}"]
         assert sorted(chain(*batches[f"ft, seed {seed}"])) == list(range(24))
-        folders = [ran.folder / "runs" / f"{version}-seed{seed}" for version in ("ft", "carma")]
+        folders = [run_folder(ran.folder, version, seed) for version in ("ft", "carma")]
         ft, carma = (read_history(folder / "history.jsonl") for folder in folders)
         for table, column in (("steps", "task_loss"), ("evaluations", "loss")):
             assert ft[table][column].iloc[0] == carma[table][column].iloc[0]

@@ -13,12 +13,25 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from interp_compose.errors import CorruptFileError, InputError, NonFiniteError
+from interp_compose.errors import (
+    CapabilityError,
+    CorruptFileError,
+    InputError,
+    NonFiniteError,
+    OptionError,
+    OutputError,
+)
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights
-from interp_compose.studies.carma import run as carma_run
-from interp_compose.studies.carma.measure import carry_out
-from interp_compose.studies.carma.plan import plan_comparison
+from interp_compose.runs.files import plain_json
+from interp_compose.runs.folder import Plan, register
+from interp_compose.studies.carma import inputs as carma_inputs, run as carma_run
+from interp_compose.studies.carma.inputs import read_inputs, write_inputs
+from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import objectives
@@ -33,6 +46,8 @@ from tests.studies.carma_runs import (
     dies_at_step,
     files_of,
     nothing_runs,
+    run_folder,
+    states,
     tiny,
     tiny_model,
     tiny_task,
@@ -64,25 +79,39 @@ def folder(whole: tuple[Comparison, Path], tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
+def tiny_plan() -> ComparePlan:
+    """That of :func:`tiny`."""
+    return plan_comparison(
+        tiny_model(),
+        tiny_task(),
+        seeds=1,
+        carma=None,
+        config=SETTINGS,
+        synonyms=lambda: ThesaurusSource(SYNONYMS),
+        rates=(0.4,),
+        layers=[1],
+    )
+
+
+def small_decoder() -> LensModel:
+    return load_model(SmallDecoder(DecoderConfig(d_vocab=9, n_ctx=5, d_model=8, n_heads=2)))
+
+
 # ---- what is left when it is done ---------------------------------------------------------
 
 
 def test_a_run_keeps_tables_weights_and_history_and_no_checkpoint(folder: Path) -> None:
-    runs = folder / "runs"
-    assert {path.name for path in runs.iterdir()} == {
-        "comparison.json",
-        "original",
-        "ft-seed0",
-        "carma-seed0",
-    }
-    for name in ("ft-seed0", "carma-seed0"):
-        there = {path.name for path in (runs / name).iterdir()}
+    assert states(folder) == {"original": "done", "ft, seed 0": "done", "carma, seed 0": "done"}
+    for version in ("ft", "carma"):
+        run = run_folder(folder, version)
+        there = {path.name for path in run.iterdir()}
         assert there >= {"weights.safetensors", "weights.safetensors.sha256", "history.jsonl"}
-        assert there >= {"manifest.json", "accuracy.csv", "cap.parquet"}
+        assert there >= {"manifest.json", "accuracy.csv", "cap.parquet", "DONE"}
         assert "checkpoints" not in there
-        assert len(read_history(runs / name / "history.jsonl")["steps"]) == STEPS
-    assert not list(runs.rglob("step_*"))
-    assert not (runs / "original" / "weights.safetensors").exists()
+        assert len(read_history(run / "history.jsonl")["steps"]) == STEPS
+    assert not list(folder.rglob("step_*"))
+    assert not (run_folder(folder, "original") / "weights.safetensors").exists()
+    assert not (folder / "inputs").exists()  # no other process has to read them
 
 
 def test_without_a_folder_nothing_is_written_and_the_same_comes_out(
@@ -117,9 +146,10 @@ def test_an_interrupted_training_goes_on_to_the_same_tables(
     assert trained == again
     assert_same(resumed, whole[0])
     assert not list(tmp_path.rglob("step_*"))
-    for name in ("ft-seed0", "carma-seed0"):
-        weights = (tmp_path / "runs" / name / "weights.safetensors.sha256").read_text()
-        assert weights == (whole[1] / "runs" / name / "weights.safetensors.sha256").read_text()
+    for version in ("ft", "carma"):
+        one, other = (run_folder(folder, version) for folder in (tmp_path, whole[1]))
+        name = "weights.safetensors.sha256"
+        assert (one / name).read_text() == (other / name).read_text()
 
 
 def test_only_the_steps_that_are_missing_are_done(tmp_path: Path) -> None:
@@ -127,11 +157,8 @@ def test_only_the_steps_that_are_missing_are_done(tmp_path: Path) -> None:
         tiny(folder=tmp_path)
     with dies_at_step(2 * STEPS), pytest.raises(KeyboardInterrupt):  # one of four is done
         tiny(folder=tmp_path, seeds=2)
-    assert {path.parent.name for path in tmp_path.rglob("manifest.json")} == {
-        "original",
-        "ft-seed0",
-        "carma-seed0",
-    }
+    done = [name for name, state in states(tmp_path).items() if state == "done"]
+    assert done == ["original", "ft, seed 0", "carma, seed 0"]
 
 
 def test_interrupted_while_measuring(
@@ -153,27 +180,16 @@ def test_interrupted_while_measuring(
         assert_same(tiny(folder=tmp_path), whole[0])
 
 
-def test_checkpoints_that_outlived_their_run_go(
-    whole: tuple[Comparison, Path], folder: Path
-) -> None:
-    left = folder / "runs" / "ft-seed0" / "checkpoints"
-    left.mkdir()
-    (left / f"step_00000002.{'0' * 64}.safetensors").write_bytes(b"x")
-    with nothing_runs():
-        assert_same(tiny(folder=folder), whole[0])
-    assert not left.exists()
-
-
 # ---- damaged ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["accuracy.parquet", "manifest.json"])
+@pytest.mark.parametrize("name", ["accuracy.parquet", "manifest.json", "history.jsonl", "DONE"])
 def test_a_damaged_run_is_computed_anew(
     whole: tuple[Comparison, Path], folder: Path, name: str
 ) -> None:
-    path = folder / "runs" / "carma-seed0" / name
+    path = run_folder(folder, "carma") / name
     path.write_bytes(path.read_bytes()[:-20])
-    with counted() as trained:
+    with counted() as trained, pytest.warns(UserWarning, match=f"{name} was truncated or altered"):
         mended = tiny(folder=folder)
     assert trained == ["carma, seed 0"]
     assert_same(mended, whole[0])
@@ -182,16 +198,16 @@ def test_a_damaged_run_is_computed_anew(
 
 
 def test_edited_numbers_are_not_believed(whole: tuple[Comparison, Path], folder: Path) -> None:
-    path = folder / "runs" / "original" / "accuracy.csv"
+    path = run_folder(folder, "original") / "accuracy.csv"
     path.write_text(path.read_text().replace(",8", ",9"), encoding="utf-8")
-    with counted() as trained:
+    with counted() as trained, pytest.warns(UserWarning, match="accuracy.csv was truncated or"):
         assert_same(tiny(folder=folder), whole[0])
     assert trained == []
-    assert path.read_text() == (whole[1] / "runs" / "original" / "accuracy.csv").read_text()
+    assert path.read_text() == (run_folder(whole[1], "original") / "accuracy.csv").read_text()
 
 
 def test_damaged_weights_are_refused_where_they_are_loaded(folder: Path) -> None:
-    path = folder / "runs" / "ft-seed0" / "weights.safetensors"
+    path = run_folder(folder, "ft") / "weights.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(bytes(content))
@@ -206,13 +222,13 @@ def test_files_of_two_runs_that_were_exchanged(
     whole: tuple[Comparison, Path], folder: Path, names: tuple[str, ...]
 ) -> None:
     """Weights with their checksum, histories, whole folders: each is intact, and another run's."""
-    runs = [folder / "runs" / f"{version}-seed0" for version in ("ft", "carma")]
+    runs = [run_folder(folder, version) for version in ("ft", "carma")]
     for name in names:
         one, other = (run / name if name else run for run in runs)
         one.rename(folder / "aside")
         other.rename(one)
         (folder / "aside").rename(other)
-    with counted() as trained:
+    with counted() as trained, pytest.warns(UserWarning, match="altered|another run, put there"):
         mended = tiny(folder=folder)
     assert trained == ["ft, seed 0", "carma, seed 0"]
     assert_same(mended, whole[0])
@@ -224,124 +240,142 @@ def test_files_of_two_runs_that_were_exchanged(
         tiny(folder=folder)
 
 
-def test_a_link_is_not_deleted_with_the_runs(folder: Path) -> None:
-    run = folder / "runs" / "ft-seed0"
-    run.rename(folder / "elsewhere")
-    run.symlink_to(folder / "elsewhere", target_is_directory=True)
-    before = files_of(folder / "elsewhere")
-    plan = plan_comparison(
-        tiny_model(),
-        tiny_task(),
-        seeds=1,
-        config=SETTINGS,
-        rates=(0.4,),
-        layers=[1],
-        carma=CarmaConfig(weight=0.4),
-        synonyms=lambda: ThesaurusSource(SYNONYMS),
-    )
-    with nothing_runs(), pytest.raises(InputError, match="ft-seed0 is a link"):
-        carry_out(plan, folder=folder, progress=False, overwrite=True)
-    assert files_of(folder / "elsewhere") == before
+# ---- another comparison in the same folder ------------------------------------------------
 
-
-# ---- another comparison's runs ------------------------------------------------------------
-
-OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "weight": ({"carma": CarmaConfig(weight=0.4)}, r"carma\.weight was 0\.2, is now 0\.4"),
-    "layers of CARMA": ({"carma": CarmaConfig(layers=(1, 2))}, r"carma\.layers was "),
-    "learning rate": ({"config": replace(SETTINGS, lr=2e-2)}, r"train\.lr was 0\.01, is now 0\.02"),
-    "rates": ({"rates": (0.25,)}, r"rates was \[0\.4\], is now \[0\.25\]"),
-    "CAP's layers": ({"layers": [0, 1]}, r"layers was \[1\], is now \[0, 1\]"),
-    "weights": ({"model": 3}, "weights_sha256 was "),
-    "data": (
-        {"task": with_splits(train=tuple(reversed(tiny_task().train)))},
-        "task_sha256 was ",
-    ),
-    "an answer": (
-        {"task": with_splits(test=(*tiny_task().test[1:], Example('a "', "b")))},
-        "task_sha256 was ",
-    ),
-    "synonyms of the same name and size": (
-        {"synonyms": ThesaurusSource({**SYNONYMS, "sea": ["water"]})},
-        "synonyms_sha256 was ",
-    ),
+OTHERS: dict[str, dict[str, Any]] = {
+    "weight": {"carma": CarmaConfig(weight=0.4)},
+    "layers of CARMA": {"carma": CarmaConfig(layers=(1, 2))},
+    "learning rate": {"config": replace(SETTINGS, lr=2e-2)},
+    "rates": {"rates": (0.25,)},
+    "CAP's layers": {"layers": [0, 1]},
+    "weights": {"model": 3},
+    "data": {"task": with_splits(train=tuple(reversed(tiny_task().train)))},
+    "an answer": {"task": with_splits(test=(*tiny_task().test[1:], Example('a "', "b")))},
+    "synonyms of the same name and size": {
+        "synonyms": ThesaurusSource({**SYNONYMS, "sea": ["water"]})
+    },
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_runs_of_another_comparison_are_refused_before_work(folder: Path, name: str) -> None:
-    options, message = OTHERS[name]
+def test_no_run_of_another_comparison_is_taken(
+    whole: tuple[Comparison, Path], folder: Path, name: str
+) -> None:
+    options = OTHERS[name]
     if "model" in options:
         options = {"model": tiny_model(seed=options["model"])}
-    before = files_of(folder)
-    with nothing_runs(), pytest.raises(InputError, match=f"another comparison: .*{message}"):
-        tiny(folder=folder, **options)
-    assert files_of(folder) == before
-
-
-def test_an_unfinished_comparison_is_refused_as_well(tmp_path: Path) -> None:
-    with dies_at_step(1), pytest.raises(KeyboardInterrupt):
-        tiny(folder=tmp_path)
-    before = files_of(tmp_path)
-    with nothing_runs(), pytest.raises(InputError, match="runs of another comparison"):
-        tiny(folder=tmp_path, carma=CarmaConfig(weight=0.4))
-    assert files_of(tmp_path) == before
+    before = files_of(folder / "runs")
+    with counted() as trained:
+        other = tiny(folder=folder, **options)
+    assert trained == ["ft, seed 0", "carma, seed 0"]
+    assert_same(other, tiny(**options))
+    assert files_of(folder / "runs").items() >= before.items()
+    with nothing_runs():
+        assert_same(tiny(folder=folder), whole[0])
 
 
 def test_another_release_of_a_package_is_another_comparison(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interp_compose.studies.carma import run as carma_runs_folder
-
-    versions = carma_runs_folder.environment_versions()
-    monkeypatch.setattr(
-        carma_runs_folder, "environment_versions", lambda: versions | {"torch": "1.0"}
-    )
-    with nothing_runs(), pytest.raises(InputError, match=r"packages\.torch was .*is now \"1\.0\""):
+    versions = carma_run.environment_versions()
+    monkeypatch.setattr(carma_run, "environment_versions", lambda: versions | {"torch": "1.0"})
+    with counted() as trained:
         tiny(folder=folder)
+    assert trained == ["ft, seed 0", "carma, seed 0"]
 
 
-def test_runs_that_are_nobodys_are_refused(folder: Path) -> None:
-    owner = folder / "runs" / "comparison.json"
-    for damage in (lambda: owner.write_text("{", encoding="utf-8"), owner.unlink):
-        damage()
-        with nothing_runs(), pytest.raises(CorruptFileError, match="nobody knows which comparison"):
-            tiny(folder=folder)
+def test_runs_of_older_releases_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "comparison.json").write_text("{}", encoding="utf-8")
+    with nothing_runs(), pytest.raises(InputError, match=r"only releases .* before 0\.1\.0 read"):
+        tiny(folder=tmp_path)
+
+
+def test_a_folder_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    register(tmp_path, Plan("anchors", [{"seed": 0}]))
+    with nothing_runs(), pytest.raises(InputError, match="holds a sweep of 'anchors', not of 'ca"):
+        tiny(folder=tmp_path)
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine", encoding="utf-8")
-    with nothing_runs(), pytest.raises(InputError, match="cannot be made a folder"):
+    with nothing_runs(), pytest.raises(OutputError, match="notes.txt cannot be written"):
         tiny(folder=notes)
     assert notes.read_text(encoding="utf-8") == "mine"
 
 
-def test_overwriting_deletes_the_other_runs_and_nothing_else(folder: Path) -> None:
-    runs = folder / "runs"
-    (runs / "notes").mkdir()
-    (runs / "notes" / "mine.txt").write_text("mine", encoding="utf-8")
-    shutil.copytree(runs / "ft-seed0", runs / "ft-seed7")  # a seed that is not asked for now
-    stale = (runs / "ft-seed0" / "weights.safetensors.sha256").read_text()
-    plan = plan_comparison(
-        tiny_model(),
-        tiny_task(),
-        seeds=1,
-        carma=CarmaConfig(weight=0.4),
-        config=replace(SETTINGS, lr=2e-2),
-        synonyms=lambda: ThesaurusSource(SYNONYMS),
-        rates=(0.4,),
-        layers=[1],
-    )
-    with counted() as trained:
-        carry_out(plan, folder=folder, progress=False, overwrite=True)
-    assert trained == ["ft, seed 0", "carma, seed 0"]
-    names = {path.name for path in runs.iterdir()}
-    assert names == {"comparison.json", "notes", "original", "ft-seed0", "carma-seed0"}
-    assert (runs / "notes" / "mine.txt").exists()
-    assert (runs / "ft-seed0" / "weights.safetensors.sha256").read_text() != stale
+# ---- in other processes -------------------------------------------------------------------
+
+
+def test_two_workers_end_as_one_process_to_the_bit(tmp_path: Path) -> None:
+    """Both seeds of both versions, a weight that is frozen, and one that a wrapper left behind."""
+    model = tiny_model(seed=2)
+    model.lens.blocks[0].mlp.out.weight.requires_grad_(False)
+    with torch.no_grad():  # as after a fine-tuning: not what the Hugging Face module holds
+        model.lens.blocks[1].attn.q.weight.mul_(1.5)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        here = tiny(model=model, seeds=2, folder=tmp_path / "here")
+    finally:
+        torch.set_num_threads(threads)
+    place: dict[str, Any] = {"folder": tmp_path / "there", "where": "workers", "workers": 2}
+    with nothing_runs():  # not in this process
+        there = tiny(model=model, seeds=2, **place)
+    assert_same(there, here)
+    for version in ("ft", "carma"):
+        for seed in range(2):
+            one, other = (
+                load_file(run_folder(tmp_path / name, version, seed) / "weights.safetensors")
+                for name in ("here", "there")
+            )
+            assert one.keys() == other.keys()
+            assert all(torch.equal(one[name], other[name]) for name in one)
     with nothing_runs():
-        carry_out(plan, folder=folder, progress=False)
+        assert_same(tiny(model=model, seeds=2, folder=tmp_path / "there"), here)
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_workers_need_a_folder() -> None:
+    with nothing_runs(), pytest.raises(OptionError, match="where='workers' without a folder"):
+        tiny(where="workers")
+    with nothing_runs(), pytest.raises(OptionError, match="workers=2 with where='here'"):
+        tiny(workers=2)
+
+
+@pytest.mark.parametrize("name", ["inputs.json", "seed0.json", "weights.safetensors"])
+def test_inputs_that_were_altered_are_refused(tmp_path: Path, name: str) -> None:
+    plan = tiny_plan()
+    write_inputs(plan, tmp_path)
+    config = plain_json(carma_run.run_configs(plan)[1], "config")
+    assert read_inputs(tmp_path, config).cap.config == plan.cap.config
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content.replace(b"0.4", b"0.5", 1)[:-1] + b"\x01")
+    with pytest.raises(CorruptFileError, match=f"{name} .*altered"):
+        read_inputs(tmp_path, config)
+
+
+def test_a_model_that_cannot_be_built_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tiny_plan()
+    write_inputs(plan, tmp_path)
+    config = plain_json(carma_run.run_configs(plan)[1], "config")
+    build = carma_inputs.load_model
+    with monkeypatch.context() as patch:
+
+        def other(built: Any, **options: Any) -> Any:
+            model = build(built, **options)
+            model.lens.blocks[0].ln1.register_forward_hook(lambda *given: 1.5 * given[-1])
+            return model
+
+        patch.setattr(carma_inputs, "load_model", other)
+        with pytest.raises(CapabilityError, match="cannot be built again .*its logits differ"):
+            read_inputs(tmp_path, config)
+    plan = replace(plan, model=small_decoder())
+    with pytest.raises(CapabilityError, match="holds no Hugging Face model.*where='here'"):
+        write_inputs(plan, tmp_path / "other")
 
 
 # ---- more seeds, other versions -----------------------------------------------------------
@@ -375,8 +409,14 @@ def test_a_broken_training_is_named_and_finished_runs_stay(
     with monkeypatch.context() as patch:
         patch.setattr(objectives, "carma_terms", broken)
         with pytest.raises(NonFiniteError, match=r"^carma, seed 0: step 1: MI is nan; .*Lower"):
+            tiny()
+        with pytest.raises(NonFiniteError, match=r"carma, seed 0: step 1: MI is nan; .*Lower"):
             tiny(folder=tmp_path)
-    assert (tmp_path / "runs" / "ft-seed0" / "manifest.json").exists()
+    assert states(tmp_path) == {
+        "original": "done",
+        "ft, seed 0": "done",
+        "carma, seed 0": "failed",
+    }
     with counted() as trained:
         assert_same(tiny(folder=tmp_path), whole[0])
     assert trained == ["carma, seed 0"]
@@ -390,7 +430,7 @@ def test_with_patience_the_accuracy_told_is_that_of_the_weights_kept(tmp_path: P
     training = tiny(folder=tmp_path, config=config).frames["training"]
     last = []
     for row in training.itertuples():
-        history = read_history(tmp_path / "runs" / f"{row.version}-seed0" / "history.jsonl")
+        history = read_history(run_folder(tmp_path, row.version) / "history.jsonl")
         accuracy = history["evaluations"]["accuracy"]
         assert row.validation_accuracy == accuracy.max()
         assert row.stopped_early == (row.steps < 4 * STEPS)

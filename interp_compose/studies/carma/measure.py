@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.files import locked, plain_json
+from interp_compose.runs.folder import Plan, hashed
 from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.sweep import Where, check_options, sweep
+from interp_compose.studies.carma.inputs import write_inputs
 from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import VERSIONS, Comparison
 from interp_compose.studies.carma.run import (
+    TRAIN,
+    WORK,
     VersionRun,
-    claim_runs,
-    is_intact,
-    make_runs_folder,
+    inputs_of,
+    run_configs,
+    run_name,
     run_version,
 )
 from interp_compose.tasks.synonyms import synonym_source
@@ -29,7 +34,6 @@ from interp_compose.text.synonyms.sources import SynonymSource
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 
-RUNS = "runs"
 TABLES = (
     "accuracy",
     "cap",
@@ -54,6 +58,9 @@ def compare(
     layers: Sequence[int | float] | None = None,
     answers: str = "vocabulary",
     folder: str | Path | None = None,
+    where: Where = "here",
+    workers: int | None = None,
+    slurm: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Comparison:
     """What CARMA changes beside plain fine-tuning (sections 4 and 5).
@@ -81,17 +88,25 @@ def compare(
         folder: where each run is kept when it is done (tables, weights, history) and while it is
             going on (checkpoints), under ``runs/``; an interrupted comparison, called again, goes
             on from there, and so does one with more seeds or other versions.
+            :func:`sweep_status` lists the runs.
+        where: as :func:`run_sweep` has it: in this process, in worker processes of one thread
+            each, or in jobs of a cluster. Elsewhere than here it needs a ``folder``.
+        workers: how many.
+        slurm: what the cluster's jobs ask for.
         progress: show bars.
 
     Raises:
         InputError: before any work, with the value and the remedy: several processes
-            (``WORLD_SIZE``) and a folder with another comparison's runs among them.
-        CapabilityError: an encoder, or weights in half precision.
+            (``WORLD_SIZE``) and a folder with another sweep among them.
+        CapabilityError: an encoder, or weights in half precision; a model that another process
+            cannot build again from its configuration and weights.
         InterventionError: CARMA, pooling or replacing would do nothing, or interventions are open
             on the model.
         MissingDataError, MissingPackageError: the synonyms are not there.
-        NonFiniteError: a training broke; names version, seed, step and term. Finished runs stay.
+        NonFiniteError: a training broke; names version, seed, step and term. Other runs are kept.
+        ModelError: a run failed otherwise; names the first and its folder.
     """
+    _check_where(where, workers, slurm, folder)
     plan = plan_comparison(
         model,
         task,
@@ -108,35 +123,58 @@ def compare(
         layers=layers,
         answers=answers,
     )
-    return carry_out(plan, folder=folder, progress=progress)
+    return carry_out(
+        plan, folder=folder, where=where, workers=workers, slurm=slurm, progress=progress
+    )
 
 
 def carry_out(
-    plan: ComparePlan, *, folder: str | Path | None, progress: bool, overwrite: bool = False
+    plan: ComparePlan,
+    *,
+    folder: str | Path | None,
+    where: Where = "here",
+    workers: int | None = None,
+    slurm: Mapping[str, Any] | None = None,
+    progress: bool,
 ) -> Comparison:
     """Every run of a plan, and the comparison of them.
 
     Raises:
-        InputError: ``folder`` holds another comparison's runs; ``overwrite`` deletes them.
+        InputError: ``folder`` holds another sweep, or runs of a release before 0.1.0.
+        ModelError: runs failed; the others are kept.
         OutputError: the folder cannot be written to, or another process is writing there.
     """
-    wanted = _wanted(plan)
-    done: list[VersionRun] = []
-    if folder is not None:
-        make_runs_folder(Path(folder) / RUNS)
-    with nullcontext() if folder is None else locked(folder):
-        if folder is not None:
-            claim_runs(Path(folder) / RUNS, plan.config, overwrite=overwrite)
-        for number, (version, seeds, name) in enumerate(wanted, start=1):
-            place = None if folder is None else Path(folder) / RUNS / name
-            label = f"{number}/{len(wanted)}"  # a bar around the runs' own bars would garble them
-            done.append(run_version(plan, version, seeds, place, label=label, progress=progress))
-    versions = gathered_versions(
-        {name: run.versions for run, (_, _, name) in zip(done, wanted, strict=True)}
-    )
+    _check_where(where, workers, slurm, folder)
+    configs = [plain_json(config, "config") for config in run_configs(plan)]
+    numbers = {hashed(config): f"{n}/{len(configs)}" for n, config in enumerate(configs, start=1)}
+
+    def run_here(config: Mapping[str, Any], place: Path | None) -> VersionRun:
+        label = numbers[hashed(config)]  # a bar around the runs' own bars would garble them
+        return run_version(plan, config, place, label=label, progress=progress)
+
+    if folder is None:
+        runs = [run_here(config, None) for config in configs]
+    else:
+        out = Path(folder).absolute()
+        _refuse_old_runs(out)
+        with locked(out):
+            if where != "here":
+                write_inputs(plan, inputs_of(configs[0], out))
+            done = sweep(
+                Plan(WORK, configs, function=TRAIN),
+                run_here,
+                out,
+                where=where,
+                workers=workers,
+                slurm=slurm,
+                progress=progress and where != "here",
+            )
+        done.check()
+        runs = [VersionRun.load(place) for place in done.folders]
+    versions = gathered_versions({run_name(run.config): run.versions for run in runs})
     tables = {
         table: pd.concat(
-            [run.frames[table] for run in done if table in run.frames], ignore_index=True
+            [run.frames[table] for run in runs if table in run.frames], ignore_index=True
         )
         for table in TABLES
     }
@@ -144,26 +182,37 @@ def carry_out(
     return replace(Comparison.from_runs({**tables, **drawn}, plan.config), versions=versions)
 
 
-def _wanted(plan: ComparePlan) -> list[tuple[str, Sequence[int], str]]:
-    """Version, seeds and folder's name of every run."""
-    wanted: list[tuple[str, Sequence[int], str]] = []
-    if "original" in plan.versions:
-        wanted.append(("original", plan.seeds, "original"))
-    trained = [version for version in plan.versions if version != "original"]
-    return wanted + [(v, [seed], f"{v}-seed{seed}") for seed in plan.seeds for v in trained]
+def _check_where(
+    where: Where,
+    workers: int | None,
+    slurm: Mapping[str, Any] | None,
+    folder: str | Path | None,
+) -> None:
+    check_options(where, workers, slurm)
+    if folder is None and where != "here":
+        raise OptionError(
+            f"where={where!r} without a folder: other processes read and write their runs there; "
+            "give folder=…, or choose where='here'"
+        )
+
+
+def _refuse_old_runs(out: Path) -> None:
+    old = out / "runs" / "comparison.json"
+    if old.exists():
+        raise InputError(
+            f"{old} belongs to runs that only releases of interp_compose before 0.1.0 read. Go on "
+            "with one of them, or choose another folder"
+        )
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
-    """The comparison that ``folder`` holds, if it is this plan's and intact.
-
-    So must be its runs, as far as they are still there.
-    """
+    """The comparison that ``folder`` holds, if it is this plan's, and none of its runs that are
+    still there is damaged."""
     try:
-        found = Comparison.load(folder)
+        comparison = Comparison.load(folder)
     except (MissingDataError, CorruptFileError, InputError):
         return None
-    if found.config != plain_json(plan.config, "config"):
+    if comparison.config != plain_json(plan.config, "config"):
         return None
-    runs = [(version, seeds, folder / RUNS / name) for version, seeds, name in _wanted(plan)]
-    sound = all(is_intact(plan, *run) for run in runs if run[-1].is_dir())
-    return found if sound else None
+    runs = Plan(WORK, [plain_json(config, "config") for config in run_configs(plan)]).runs(folder)
+    return None if any(run.is_done and run.damage() for run in runs) else comparison

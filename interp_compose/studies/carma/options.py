@@ -88,6 +88,10 @@ class CarmaStudy:
     """Of a model on the hub."""
     seed: int = 42
     """For splitting the data, and for --limit."""
+    where: Literal["here", "workers"] = "here"
+    """Train in this process, or side by side in worker processes of one thread each."""
+    workers: int | None = None
+    """How many worker processes; by default one per core."""
     overwrite: bool = False
     """Replace another comparison's result in the same folder."""
     quiet: Annotated[bool, tyro.conf.arg(aliases=["-q"])] = False
@@ -107,6 +111,7 @@ def run(config: CarmaStudy) -> Comparison:
     """
     from interp_compose.checks import check_limit
     from interp_compose.models.load import load_model
+    from interp_compose.runs.sweep import check_options
     from interp_compose.studies.carma.measure import carry_out, finished
     from interp_compose.studies.carma.plan import plan_comparison
     from interp_compose.studies.carma.result import Comparison
@@ -114,6 +119,7 @@ def run(config: CarmaStudy) -> Comparison:
     from interp_compose.tasks.load import load_task
     from interp_compose.tasks.synonyms import synonym_source
 
+    check_options(config.where, config.workers, None)
     carma = _carma(config)
     check_limit(config.limit)
     model = load_model(config.model, device=config.device, revision=config.revision)
@@ -138,13 +144,13 @@ def run(config: CarmaStudy) -> Comparison:
     )
     with held_folder(config.out, Comparison, plan.config, overwrite=config.overwrite):
         comparison = finished(config.out, plan) or carry_out(
-            plan, folder=config.out, progress=not config.quiet, overwrite=config.overwrite
+            plan,
+            folder=config.out,
+            where=config.where,
+            workers=config.workers,
+            progress=not config.quiet,
         )
-        write_result(
-            config.out,
-            comparison,
-            overwrite=config.overwrite,
-        )
+        write_result(config.out, comparison, overwrite=config.overwrite)
     return comparison
 
 

@@ -35,6 +35,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
 from interp_compose.training.finetune import check_training, encode_examples
+from interp_compose.types import Example
 
 MOST_SEEDS = 10_000
 """More are a slip of the pen."""
@@ -61,6 +62,7 @@ class ComparePlan:
     versions: Sequence[str]
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
+    test: Sequence[Example]
     cap: Plan[CapCurve]
     seeds: Sequence[int]
     training: TrainConfig
@@ -107,8 +109,7 @@ def plan_comparison(
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
     among = task.answer_set(answers)
-    asked = CapOptions(layers=starts, controls=False, seed=0, answers=among, task=task.name)
-    cap = cap_curve.plan(model, task.test, asked)
+    cap = plan_of_test(model, task, starts, among)
     train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
     validation = encode_examples(
         model, task.validation, unit=carma.unit, which="validation", answers=among
@@ -148,6 +149,7 @@ def plan_comparison(
         versions,
         train,
         validation,
+        task.test,
         cap,
         chosen,
         config,
@@ -211,6 +213,14 @@ def _check_rates(rates: Sequence[float]) -> None:
             raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
     if len(set(rates)) != len(rates):
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
+
+
+def plan_of_test(
+    model: LensModel, task: Task, layers: Sequence[int], answers: str | Sequence[str]
+) -> Plan[CapCurve]:
+    """Word-level CAP curves of the test split, without controls."""
+    asked = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
+    return cap_curve.plan(model, task.test, asked)
 
 
 _DOSE = ["rate", "seed", "example", "n_words", "n_eligible", "n_wanted", "n_replaced"]

@@ -1,111 +1,69 @@
-"""One version under one seed: trained, measured, and kept, so that a comparison can go on."""
+"""One version under one seed, trained and measured: a run of the sweep that a comparison is."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from interp_compose.errors import CorruptFileError, InputError, NonFiniteError, OutputError
+from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import save_weights
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import (
-    atomic_write,
-    check_writable,
-    differences,
-    file_sha256,
-    json_bytes,
-    listed,
-    make_folder,
-    named,
-    plain_json,
-    read_json,
-    remove,
-)
+from interp_compose.runs.files import file_sha256
+from interp_compose.runs.folder import hashed
 from interp_compose.runs.result import PACKAGES, Result, environment_versions, store
 from interp_compose.studies.cap.result import CapCurve
+from interp_compose.studies.carma.inputs import read_inputs
 from interp_compose.studies.carma.plan import ComparePlan, run_config
 from interp_compose.studies.core.study import measure
 from interp_compose.training.evaluate import answered, convergence, representations
 from interp_compose.training.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
 from interp_compose.training.history import TrainingHistory
 
-OWNER = "comparison.json"
-RUN_NAME = re.compile(r"original|(ft|carma)-seed\d+")
+WORK: Final = "carma"
+"""What a sweep calls these runs."""
+TRAIN: Final = "interp_compose.studies.carma.run:run_in_worker"
+"""The function that does them in another process."""
+WEIGHTS: Final = "weights.safetensors"
+HISTORY_ROWS = 200
 
 
-def make_runs_folder(folder: Path) -> None:
-    """Make the folder for runs.
+def run_configs(plan: ComparePlan) -> list[dict[str, Any]]:
+    """Of every run of a comparison, all that decides it: the versions of packages as well, so that
+    one comparison is never made with several.
 
-    Raises:
-        InputError: it cannot be made, or nothing can be written there.
-    """
-    try:
-        check_writable(make_folder(folder))
-    except OutputError as refusal:
-        why = getattr(refusal.__cause__, "strerror", None) or str(refusal.__cause__)
-        raise InputError(
-            f"{named(folder)} cannot be made a folder ({why}); choose another"
-        ) from refusal
-
-
-def claim_runs(folder: Path, config: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Make ``folder`` this comparison's, so that runs of two are never mixed.
-
-    Seeds and versions may differ: a comparison with more of them goes on from the runs that are
-    there. With ``overwrite``, another comparison's runs are deleted.
-
-    Raises:
-        InputError: ``folder`` holds another comparison's runs; with ``overwrite``, one is a link.
-        CorruptFileError: there are runs, and nothing intact says whose.
+    The original is measured once, for all seeds.
     """
     versions = environment_versions()
-    mine = {key: value for key, value in config.items() if key not in ("seeds", "versions")}
-    mine = plain_json({**mine, "packages": {name: versions[name] for name in PACKAGES}}, "config")
-    runs = [path for path in folder.iterdir() if path.is_dir() and RUN_NAME.fullmatch(path.name)]
-    if runs:
-        other = _other(folder, mine)
-        if other is None:
-            return
-        if not overwrite:
-            raise other
-        links = [run for run in runs if run.is_symlink()]
-        if links:
-            raise InputError(
-                f"{links[0]} is a link, and what it leads to is not deleted; remove the link, or "
-                "choose another folder"
-            )
-        for run in runs:
-            remove(run)
-    atomic_write(folder / OWNER, json_bytes(mine))
+    shared = {key: value for key, value in plan.config.items() if key not in ("seeds", "versions")}
+    shared["packages"] = {name: versions[name] for name in PACKAGES}
+    trained = [version for version in plan.versions if version != "original"]
+    runs = [("original", list(plan.seeds))] if "original" in plan.versions else []
+    runs += [(version, [seed]) for seed in plan.seeds for version in trained]
+    return [{**shared, "version": version, "seeds": seeds} for version, seeds in runs]
 
 
-def _other(folder: Path, mine: Mapping[str, Any]) -> InputError | CorruptFileError | None:
-    """Why the runs in ``folder`` cannot be gone on from; None if they can."""
-    remedy = "choose another folder, or start afresh: delete this one, or on the command line "
-    remedy += "--overwrite it"
-    try:
-        theirs = read_json(folder / OWNER)
-    except (OSError, CorruptFileError):
-        return CorruptFileError(
-            f"{folder / OWNER} is missing or damaged, so nobody knows which comparison the runs "
-            f"beside it belong to; {remedy}"
-        )
-    if theirs == mine:
-        return None
-    return InputError(
-        f"{folder} holds runs of another comparison: {differences(theirs, mine)}; {remedy}"
-    )
+def run_name(config: Mapping[str, Any]) -> str:
+    """``"original"``, or as ``"ft, seed 0"``."""
+    version: str = config["version"]
+    return version if version == "original" else f"{version}, seed {config['seeds'][0]}"
 
 
-WEIGHTS = "weights.safetensors"
-HISTORY_ROWS = 200
+def inputs_of(config: Mapping[str, Any], out: Path) -> Path:
+    """The folder of what a run of the comparison in ``out`` reads."""
+    shared = {key: value for key, value in config.items() if key not in ("seeds", "version")}
+    return out / "inputs" / hashed(shared)
+
+
+def run_in_worker(config: Mapping[str, Any], folder: Path) -> None:
+    """A run in a process that knows nothing of it."""
+    plan = read_inputs(inputs_of(config, folder.parents[1]), config)
+    run_version(plan, config, folder, progress=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,76 +73,47 @@ class VersionRun(Result):
 
 def run_version(
     plan: ComparePlan,
-    version: str,
-    seeds: Sequence[int],
+    config: Mapping[str, Any],
     folder: Path | None,
     *,
     label: str = "",
     progress: bool,
 ) -> VersionRun:
-    """Train (unless it is the original) and measure; from ``folder`` where that is done already.
+    """Train (unless it is the original) and measure one of :func:`run_configs`.
 
-    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``; the manifest,
-    which names them all with their SHA-256, is written last, and checkpoints are deleted after it.
-    ``label``, like "2/5", stands before the bar's title.
+    ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``, and until then
+    checkpoints, from which a run that was stopped goes on. ``label``, like "2/5", stands before the
+    bar's title.
 
     Raises:
         NonFiniteError: a training or a measurement broke; names version and seed.
     """
-    config = _config(plan, version, seeds)
-    run = None if folder is None else _finished(folder, config)
-    if run is None:
-        name = version if version == "original" else f"{version}, seed {seeds[0]}"
-        title = f"{label} {name}".strip()
-        try:
-            run = _computed(plan, version, seeds, config, folder, title=title, progress=progress)
-        except NonFiniteError as broken:
-            raise NonFiniteError(f"{name}: {broken}") from broken
-    if folder is not None:
-        CheckpointFolder(folder / CHECKPOINTS, {}).clear()
-    return run
-
-
-def is_intact(plan: ComparePlan, version: str, seeds: Sequence[int], folder: Path) -> bool:
-    """Whether ``folder`` holds this run, as far as it is still there."""
-    there = [name for name in (WEIGHTS, HISTORY) if (folder / name).exists()]
-    return _finished(folder, _config(plan, version, seeds), there) is not None
-
-
-def _config(plan: ComparePlan, version: str, seeds: Sequence[int]) -> dict[str, Any]:
-    shared = {key: value for key, value in plan.config.items() if key != "versions"}
-    return {**shared, "version": version, "seeds": list(seeds)}
-
-
-def _finished(
-    folder: Path, config: Mapping[str, Any], files: Sequence[str] = (WEIGHTS, HISTORY)
-) -> VersionRun | None:
-    """The run that ``folder`` holds, if it is this one and intact, with its weights and history.
-
-    Their SHA-256 is in the manifest of the tables, which say which run it is: no other run's are
-    taken for them.
-    """
+    title = f"{label} {run_name(config)}".strip()
     try:
-        done = VersionRun.load(folder)
-        known = listed(folder)
-        for name in files if config["version"] != "original" else ():
-            if known.get(name) != [file_sha256(folder / name)]:
-                return None
-    except (OSError, InputError):
-        return None
-    return done if done.config == plain_json(config, "config") else None
+        run, model = _computed(plan, config, folder, title=title, progress=progress)
+    except NonFiniteError as broken:
+        raise NonFiniteError(f"{run_name(config)}: {broken}") from broken
+    if folder is None:
+        return run
+    others: dict[str, bytes | str] = {}
+    if config["version"] != "original":
+        save_weights(model, folder / WEIGHTS)
+        beside = (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)
+        others = {name: file_sha256(folder / name) for name in beside}
+    store(run, folder, others, overwrite=True)
+    CheckpointFolder(folder / CHECKPOINTS, {}).clear()
+    return run
 
 
 def _computed(
     plan: ComparePlan,
-    version: str,
-    seeds: Sequence[int],
     config: Mapping[str, Any],
     folder: Path | None,
     *,
     title: str,
     progress: bool,
-) -> VersionRun:
+) -> tuple[VersionRun, LensModel]:
+    version, seeds = config["version"], config["seeds"]
     model, training = plan.model, None
     if version != "original":
         training = finetune_on(
@@ -202,15 +131,7 @@ def _computed(
     tables = _measured(plan, model, version, seeds, progress=progress)
     if training is not None:
         tables |= _trained(training, version, seeds[0])
-    run = VersionRun(config, tables, environment_versions())
-    if folder is not None:
-        others: dict[str, bytes | str] = {}
-        if training is not None:
-            save_weights(model, folder / WEIGHTS)
-            beside = (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)
-            others = {name: file_sha256(folder / name) for name in beside}
-        store(run, folder, others, overwrite=True)
-    return run
+    return VersionRun(config, tables, environment_versions()), model
 
 
 def _measured(
