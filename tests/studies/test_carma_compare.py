@@ -377,6 +377,6 @@ def test_bars_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     tiny(versions=("original", "ft"), progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "CAP GPT2LMHeadModel: 100%" in printed.err
+    assert "cap GPT2LMHeadModel: 100%" in printed.err
     assert "2/2 ft, seed 0: 100%" in printed.err
     assert "\x1b" not in printed.err  # no bar around another: their rests would stay
