@@ -54,7 +54,7 @@ def in_place_cap(
                 out[row, unit[-1]] = pool(resid[row, unit], how).to(resid.dtype)
         return out
 
-    def hide(pattern: Tensor, hook: Any) -> Tensor:  # [batch head query key]
+    def knock_out(pattern: Tensor, hook: Any) -> Tensor:  # [batch head query key]
         # Dropping keys and dividing by what is left is the softmax over the other keys.
         left = pattern.masked_fill(hidden[:, None, None, :], 0.0)
         return left / left.sum(dim=-1, keepdim=True).clamp(min=1e-30)
@@ -70,5 +70,5 @@ def in_place_cap(
             read="logits",
         )
     hooks: list[Any] = [(f"blocks.{layer}.hook_resid_pre", write)]
-    hooks += [(f"blocks.{k}.attn.hook_pattern", hide) for k in range(layer, model.n_layers)]
+    hooks += [(f"blocks.{k}.attn.hook_pattern", knock_out) for k in range(layer, model.n_layers)]
     return model.run_with_hooks(tokens, hooks, attention_mask=mask)

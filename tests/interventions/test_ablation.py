@@ -198,7 +198,7 @@ def test_resampled_tokens_are_whole_and_seeded(model: LensModel) -> None:
 
 @torch.no_grad()
 def test_its_own_values_change_nothing() -> None:
-    """Resampled from a single token, which is the one that stands there."""
+    """Resampled from a single token, which is the token at that position."""
     model = shared("GPT-2")
     one = torch.tensor([[5]])
     clean = run(model, one)

@@ -52,7 +52,7 @@ def llama() -> LensModel:
 
 
 def left_padded() -> tuple[Tensor, Tensor]:
-    """Three unlike rows; what stands in the padding is junk."""
+    """Three unlike rows; the tokens in the padding are arbitrary."""
     width = max(LENGTHS) + 2
     tokens = torch.randint(3, D_VOCAB, (3, width), generator=torch.Generator().manual_seed(3))
     mask = torch.zeros_like(tokens)

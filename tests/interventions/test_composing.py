@@ -215,7 +215,7 @@ def test_dropout_in_training_mode() -> None:
 @pytest.mark.parametrize("name", ["GPT-2", "GPT-J", "BLOOM", "BERT"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @torch.no_grad()
-def test_half_precision_hides_as_exactly(name: str, dtype: torch.dtype) -> None:
+def test_half_precision_knocks_out_as_exactly(name: str, dtype: torch.dtype) -> None:
     """GPT-J computes scores in float32 and masks them by float16's lowest number."""
     model = load_model(architectures.build(name).to(dtype))
     with mask_attention(model, keys=2):

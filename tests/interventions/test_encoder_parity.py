@@ -50,12 +50,17 @@ def padded(rows: list[list[int]], groups: list[list[int]], side: str) -> tuple[T
 
 
 class Case:
-    """A wrapped model, its untouched twin, and rows of token ids with their units."""
+    """A wrapped model, its unwrapped reference, and rows of token ids with their units."""
 
     def __init__(
-        self, model: LensModel, twin: Any, ids: list[list[int]], groups: list[list[int]]
+        self, model: LensModel, reference: Any, ids: list[list[int]], groups: list[list[int]]
     ) -> None:
-        self.model, self.twin, self.ids, self.groups = model, twin.double().eval(), ids, groups
+        self.model, self.reference, self.ids, self.groups = (
+            model,
+            reference.double().eval(),
+            ids,
+            groups,
+        )
         self.clean = [self.run(row, 0, None) for row in range(len(ids))]
 
     @property
@@ -69,10 +74,12 @@ class Case:
         """Residuals ``[pos d_model]`` of one row before each block from ``layer`` on, and after
         the last; ``write`` edits the one that enters ``layer``."""
         tokens = torch.tensor([self.ids[row]])
-        out = [self.twin.embeddings(tokens) if write is None else write(self.clean[row][layer])]
+        out = [
+            self.reference.embeddings(tokens) if write is None else write(self.clean[row][layer])
+        ]
         keys = torch.zeros(1, 1, 1, tokens.shape[1], dtype=torch.float64)
         keys[..., list(hidden)] = -torch.inf
-        for block in self.twin.encoder.layer[layer:]:
+        for block in self.reference.encoder.layer[layer:]:
             left = block(out[-1], attention_mask=keys)
             out.append(left[0] if isinstance(left, tuple) else left)
         return out
@@ -121,8 +128,10 @@ def real_case() -> Case:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     words = [tokenizer(text).word_ids() for text in PHRASES]
     groups = [[-1 if word is None else max(word - 1, 0) for word in row] for row in words]
-    twin = transformers.AutoModel.from_pretrained(folder)
-    return Case(load_model(folder), twin, [tokenizer(text).input_ids for text in PHRASES], groups)
+    reference = transformers.AutoModel.from_pretrained(folder)
+    return Case(
+        load_model(folder), reference, [tokenizer(text).input_ids for text in PHRASES], groups
+    )
 
 
 CASES = ["BERT", pytest.param("RoBERTa", marks=architectures.needs_tl4), "real"]
@@ -158,10 +167,10 @@ def test_collapsed_equals_pooled_in_place_with_masked_keys(case: Case, how: str)
             assert record.layout is not None
             assert record.n_affected == sum(several)
             assert found.shape[1] == max(map(len, expected))
-            for row, reference in enumerate(expected):
-                assert record.layout.mask[row].tolist()[-len(reference) :] == [1] * len(reference)
-                assert int(record.layout.mask[row].sum()) == len(reference)
-                agree(found[row, -len(reference) :], reference)
+            for row, rows in enumerate(expected):
+                assert record.layout.mask[row].tolist()[-len(rows) :] == [1] * len(rows)
+                assert int(record.layout.mask[row].sum()) == len(rows)
+                agree(found[row, -len(rows) :], rows)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -173,8 +182,8 @@ def test_broadcast_equals_the_pooled_vector_at_every_token(case: Case, how: str)
             tokens, mask, groups = case.batch(side)
             with pool_at(case.model, layer, groups, how, mode="broadcast"):
                 found = case.model.encode(tokens, attention_mask=mask)
-            for row, reference in enumerate(expected):
-                agree(found[row, mask[row].bool()], reference)
+            for row, rows in enumerate(expected):
+                agree(found[row, mask[row].bool()], rows)
 
 
 @torch.no_grad()

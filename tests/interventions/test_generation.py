@@ -76,8 +76,8 @@ def test_negative_numbers_and_tensors_count_the_prompt(model: LensModel) -> None
         pytest.skip("it has no cache")
     where = torch.zeros_like(TOKENS).bool()
     where[:, [3, 5]] = True
-    asks = torch.zeros_like(TOKENS).bool()
-    asks[:, -1] = True
+    queries = torch.zeros_like(TOKENS).bool()
+    queries[:, -1] = True
     with mask_attention(model, keys=[3, 5]):
         expected = generated(model, TOKENS)
     for keys in ([-4, -2], where):
@@ -86,7 +86,7 @@ def test_negative_numbers_and_tensors_count_the_prompt(model: LensModel) -> None
     # Queries of the prompt alone: what is generated sees the keys again.
     with mask_attention(model, keys=[3], queries=[-1]):
         by_number = generated(model, TOKENS)
-    with mask_attention(model, keys=[3], queries=asks):
+    with mask_attention(model, keys=[3], queries=queries):
         assert torch.equal(generated(model, TOKENS), by_number)
 
 

@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> LensModel:
 
 
 @torch.no_grad()
-def test_a_hidden_token_moves_the_last_position_by_exactly_nothing(model: LensModel) -> None:
+def test_a_masked_token_moves_the_last_position_by_exactly_nothing(model: LensModel) -> None:
     for position in (0, 2, 5):
         with mask_attention(model, keys=position) as record:
             one = run(model, TOKENS)[:, -1]

@@ -113,7 +113,7 @@ def test_units_of_one_token_change_no_bit(model: LensModel, mode: str) -> None:
 def test_exclude_equals_a_softmax_over_the_others(model: LensModel) -> None:
     """Heads (0, 1) and (2, 0), queries 4 and 6, key 3."""
 
-    def hide(head: int) -> Any:
+    def knock_out(head: int) -> Any:
         def edit(pattern: Tensor, hook: Any) -> Tensor:
             out = pattern.clone()
             out[:, head, [4, 6], 3] = 0
@@ -122,7 +122,7 @@ def test_exclude_equals_a_softmax_over_the_others(model: LensModel) -> None:
         return edit
 
     at = "attn.hook_pattern"
-    hooks: list[Any] = [(f"blocks.0.{at}", hide(1)), (f"blocks.2.{at}", hide(0))]
+    hooks: list[Any] = [(f"blocks.0.{at}", knock_out(1)), (f"blocks.2.{at}", knock_out(0))]
     expected = model.run_with_hooks(TOKENS, hooks, attention_mask=MASK)
     with mask_attention(model, keys=3, queries=[4, 6], heads=[(0, 1), (2, 0)]) as record:
         found = model(TOKENS, attention_mask=MASK)
@@ -181,10 +181,10 @@ def test_last_logits_under_a_mask(model: LensModel) -> None:
 def test_ablation_equals_weights_of_zero(model: LensModel) -> None:
     with ablate(model, heads=[(1, 0)], neurons=[(2, 5), (2, 11)]):
         found = model(TOKENS, attention_mask=MASK)
-    twin = make(model.lens.cfg.norm)
-    twin.lens.blocks[1].attn.W_O[0] = 0
-    twin.lens.blocks[2].mlp.W_out[[5, 11]] = 0
-    expected = twin(TOKENS, attention_mask=MASK)
+    edited = make(model.lens.cfg.norm)
+    edited.lens.blocks[1].attn.W_O[0] = 0
+    edited.lens.blocks[2].mlp.W_out[[5, 11]] = 0
+    expected = edited(TOKENS, attention_mask=MASK)
     real = MASK.bool()
     torch.testing.assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
     assert not torch.equal(found, model(TOKENS, attention_mask=MASK))
@@ -198,7 +198,7 @@ def test_ablation_equals_weights_of_zero(model: LensModel) -> None:
 @pytest.mark.parametrize("norm", ["pre", "query"])
 @torch.no_grad()
 def test_summands_are_dropped(norm: str, part: str) -> None:
-    model, twin = make(norm), make(norm)
+    model, edited = make(norm), make(norm)
     names = ["blocks.1.hook_resid_pre", "blocks.1.hook_resid_post"]
     with mask_residual(model, positions=[1, -2], layers=1, part=part) as record:
         _, found = model.capture(TOKENS, names)
@@ -206,10 +206,10 @@ def test_summands_are_dropped(norm: str, part: str) -> None:
     assert torch.equal(left, entered) == (part == "block")
     assert record.n_changed == (8 if part == "block" else 4)
     if part != "mlp":
-        twin.lens.blocks[1].attn.W_O.zero_()
+        edited.lens.blocks[1].attn.W_O.zero_()
     if part != "attn":
-        twin.lens.blocks[1].mlp.W_out.zero_()
-    _, found = twin.capture(TOKENS, names)
+        edited.lens.blocks[1].mlp.W_out.zero_()
+    _, found = edited.capture(TOKENS, names)
     torch.testing.assert_close(left, found[names[1]][:, [1, 5]], atol=1e-5, rtol=1e-5)
     assert_clean(model)
 

@@ -52,19 +52,19 @@ def equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) -> None:
     model = built(name)
     model(TOKENS)  # in a graph, of which some wrappers keep a part
-    twin = copy_model(model)
-    assert list(twin.active_hooks) == []
-    of_the_copy = gradients(twin)
+    copied = copy_model(model)
+    assert list(copied.active_hooks) == []
+    of_the_copy = gradients(copied)
     assert all(weight.grad is None for weight in model.parameters())
     assert any(gradient is not None for gradient in of_the_copy)
     pairs = zip(of_the_copy, gradients(model), strict=True)
     assert all(equal(one, other) for one, other in pairs)
     with torch.no_grad():
         before = model(TOKENS)
-        for weight in twin.parameters():
+        for weight in copied.parameters():
             weight.zero_()
         assert torch.equal(model(TOKENS), before)
-        assert not torch.equal(twin(TOKENS), before)
+        assert not torch.equal(copied(TOKENS), before)
 
 
 @pytest.mark.tl3
@@ -73,8 +73,8 @@ def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) ->
 def test_a_hooked_transformer_is_copied(kind: str) -> None:
     model = load_model(hooked_transformer(kind))
     model(TOKENS)
-    twin = copy_model(model)
-    of_the_copy = gradients(twin)
+    copied = copy_model(model)
+    of_the_copy = gradients(copied)
     assert all(weight.grad is None for weight in model.parameters())
     pairs = zip(of_the_copy, gradients(model), strict=True)
     assert all(equal(one, other) for one, other in pairs)
@@ -92,9 +92,9 @@ def test_modes_and_frozen_weights_are_copied() -> None:
     model.lens.blocks[1].train()
     first = next(model.parameters())
     first.requires_grad_(False)
-    twin = copy_model(model)
-    assert [m.training for m in twin.lens.modules()] == [m.training for m in model.lens.modules()]
-    assert [w.requires_grad for w in twin.parameters()] == [
+    copied = copy_model(model)
+    assert [m.training for m in copied.lens.modules()] == [m.training for m in model.lens.modules()]
+    assert [w.requires_grad for w in copied.parameters()] == [
         w.requires_grad for w in model.parameters()
     ]
 
@@ -128,8 +128,8 @@ def test_a_copy_that_shares_or_differs_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_the_copy_keeps_what_the_model_knows() -> None:
     tokenizer: Any = splitting_tokenizer()
     model = load_model(architectures.build("Gemma 2"), tokenizer=tokenizer)
-    twin = copy_model(model)
+    copied = copy_model(model)
     for name in ("name", "architecture", "n_layers", "d_model", "n_ctx", "window", "pad_id"):
-        assert getattr(twin, name) == getattr(model, name)
+        assert getattr(copied, name) == getattr(model, name)
     text = "a small house"
-    assert twin.tokenizer(text).input_ids == tokenizer(text).input_ids
+    assert copied.tokenizer(text).input_ids == tokenizer(text).input_ids

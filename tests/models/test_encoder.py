@@ -115,12 +115,12 @@ def test_padding_with_its_own_id_is_what_hugging_face_makes_of_it(sides: str) ->
 
 @pytest.mark.parametrize("sides", PADDING)
 @torch.no_grad()
-def test_what_the_mask_hides_has_no_influence_at_all(model: LensModel, sides: str) -> None:
+def test_masked_positions_have_no_influence_at_all(model: LensModel, sides: str) -> None:
     tokens, mask = padded(sides, junk(1))
     others, _ = padded(sides, junk(2))
     assert not torch.equal(tokens, others)
     one, other = (model.encode(ids, attention_mask=mask) for ids in (tokens, others))
-    assert not torch.equal(one, other)  # what stands in the padding does differ
+    assert not torch.equal(one, other)  # padding positions do differ
     assert torch.equal(one[mask.bool()], other[mask.bool()])
     one, other = (model(ids, attention_mask=mask) for ids in (tokens, others))
     assert torch.equal(one[mask.bool()], other[mask.bool()])
@@ -170,7 +170,7 @@ def test_without_a_head_there_are_no_logits(headless: LensModel) -> None:
 
 
 @torch.no_grad()
-def test_no_token_is_hidden_from_those_before_it(model: LensModel) -> None:
+def test_earlier_tokens_attend_to_later_ones(model: LensModel) -> None:
     other = TOKENS.clone()
     other[:, -1] = 53
     moved = (model.encode(TOKENS)[:, 0] - model.encode(other)[:, 0]).abs().amax(dim=1)
@@ -378,7 +378,7 @@ def test_attention_that_ignores_its_mask_is_refused(name: str, layer: int) -> No
 
 @pytest.mark.parametrize("layer", [0, N_LAYERS - 1])
 def test_a_causal_shortcut_is_refused(name: str, layer: int) -> None:
-    """The model's own call is bidirectional; its blocks, called with a mask, hide the future."""
+    """The model's own call is bidirectional; its blocks, called with a mask, are causal."""
     block = (encoder := source(name, head=False)).encoder.layer[layer]
     own = block.forward
 

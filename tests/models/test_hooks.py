@@ -181,7 +181,7 @@ def test_wrappers_nest_and_go(model: LensModel) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "reason"),
     [
         ("text", "a str"),
         (True, "a bool"),
@@ -190,14 +190,14 @@ def test_wrappers_nest_and_go(model: LensModel) -> None:
     ],
 )
 def test_what_cannot_stand_in_for_an_activation_is_refused_by_the_hooks_name(
-    model: LensModel, returned: object, said: str
+    model: LensModel, returned: object, reason: str
 ) -> None:
     def hook(activation: Tensor, hook: Any) -> Any:
-        return activation.double() if said == "of torch.float64" else returned
+        return activation.double() if reason == "of torch.float64" else returned
 
     with pytest.raises(InterventionError) as refusal:
         model.run_with_hooks(TOKENS, [(RESID, hook)])
     message = str(refusal.value)
     assert message.startswith(f"the hook at {RESID} returned ")
-    assert said in message
+    assert reason in message
     assert "of torch.float32 like the activation" in message

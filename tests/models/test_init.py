@@ -224,22 +224,20 @@ shapes = {"d_vocab": 2.5, "n_heads": True, "norm": "rms", "act": "tanh", "biases
 calls |= {k: (lambda k=k, v=v: DecoderConfig(**{k: v})) for k, v in shapes.items()}
 """
     )
-    told = "expected a number or an InitRates"
+    expected = "expected a number or an InitRates"
     assert outcomes == {
         "whole": "accepted",
         "numpy": "accepted",
-        "text": f"OptionError: init_weights: rates='0.5' is a str; {told}",
-        "bool": f"OptionError: init_weights: rates=True is a bool; {told}",
+        "text": f"OptionError: init_weights: rates='0.5' is a str; {expected}",
+        "bool": f"OptionError: init_weights: rates=True is a bool; {expected}",
         "seed": "OptionError: seed=-1: expected a whole number of 0 or more",
         "half a seed": "OptionError: init_weights: seed=0.5 is a float; expected an integer",
-        "distribution": "OptionError: init_weights: distribution='cauchy' is a str; "
+        "distribution": "OptionError: init_weights: distribution='cauchy'; "
         "expected one of 'normal', 'uniform'",
-        "fan_in": "OptionError: init_weights: fan_in='out' is a str; expected one of 'own', "
-        "'d_model'",
+        "fan_in": "OptionError: init_weights: fan_in='out'; expected one of 'own', 'd_model'",
         "d_vocab": "OptionError: DecoderConfig: d_vocab=2.5 is a float; expected an integer",
         "n_heads": "OptionError: DecoderConfig: n_heads=True is a bool; expected an integer",
-        "norm": "OptionError: DecoderConfig: norm='rms' is a str; expected one of 'pre', 'post', "
-        "'query'",
-        "act": "OptionError: DecoderConfig: act='tanh' is a str; expected one of 'gelu', 'relu'",
+        "norm": "OptionError: DecoderConfig: norm='rms'; expected one of 'pre', 'post', 'query'",
+        "act": "OptionError: DecoderConfig: act='tanh'; expected one of 'gelu', 'relu'",
         "biases": "OptionError: DecoderConfig: biases=None; expected one of 'all', 'unembed'",
     }

@@ -141,7 +141,7 @@ def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "named"),
+    ("files", "named"),
     [
         ({"pooling": {"pooling_mode": "max"}}, "pooling by max"),
         ({"further": ("Dense",)}, "the modules Transformer, Pooling, Dense"),
@@ -149,9 +149,9 @@ def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
     ],
 )
 def test_an_embedding_beyond_us_is_refused_when_it_is_asked_for(
-    headless: Path, told: dict[str, Any], named: str
+    headless: Path, files: dict[str, Any], named: str
 ) -> None:
-    model = load_model(state(headless, **told))
+    model = load_model(state(headless, **files))
     with pytest.raises(CapabilityError, match=f"states an embedding with {named}"):
         embed_texts(model, ["a dog"])
     assert embed_texts(model, ["a dog"], embedding="cls").shape == (1, 40)

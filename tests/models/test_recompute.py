@@ -64,7 +64,7 @@ def test_a_hooked_transformer_recomputes_and_stays_finite_in_bfloat16() -> None:
 
 
 def count_runs(model: LensModel) -> list[int]:
-    """Runs of each block's MLP from now on; a second one stops before its end, so by the door."""
+    """Runs of each block's MLP, counted at the start (a recomputed one may stop early)."""
     runs = [0] * model.n_layers
     for layer, block in enumerate(model.lens.blocks):
 

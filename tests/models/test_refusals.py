@@ -100,7 +100,7 @@ def test_layers_that_the_config_does_not_have_are_refused(
 
 
 def test_weights_beyond_the_layers_are_no_reason_to_refuse(tmp_path: Path) -> None:
-    """Heads of other tasks stand beside many a checkpoint."""
+    """Many checkpoints have heads of other tasks."""
     saved(tmp_path, bert())
     weights = load_file(tmp_path / "model.safetensors")
     weights["classifier.weight"] = torch.zeros(2, 40)
@@ -149,7 +149,7 @@ def test_the_two_orders_that_are_done(tmp_path: Path, further: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
-    ("told", "named"),
+    ("files", "named"),
     [
         ({"transformer": {"config_args": {"hidden_act": "relu"}}}, r"config_args = \{'hidden_act"),
         ({"transformer": {"model_args": {"dtype": "float16"}}}, "model_args = "),
@@ -158,9 +158,9 @@ def test_the_two_orders_that_are_done(tmp_path: Path, further: tuple[str, ...]) 
     ],
 )
 def test_options_that_are_not_followed_are_named(
-    tmp_path: Path, told: dict[str, Any], named: str
+    tmp_path: Path, files: dict[str, Any], named: str
 ) -> None:
-    model = load_model(state(saved(tmp_path, bert()), **told))
+    model = load_model(state(saved(tmp_path, bert()), **files))
     with pytest.raises(CapabilityError, match=f"states an embedding with {named}"):
         embed_texts(model, ["a dog"])
     assert embed_texts(model, ["a dog"], embedding="mean").shape == (1, 40)
@@ -174,8 +174,8 @@ def test_options_that_say_nothing_new_are_followed(tmp_path: Path) -> None:
         "transformer_task": "feature-extraction",
         "module_output_name": "token_embeddings",
     }
-    told = state(tmp_path, transformer=transformer, general={"truncate_dim": None})
-    assert read_sentence_config(str(told)) == SentenceConfig("mean", False, 19)
+    folder = state(tmp_path, transformer=transformer, general={"truncate_dim": None})
+    assert read_sentence_config(str(folder)) == SentenceConfig("mean", False, 19)
 
 
 def test_the_older_file_s_length_is_read(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def state(
     general: dict[str, Any] | None = None,
     prefix: str = "sentence_transformers.models",
 ) -> Path:
-    """A sentence-transformers folder's own files: modules, pooling, and what is said beside."""
+    """A sentence-transformers folder's files: modules, pooling, and further options."""
     kinds = ["Transformer", "Pooling", *further]
     paths = [subfolder, *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
     write(
@@ -159,7 +159,7 @@ def test_what_is_said_beside_the_modules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("files", "named"),
     [
         ({"transformer": {"do_lower_case": True}}, "lower-casing"),
         (
@@ -168,8 +168,8 @@ def test_what_is_said_beside_the_modules(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_done_to_texts_is_named(tmp_path: Path, said: dict[str, Any], named: str) -> None:
-    stated = read_sentence_config(str(state(tmp_path, **said)))
+def test_what_is_done_to_texts_is_named(tmp_path: Path, files: dict[str, Any], named: str) -> None:
+    stated = read_sentence_config(str(state(tmp_path, **files)))
     assert stated is not None
     with pytest.raises(CapabilityError, match=named):
         stated.check("x")

@@ -183,11 +183,11 @@ def test_recomputed_activations_give_the_same_gradients(model: LensModel) -> Non
 
 
 def test_copies_share_nothing(model: LensModel) -> None:
-    twin = copy_model(model)
+    copied = copy_model(model)
     with torch.no_grad():
         before = model(TOKENS)
-        assert torch.equal(twin(TOKENS), before)
-        for weight in twin.parameters():
+        assert torch.equal(copied(TOKENS), before)
+        for weight in copied.parameters():
             weight.zero_()
         assert torch.equal(model(TOKENS), before)
 

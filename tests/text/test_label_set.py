@@ -60,7 +60,7 @@ def test_each_row_has_candidates_of_its_own_and_others_are_ignored() -> None:
     found = outcome_of(logits, torch.tensor([2, 3]), candidates)
     assert found[:, 2].tolist() == [1, 2]  # ranks among two labels; 3 among the vocabulary
     assert outcome_of(logits, torch.tensor([2, 3]))[:, 2].tolist() == [3, 3]
-    # broken logits of tokens that nobody may choose are still told
+    # broken logits of tokens that cannot be chosen are still reported
     logits[0, 0] = float("nan")
     assert outcome_of(logits, torch.tensor([2, 3]), candidates)[:, 3].tolist() == [0, 1]
 

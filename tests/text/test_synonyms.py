@@ -117,7 +117,7 @@ def test_articles_follow(text: str, to: str, expected: str) -> None:
         {"very": ["awfully"]},  # a stop word
         {"ox": ["bull"]},  # two letters
         {"b2b": ["bull"]},  # not letters only
-        {"called": ["named"]},  # stands in the template only
+        {"called": ["named"]},  # occurs in the template only
         {"steer": ["Answer"]},  # the answer
         {"cattle": ["COW"]},  # in the text already
         {"cattle": ["Cattle"]},  # the word itself
