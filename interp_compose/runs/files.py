@@ -413,8 +413,8 @@ def read_signed(path: Path) -> Any:
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of a JSON value's canonical text, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

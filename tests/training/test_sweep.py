@@ -59,7 +59,7 @@ def test_each_configuration_is_done_and_not_again(tmp_path: Path, ledger: Path) 
 def test_a_folder_is_named_by_what_is_run(tmp_path: Path, ledger: Path) -> None:
     """16 digits of the SHA-256 of the canonical JSON, worked out here by other means."""
     run = sweep(tmp_path / "out", [{"b": 1.5, "n": 2}])
-    text = f'{{"config":{{"b":1.5,"n":2}},"format":"{FORMAT}","work":"{JOBS}:square"}}'
+    text = f'{{"config": {{"b": 1.5, "n": 2}}, "format": "{FORMAT}", "work": "{JOBS}:square"}}'
     digest = subprocess.run(["sha256sum"], input=text.encode(), capture_output=True, check=True)
     assert run.folders[0].name == digest.stdout[:16].decode()
 
