@@ -7,7 +7,7 @@ left it earlier, and run through the remaining blocks as one batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
-from interp_compose.interventions.pooling_sweep import chunks
+from interp_compose.interventions.streams import Edit, Streams
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
 
@@ -162,106 +162,49 @@ def ablation_sweep(
             own through all blocks).
         max_tokens: streams × positions that one call may hold.
     """
-    sweep = _Sweep(model, attention_mask, ablation, max_tokens)
-    last = model.n_layers - 1
-    if reach == "until":
-        sweep.join(resid(0), 1)
-        active = torch.ones(sweep.n_targets, dtype=torch.bool)
-        results = torch.cat([sweep.read(0, range(layer + 1), active, finish) for layer in layers])
-    else:
-        for layer in range(layers[0], last):
-            if layer in layers:
-                sweep.join(resid(layer), len(layers))
-            sweep.step(layer, sweep.active(reach, layer in layers))
-        if last in layers:
-            sweep.join(resid(last), len(layers))
-        results = sweep.read(last, [last], sweep.active(reach, last in layers), finish)
-    return results.reshape(len(layers), len(ablation.row), *results.shape[1:])
+    mask = attention_mask[ablation.row]
+    positions = positions_from_mask(attention_mask)[ablation.row]
+    n_targets, last = len(ablation.row), model.n_layers - 1
+    n_groups = 1 if reach == "until" else len(layers)
+    streams = Streams(model, mask, positions, n_groups, max_tokens)
 
+    def ablating(blocks: Sequence[int]) -> Edit:
+        """Blocks with all streams ablated or, for reach ``"at"``, those that joined at the last."""
+        stream = torch.arange(streams.n_streams)  # on the CPU: any() must not wait for a GPU
+        newest = streams.n_streams - n_targets * (blocks[-1] in layers)
+        active = stream >= (newest if reach == "at" else 0)
 
-class _Sweep:
-    """Streams between two blocks: all targets, once for each layer at which they left the clean
-    run."""
+        def edit(chunk: slice, targets: Int[Tensor, "stream"]) -> ExitStack:
+            with ExitStack() as edits:
+                for layer in blocks if bool(active[chunk].any()) else ():
+                    here = active[chunk].to(targets.device)
+                    edits.enter_context(ablation.in_block(model, layer, targets, here))
+                return edits.pop_all()
 
-    def __init__(
-        self,
-        model: LensModel,
-        attention_mask: Int[Tensor, "batch pos"],
-        ablation: Ablation,
-        max_tokens: int,
-    ) -> None:
-        self.model, self.ablation, self.max_tokens = model, ablation, max_tokens
-        self.mask = attention_mask[ablation.row]
-        self.positions = positions_from_mask(attention_mask)[ablation.row]
-        self.n_targets = len(ablation.row)
-        self.resid: Tensor | None = None
-        self.n_streams = 0
+        return edit
 
-    def join(self, clean: Float[Tensor, "batch pos d_model"], n_layers: int) -> None:
-        """All targets leave the clean run here, as they do at ``n_layers`` layers in all."""
-        if self.resid is None:
-            self.resid = clean.new_empty((n_layers * self.n_targets, *clean.shape[1:]))
-        self.resid[self.n_streams : self.n_streams + self.n_targets] = clean[self.ablation.row]
-        self.n_streams += self.n_targets
-
-    def active(self, reach: str, in_layers: bool) -> Bool[Tensor, "stream"]:
-        """The streams that a block ablates: all, or those that joined last, if they joined here.
-
-        On the CPU, so that asking whether there are any does not wait for a GPU.
-        """
-        stream = torch.arange(self.n_streams)
-        return (stream >= self.n_streams - self.n_targets) & in_layers | (reach == "from")
-
-    def step(self, layer: int, active: Bool[Tensor, "stream"]) -> None:
-        """All streams through one block, ablated where ``active``."""
-        assert self.resid is not None
-        for part in self._parts():
-            targets = self._targets(part)
-            with self._ablated([layer], targets, active[part]):
-                self.resid[part] = self.model.run_blocks(
-                    self.resid[part],
-                    layer,
-                    layer + 1,
-                    attention_mask=self.mask[targets],
-                    position_ids=self.positions[targets],
-                )
-
-    def read(
-        self,
-        start: int,
-        ablated: Iterable[int],
-        active: Bool[Tensor, "stream"],
-        finish: Finish,
-    ) -> Tensor:
-        """All streams through the blocks from ``start`` on, some of them ablated, and the rest."""
-        assert self.resid is not None, "layers must not be empty"
-        results = []
-        for part in self._parts():
-            targets = self._targets(part)
-            with self._ablated(ablated, targets, active[part]):
-                logits = self.model.resume(
-                    self.resid[part],
+    def read(start: int, blocks: Sequence[int]) -> Tensor:
+        """All streams from block ``start`` on, ablated in ``blocks``, to their results."""
+        results, edit = [], ablating(blocks)
+        for chunk, targets in streams.chunks():
+            with edit(chunk, targets):
+                logits = model.resume(
+                    streams.resid[chunk],
                     start,
-                    attention_mask=self.mask[targets],
-                    position_ids=self.positions[targets],
+                    attention_mask=mask[targets],
+                    position_ids=positions[targets],
                 )
-            results.append(finish(logits, self.ablation.row[targets]))
+            results.append(finish(logits, ablation.row[targets]))
         return torch.cat(results)
 
-    def _parts(self) -> list[slice]:
-        return chunks(self.n_streams, self.mask.shape[1], self.max_tokens)
-
-    def _targets(self, part: slice) -> Int[Tensor, "stream"]:
-        return torch.arange(part.start, part.stop, device=self.mask.device) % self.n_targets
-
-    def _ablated(
-        self,
-        layers: Iterable[int],
-        targets: Int[Tensor, "stream"],
-        active: Bool[Tensor, "stream"],
-    ) -> ExitStack:
-        with ExitStack() as blocks:
-            for layer in layers if bool(active.any()) else ():
-                here = active.to(targets.device)
-                blocks.enter_context(self.ablation.in_block(self.model, layer, targets, here))
-            return blocks.pop_all()
+    if reach == "until":
+        streams.join(resid(0)[ablation.row])
+        results = torch.cat([read(0, range(layer + 1)) for layer in layers])
+    else:
+        for layer in range(layers[0], model.n_layers):
+            if layer in layers:
+                streams.join(resid(layer)[ablation.row])
+            if layer < last:
+                streams.run(layer, layer + 1, ablating([layer]))
+        results = read(last, [last])
+    return results.reshape(len(layers), n_targets, *results.shape[1:])

@@ -1,12 +1,12 @@
 """Every start layer and every protocol in a single pass.
 
 Done one by one, a curve over L layers and P protocols costs P·L hooked forward passes. Here a
-clean pass keeps the residual that enters each layer of interest; then the layers are walked once
-more: at each, the clean residual is pooled by every protocol, the new streams join those pooled
-at earlier layers, and all of them travel through the next blocks in one call. Logits are computed
-at the last position alone.
+clean pass keeps the residual that enters each start layer; then the blocks are run once more: at
+each start layer the clean residual is pooled by every protocol, the new streams join those pooled
+at earlier layers, and all of them run through the next blocks in one call. Logits are computed at
+the last position alone.
 
-What is read out at the end is the caller's: ``finish`` gets each chunk of streams at the last
+The caller decides what is read out at the end: ``finish`` gets each chunk of streams at the last
 start layer and returns one row per stream.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.interventions.pooling import PooledLayout, pool_groups, spread_groups
+from interp_compose.interventions.streams import Streams
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
 
@@ -101,34 +101,20 @@ def sweep(
     else:
         mask = attention_mask.repeat(len(protocols), 1)
         positions = token_positions.repeat(len(protocols), 1)
-    row = torch.arange(batch, device=mask.device).repeat(len(protocols))
-
-    joining = len(protocols) * batch  # streams that join at each layer, protocol-major
-    streams: Tensor | None = None
-    for depth, layer in enumerate(layers):
+    example = torch.arange(batch, device=mask.device).repeat(len(protocols))
+    streams = Streams(model, mask, positions, len(layers), max_tokens)
+    for layer, above in zip(layers, [*layers[1:], None], strict=True):
         clean = resid(layer)
-        pooled = torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
-        if streams is None:
-            streams = pooled.new_empty((joining * len(layers), *pooled.shape[1:]))
-        streams[depth * joining : (depth + 1) * joining] = pooled
-        if depth + 1 == len(layers):
-            break
-        for part in chunks((depth + 1) * joining, pooled.shape[1], max_tokens):
-            at = torch.arange(part.start, part.stop, device=mask.device) % joining
-            streams[part] = model.run_blocks(
-                streams[part],
-                layer,
-                layers[depth + 1],
-                attention_mask=mask[at],
-                position_ids=positions[at],
-            )
-    assert streams is not None, "layers must not be empty"
-    results: list[Tensor] = []
-    for part in chunks(streams.shape[0], streams.shape[1], max_tokens):
-        at = torch.arange(part.start, part.stop, device=mask.device) % joining
-        results.append(finish(streams[part], layers[-1], mask[at], positions[at], row[at]))
-    flat = torch.cat(results)
-    return flat.reshape(len(layers), len(protocols), batch, *flat.shape[1:])
+        streams.join(torch.cat([_pool(clean, protocol, mode) for protocol in protocols]))
+        if above is not None:
+            streams.run(layer, above)
+    results = torch.cat(
+        [
+            finish(streams.resid[chunk], layers[-1], mask[rows], positions[rows], example[rows])
+            for chunk, rows in streams.chunks()
+        ]
+    )
+    return results.reshape(len(layers), len(protocols), batch, *results.shape[1:])
 
 
 def _pool(
@@ -139,10 +125,3 @@ def _pool(
     if mode == "collapse":
         return pooled
     return spread_groups(pooled, layout.of_token, clean)
-
-
-def chunks(n_streams: int, length: int, max_tokens: int) -> list[slice]:
-    """Near-equal parts of at most ``max_tokens`` tokens (but never less than one stream)."""
-    n_parts = -(-n_streams * length // max(max_tokens, length))
-    bounds = [round(part * n_streams / n_parts) for part in range(n_parts + 1)]
-    return [slice(a, b) for a, b in pairwise(bounds) if b > a]
