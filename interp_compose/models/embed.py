@@ -73,7 +73,7 @@ def embedding_reader(model: LensModel, embedding: str) -> EmbeddingReader:
     ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
     trained), over the text's own tokens of a decoder. ``"cls"``: an encoder's first token.
     ``"last"``: a decoder's last word. ``"model"``: what a sentence-transformers folder states,
-    specials and normalisation included; where none is stated, ``"mean"``, and the result says so.
+    specials and normalisation included; where none is stated, ``"mean"``, which the result records.
 
     Raises:
         OptionError: an unknown embedding, or one that has no meaning for this kind of model.

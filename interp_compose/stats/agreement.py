@@ -1,6 +1,6 @@
 """How well cosines follow human judgements: a correlation or an ROC area, with intervals.
 
-Whole pairs are drawn, so that every cell (a layer and a pooling, say) sees the same samples and
+Whole pairs are drawn, so that every cell (such as a layer and a pooling) has the same samples and
 differences between cells are paired. A value that does not exist is NaN: a correlation of fewer
 than three pairs or with a side that is constant (all numbers exactly equal), an area with one
 class only.

@@ -50,7 +50,7 @@ def textblob() -> Any:
 
 
 MIN_LENGTH = 3
-"""Characters of the shortest word replaced, as in the released code (the paper's text says 2)."""
+"""Characters of the shortest word replaced, as in the released code (2 in the paper's text)."""
 
 
 class Candidate(NamedTuple):
