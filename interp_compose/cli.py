@@ -21,9 +21,9 @@ from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaStudy
-from interp_compose.studies.fitting_speed.options import SpeedConfig
-from interp_compose.studies.mechanism.options import MechanismConfig
-from interp_compose.studies.phases.options import PhasesConfig
+from interp_compose.studies.fitting_speed.options import SpeedCommand
+from interp_compose.studies.mechanism.options import MechanismCommand
+from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
 from interp_compose.studies.weights.options import WeightsCommand
 
@@ -36,9 +36,9 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "similarity": (SimilarityCommand, "similarity.measure:run"),
     "carma": (CarmaStudy, "carma.options:run"),
     "weights": (WeightsCommand, "weights.measure:run"),
-    "phases": (PhasesConfig, "phases.options:run"),
-    "mechanism": (MechanismConfig, "mechanism.options:run"),
-    "speed": (SpeedConfig, "fitting_speed.options:run"),
+    "phases": (PhasesCommand, "phases.measure:run"),
+    "mechanism": (MechanismCommand, "mechanism.measure:run"),
+    "speed": (SpeedCommand, "fitting_speed.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
@@ -57,12 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv = [name, *argv[1:]]
     if ("--unit", "phrase") in itertools.pairwise(argv):
         sys.exit("--unit phrase is --unit constituent now, or --unit text for similarity")
-    command = tyro.extras.subcommand_cli_from_dict(
-        {name: options for name, (options, _) in COMMANDS.items()},
-        prog="interp-compose",
-        description="How, and where, does a transformer compose meaning?",
-        args=argv,
-    )
+    command = _parsed(argv)
     from interp_compose.errors import InterpComposeError
 
     if _is_empty(argv):
@@ -79,6 +74,18 @@ def main(argv: Sequence[str] | None = None) -> None:
             "\ninterrupted: the same command again goes on from what is finished.", file=sys.stderr
         )
         raise SystemExit(130) from None
+
+
+def _parsed(argv: Sequence[str]) -> Any:
+    """The command; with --paper, all other options have the paper's defaults."""
+    command = tyro.extras.subcommand_cli_from_dict(
+        {name: options for name, (options, _) in COMMANDS.items()},
+        prog="interp-compose",
+        description="How, and where, does a transformer compose meaning?",
+        args=argv,
+    )
+    preset = command.preset() if hasattr(command, "preset") else None
+    return command if preset is None else tyro.cli(type(command), default=preset, args=argv[1:])
 
 
 def _is_empty(argv: Sequence[str]) -> bool:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.folder import Plan, resolve
-from interp_compose.runs.sweep import Where as Where, sweep
+from interp_compose.runs.sweep import sweep
+from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.core.options import Output
+from interp_compose.studies.core.output import check_folder, check_larger, write_result
+from interp_compose.studies.core.result import StudyResult
+
+R = TypeVar("R", bound=StudyResult)
+Study = Callable[[bool], R]
 
 WORK: Final = "anchors"
 """What a sweep calls these runs."""
@@ -61,11 +68,7 @@ def trained(
     function: str,
     runs: Sequence[PhaseRun],
     out: str | os.PathLike[str],
-    *,
-    where: Where,
-    workers: int | None,
-    slurm: Mapping[str, Any] | None,
-    progress: bool,
+    asked: GridOptions,
 ) -> tuple[Path, ...]:
     """The folder of each run, done where it was missing; all refused where one cannot be.
 
@@ -79,14 +82,56 @@ def trained(
     for run in runs:
         run.check()
     together = 1
-    if torch.cuda.is_available() and where == "here":
+    if torch.cuda.is_available() and asked.where == "here":
         together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
     plan = Plan(work, [asdict(run) for run in runs], together, function)
     done = sweep(
-        plan, resolve(function), out, where=where, workers=workers, slurm=slurm, progress=progress
+        plan,
+        resolve(function),
+        out,
+        where=asked.where,
+        workers=asked.workers,
+        slurm=asked.slurm,
+        progress=asked.progress,
     )
     done.check()
     return tuple(done.folders)
+
+
+def grid_config(
+    study: str, setting: Mapping[str, Any], runs: Sequence[PhaseRun], axes: Mapping[str, str]
+) -> dict[str, Any]:
+    """What a result says of itself: its setting, and the values on each axis of its grid.
+
+    ``axes`` holds what an axis is called, and the field of a run that it varies.
+    """
+    values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in axes.items()}
+    return {"study": study, **setting, **values}
+
+
+def run_grid(
+    output: Output, kind: type[R], config: Mapping[str, Any], axes: Sequence[str], study: Study[R]
+) -> R:
+    """What the command of a grid does: look at the folder, train what is missing, and write.
+
+    Args:
+        output: where.
+        kind: of the result.
+        config: of the result to come.
+        axes: the keys of the config that a later call may hold more values of.
+        study: the work; it is told whether to show a bar.
+
+    Raises:
+        InputError: ``out`` holds another study's result and ``overwrite`` is off.
+    """
+    out, overwrite = output.out, output.overwrite
+    setting = {name: value for name, value in config.items() if name not in axes}
+    check_folder(out, kind, setting, overwrite=overwrite)
+    if not overwrite:
+        check_larger(out, {name: config[name] for name in axes})
+    result = study(not output.quiet)
+    write_result(out, result, overwrite=overwrite, grows=axes)
+    return result
 
 
 MOST: int = 10_000
@@ -148,20 +193,20 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     return axis
 
 
-def check_seeds(seeds: int, first_seed: int) -> None:
-    """Refuse fewer than one seed, more than anybody means, and one below 0."""
-    if not 1 <= seeds <= MOST:
-        raise OptionError(f"seeds={seeds!r}: expected a whole number, 1 to {MOST}")
-    if first_seed < 0:
-        raise OptionError(f"first_seed={first_seed!r}: expected a whole number, 0 or more")
+def seeds_of(asked: GridOptions) -> range:
+    """The seeds of every cell; refuses fewer than one, too many, and one below 0."""
+    if not 1 <= asked.seeds <= MOST:
+        raise OptionError(f"seeds={asked.seeds!r}: expected a whole number, 1 to {MOST}")
+    if asked.first_seed < 0:
+        raise OptionError(f"first_seed={asked.first_seed!r}: expected a whole number, 0 or more")
+    return range(asked.first_seed, asked.first_seed + asked.seeds)
 
 
 def runs_of(
     run: PhaseRun,
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
-    seeds: int,
-    first_seed: int,
+    asked: GridOptions,
 ) -> list[PhaseRun]:
     """Every run of a grid: ``run`` with another rate, weight decay and seed each.
 
@@ -172,10 +217,9 @@ def runs_of(
     decays = checked(weight_decays, "weight_decays")
     if min(decays) < 0:
         raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
-    check_seeds(seeds, first_seed)
     return [
         replace(run, init_rate=rate, weight_decay=decay, seed=seed)
-        for seed in range(first_seed, first_seed + seeds)
+        for seed in seeds_of(asked)
         for decay in decays
         for rate in rates
     ]

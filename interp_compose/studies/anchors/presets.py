@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final, Literal, TypeVar
 
+from interp_compose.studies.anchors.options import RunSize
 from interp_compose.studies.anchors.run import PhaseRun
 
 Paper = Literal["fig3", "fig3-code", "fig4"]
@@ -19,6 +21,19 @@ class Preset:
     weight_decays: tuple[float, ...]
     seeds: int
     first_seed: int = 1
+
+
+Shape = TypeVar("Shape", bound=RunSize)
+
+
+def listed(values: Sequence[float]) -> str:
+    """Values of a grid as the command line takes them."""
+    return ",".join(f"{value:g}" for value in values)
+
+
+def shape_of(run: PhaseRun, shape: type[Shape]) -> Shape:
+    """What the command line can ask of a run."""
+    return shape(**{each.name: getattr(run, each.name) for each in fields(shape)})
 
 
 def _epochs(epochs: int, samples: int, batch_size: int) -> int:
@@ -79,10 +94,6 @@ FIG4: Final = replace(
     biases="unembed",
 )
 """Figs 4, 5A and 5B: two post-LN layers of one head, the rest as Fig. 3."""
-DEFAULT: Final = Preset(
-    PhaseRun(), (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), DECAYS, seeds=3, first_seed=0
-)
-"""Shows the phases in minutes on a CPU."""
 PRESETS: Final[dict[Paper, Preset]] = {
     "fig3": Preset(FIG3, RATES, DECAYS, seeds=3),
     "fig3-code": Preset(FIG3_CODE, RATES, DECAYS, seeds=3),

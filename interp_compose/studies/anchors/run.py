@@ -13,13 +13,14 @@ import torch
 
 from interp_compose._public import public
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
-from interp_compose.models.decoder import Act, Biases, DecoderConfig, Norm, SmallDecoder
+from interp_compose.models.decoder import Act, Biases, DecoderConfig, SmallDecoder
 from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.anchors.evaluate import Evaluation, sets_of, stacked
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
+from interp_compose.studies.anchors.options import RunShape
 from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import run_training, trains
@@ -34,8 +35,8 @@ MOST_SEED: Final = 2**32 // len(STREAMS) - 1
 
 
 @public
-@dataclass(frozen=True)
-class PhaseRun:
+@dataclass(frozen=True, kw_only=True)
+class PhaseRun(RunShape):
     """Everything that decides a run. The default takes about 40 s of one core."""
 
     init_rate: float = 0.8
@@ -45,12 +46,7 @@ class PhaseRun:
     instead, which is not offered)."""
     seed: int = 0
     """Of data, initialisation and order."""
-    norm: Norm = "pre"
-    n_layers: int = 2
-    d_model: int = 64
-    n_heads: int = 1
     d_head: int | None = None
-    d_mlp: int = 128
     act: Act = "gelu"
     biases: Biases = "all"
     fan_in: FanIn = "own"
@@ -62,20 +58,16 @@ class PhaseRun:
     """Whether (c, d) and (d, c) are kept from training."""
     d_vocab: int | None = None
     """None: as few as the task needs."""
-    samples: int = 5000
-    """Training sequences."""
     n_test: int = 1000
     """Sequences on which each accuracy is measured."""
-    steps: int = 1500
-    batch_size: int = 256
-    lr: float = 3e-3
     final_lr: float = 1e-5
+    """Learning rate at the end of the cosine."""
     warmup_steps: int = 500
     """At most a tenth of the steps."""
-    clip: float | None = 1.0
-    """Norm to which gradients are clipped; None: not at all."""
     evaluate_every: int = 100
+    """Steps."""
     checkpoint_every: int | None = None
+    """Steps; None: no checkpoints."""
 
     @property
     def task(self) -> AnchorTask:

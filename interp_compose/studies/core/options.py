@@ -7,10 +7,10 @@ model, the data and the output are. Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import tyro
 
@@ -71,6 +71,20 @@ class PromptOptions(Options):
     """What a prediction is chosen among: "vocabulary" (CARMA, eq. 9), or a list of labels (eq. 10),
     such as those of a sentiment task ("labels" on the command line). Ranks and log-probabilities
     are then those among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where models are trained."""
+
+    where: Literal["here", "workers", "slurm"] = "workers"
+    """In this process (with a GPU, many at a time), one worker per core, or jobs of a cluster."""
+    workers: int | None = None
+    """How many workers, or jobs at a time."""
+    slurm: ApiOnly[Mapping[str, Any] | None] = None
+    """What the cluster's jobs ask for, see :class:`.runs.slurm.Cluster`."""
+    progress: ApiOnly[bool] = True
+    """Show a bar."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 import pandas as pd
 
-from interp_compose._public import public
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.runs.batches import batch_by_batch
+from interp_compose.studies.core.keywords import with_keywords
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
 
@@ -84,76 +79,21 @@ def study(
 ) -> Callable[[Callable[[LensModel, Data, Asked], Plan[R]]], Study[Data, Asked, P, R]]:
     """Make a planning function ``(model, data, asked)`` the study's public function.
 
-    The fields of ``options``, a dataclass, are its keywords: with their types, which are checked,
-    their defaults and, in the place of the docstring's line ``asked:``, their descriptions.
+    Its keywords are the fields of ``options``, as with :func:`.keywords.keywords`.
     """
 
     def decorate(
         plan: Callable[[LensModel, Data, Asked], Plan[R]],
     ) -> Study[Data, Asked, P, R]:
-        signature = _signature(options, plan)
-
-        def function(*args: Any, **keywords: Any) -> R:
-            try:
-                given = signature.bind(*args, **keywords).arguments
-            except TypeError as misfit:
-                raise TypeError(f"{plan.__name__}() {misfit}") from None
-            model, data = (given.pop(name) for name in list(signature.parameters)[:2])
-            asked = cast(Callable[..., Asked], options)(**given)
+        def measured(model: LensModel, data: Data, asked: Asked) -> R:
             return measure(plan(model, data, asked), progress=asked.progress, resume=asked.resume)
 
-        for name in ("__module__", "__name__", "__qualname__"):
-            setattr(function, name, getattr(plan, name))
-        described = descriptions(cast(type, options))
-        names = list(signature.parameters)[2:]
-        function.__doc__ = _documented(
-            plan.__doc__ or "", {name: described.get(name, "") for name in names}
-        )
-        function.__signature__ = signature  # type: ignore[attr-defined]
+        (result,) = get_args(get_type_hints(plan)["return"])
+        function = with_keywords(measured, options, described=plan, returns=result)
         function.plan = plan  # type: ignore[attr-defined]
-        return cast("Study[Data, Asked, P, R]", public(function))
+        return cast("Study[Data, Asked, P, R]", function)
 
     return decorate
-
-
-def _signature(options: Any, plan: Callable[..., Any]) -> inspect.Signature:
-    """The plan's first two parameters, then every option by name alone."""
-    hints, known = get_type_hints(plan), get_type_hints(options)
-    first = list(inspect.signature(plan).parameters.values())[:2]
-    options = sorted(
-        inspect.signature(options).parameters.values(),
-        key=lambda option: option.name in Options.__dataclass_fields__,  # a study's own come first
-    )
-    return inspect.Signature(
-        [
-            *(one.replace(annotation=hints[one.name]) for one in first),
-            *(one.replace(annotation=known[one.name]) for one in options),
-        ],
-        return_annotation=get_args(hints["return"])[0],
-    )
-
-
-def _documented(doc: str, described: Mapping[str, str]) -> str:
-    """A docstring with the options' descriptions in the place of its line ``asked:``."""
-
-    def entries(line: re.Match[str]) -> str:
-        indent = line[1]
-        fill = textwrap.TextWrapper(95, initial_indent=indent, subsequent_indent=indent + "    ")
-        return "\n".join(fill.fill(f"{name}: {text}") for name, text in described.items())
-
-    return re.sub(r"^( +)asked:.*$", entries, doc, flags=re.MULTILINE)
-
-
-def descriptions(options: type) -> dict[str, str]:
-    """What the source says below each field of a dataclass and of its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(options.__mro__[:-1]):
-        (source,) = ast.parse(inspect.getsource(base)).body
-        body = cast(ast.ClassDef, source).body
-        for one, below in pairwise(body):
-            if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
-                found[ast.unparse(one.target)] = " ".join(ast.literal_eval(below.value).split())
-    return found
 
 
 def config_of(study: str, model: LensModel, asked: Options, **settled: Any) -> dict[str, Any]:

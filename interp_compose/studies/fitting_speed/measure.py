@@ -6,7 +6,7 @@ import base64
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from interp_compose._public import public
 from interp_compose.checks import is_whole
 from interp_compose.errors import OptionError
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
@@ -25,8 +24,19 @@ from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.stats.agreement import agreement
-from interp_compose.studies.anchors.grid import Where, check_seeds, checked, numbers, trained
+from interp_compose.studies.anchors.grid import (
+    checked,
+    grid_config,
+    numbers,
+    run_grid,
+    seeds_of,
+    trained,
+)
+from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.fitting_speed.options import SpeedCommand, SpeedOptions
+from interp_compose.studies.fitting_speed.presets import PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask
 from interp_compose.training.loop import run_training, trains
@@ -237,21 +247,31 @@ TRAIN: Final = "interp_compose.studies.fitting_speed.measure:train"
 MOST_LAYERS: Final = 1000
 
 
-@public
+AXES: Final = {
+    "init_rates": "init_rate",
+    "depths": "n_layers",
+    "violations": "violations",
+    "seeds": "seed",
+}
+"""What the result calls the axes of its grid, and the fields of a run that they vary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittingSpeedOptions(SpeedOptions):
+    """What :func:`fitting_speed` takes by name."""
+
+    run: PhaseRun | None = None
+    """Everything else. Its init rate, layers, violations, seed, hold_out and evaluate_every are
+    not read."""
+
+
+@keywords(FittingSpeedOptions)
 def fitting_speed(
     init_rates: Sequence[float],
     depths: Sequence[int],
     violations: Sequence[int],
     out: str | os.PathLike[str],
-    *,
-    seeds: int = 3,
-    first_seed: int = 0,
-    evaluate_every: int | None = None,
-    run: PhaseRun | None = None,
-    where: Where = "workers",
-    workers: int | None = None,
-    slurm: Mapping[str, Any] | None = None,
-    progress: bool = True,
+    asked: FittingSpeedOptions,
 ) -> FittingSpeed:
     """Train a model for every init rate, depth, number of violating groups and seed, and count the
     epochs until its training data, all pairs of anchors, are fitted (complexity control, section
@@ -267,36 +287,37 @@ def fitting_speed(
         depths: numbers of layers.
         violations: groups of anchor pairs whose target breaks the rule, from 0 to 6.
         out: folder for the runs' histories.
-        seeds: runs per cell, each with data, initialisation and order of its own.
-        first_seed: the first of them.
-        evaluate_every: steps between two looks; by default one epoch.
-        run: everything else. Its init rate, layers, violations, seed, ``hold_out`` and
-            ``evaluate_every`` are not read.
-        where: as :func:`run_sweep` has it: in this process, in one worker process per core, or in
-            jobs of a cluster.
-        workers: how many.
-        slurm: what the cluster's jobs ask for.
-        progress: show a bar.
+        asked: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    base = base_of(PhaseRun() if run is None else run, evaluate_every)
-    runs = runs_of(base, init_rates, depths, violations, seeds, first_seed)
-    folders = trained(
-        WORK, TRAIN, runs, out, where=where, workers=workers, slurm=slurm, progress=progress
+    base = base_of(asked.run or PhaseRun(), asked.evaluate_every)
+    runs = runs_of(base, init_rates, depths, violations, asked)
+    folders = trained(WORK, TRAIN, runs, out, asked)
+    return _measured(runs, folders, grid_config("speed", setting_of(base), runs, AXES))
+
+
+def run(command: SpeedCommand) -> FittingSpeed:
+    """The command ``interp-compose speed``: train what is missing, and write."""
+    rates = numbers(command.gammas, "gammas")
+    depths = whole_numbers(command.depths, "depths")
+    groups = whole_numbers(command.violations, "violations")
+    base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
+    base = replace(base, **asdict(command.run), weight_decay=command.weight_decay)
+    base = base_of(base, command.grid.evaluate_every)
+    given = vars(command.grid) | {"run": base}
+    runs = runs_of(base, rates, depths, groups, command.grid)
+    out = command.output.out
+    return run_grid(
+        command.output,
+        FittingSpeed,
+        grid_config("speed", setting_of(base), runs, AXES),
+        list(AXES),
+        lambda bar: fitting_speed(rates, depths, groups, out, **given | {"progress": bar}),
     )
-    config = {
-        "study": "speed",
-        **setting_of(base),
-        "init_rates": sorted({each.init_rate for each in runs}),
-        "depths": sorted({each.n_layers for each in runs}),
-        "violations": sorted({each.violations for each in runs}),
-        "seeds": sorted({each.seed for each in runs}),
-    }
-    return _measured(runs, folders, config)
 
 
 def base_of(run: PhaseRun, evaluate_every: int | None) -> PhaseRun:
@@ -321,8 +342,7 @@ def runs_of(
     init_rates: Sequence[float],
     depths: Sequence[int],
     violations: Sequence[int],
-    seeds: int,
-    first_seed: int,
+    asked: GridOptions,
 ) -> list[PhaseRun]:
     """Every run of a grid: ``run`` with another rate, depth, number of violating groups and seed
     each.
@@ -333,10 +353,9 @@ def runs_of(
     rates = checked(init_rates, "init_rates")
     layers = _whole_axis(depths, "depths", 1, MOST_LAYERS)
     groups = _whole_axis(violations, "violations", 0, len(VIOLATIONS))
-    check_seeds(seeds, first_seed)
     return [
         replace(run, init_rate=rate, n_layers=depth, violations=number, seed=seed)
-        for seed in range(first_seed, first_seed + seeds)
+        for seed in seeds_of(asked)
         for rate in rates
         for depth in layers
         for number in groups

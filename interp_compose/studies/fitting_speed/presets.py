@@ -38,8 +38,6 @@ FIG8: Final = replace(
 All 100,000 samples are trained on here; the released generator makes 90,000 training sequences of
 such a size. The code stops after 21 epochs. Here the schedule is appendix A's, warm-up and 200
 epochs of cosine, and runs end once they are fitted."""
-DEFAULT: Final = SpeedPreset(PhaseRun(), (0.4, 0.8), (2, 3, 4), (0, 1, 3, 5), seeds=3, first_seed=0)
-"""72 runs, of about a minute of a core each."""
 PRESETS: Final[dict[Paper, SpeedPreset]] = {
     "fig8": SpeedPreset(FIG8, (0.5, 0.8), (2, 3, 4), (0, 1, 5), seeds=9, first_seed=1)
 }

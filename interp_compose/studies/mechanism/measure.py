@@ -11,15 +11,17 @@ from typing import Any
 import pandas as pd
 from tqdm.auto import tqdm
 
-from interp_compose._public import public
 from interp_compose.checks import is_whole
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError, InputError, OptionError
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import environment_versions, gathered_versions
 from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
-from interp_compose.studies.anchors.grid import checked, setting_of
+from interp_compose.studies.anchors.grid import checked, numbers, setting_of
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.phase import SHARES, phase_of
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.mechanism.options import MechanismCommand, MechanismOptions
 from interp_compose.studies.mechanism.result import FRAMES, Mechanism
 from interp_compose.studies.mechanism.views import (
     anchor_cosines,
@@ -29,15 +31,9 @@ from interp_compose.studies.mechanism.views import (
 )
 
 
-@public
+@keywords(MechanismOptions)
 def mechanism(
-    runs: str | os.PathLike[str],
-    init_rates: Sequence[float],
-    *,
-    weight_decay: float = 0.01,
-    seed: int | None = None,
-    draw: int = 0,
-    progress: bool = True,
+    runs: str | os.PathLike[str], init_rates: Sequence[float], asked: MechanismOptions
 ) -> Mechanism:
     """Open some runs of a phase diagram, and all of them as far as their neurons go.
 
@@ -48,10 +44,7 @@ def mechanism(
     Args:
         runs: the folder that :func:`.phase_diagram` trained in.
         init_rates: γ of the runs to open.
-        weight_decay: theirs.
-        seed: theirs; None: the smallest there is.
-        draw: seed of the sequences that are looked at, and of t-SNE.
-        progress: show a bar.
+        asked: every option.
 
     Raises:
         OptionError: init rates that repeat or are none; a weight decay that is no number; a seed
@@ -61,16 +54,17 @@ def mechanism(
         CorruptFileError: a run was altered after it was done.
     """
     rates = checked(init_rates, "init_rates")
+    seed, draw = asked.seed, asked.draw
     for name, value in (("draw", draw), ("seed", 0 if seed is None else seed)):
         if not is_whole(value) or not 0 <= value < 2**32:
             raise OptionError(f"{name}={value!r}: expected a whole number from 0 to 2³² − 1")
-    decay = checked([weight_decay], "weight_decay")[0]
+    decay = checked([asked.weight_decay], "weight_decay")[0]
     everything = finished_runs(runs, seed)
     opened = chosen(everything, rates, decay)
     sound = [each for each in everything if each.is_sound]
     rows: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
     with tqdm(
-        total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not progress
+        total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not asked.progress
     ) as bar:
         for each in opened:
             for name, frame in _inside(each, int(draw)).items():
@@ -145,3 +139,27 @@ def _last(row: dict[str, Any]) -> dict[str, Any]:
         "stable_rank": row["stable_rank"],
         "mean_abs_cosine": math.nan if cosine is None else cosine,
     }
+
+
+def run(command: MechanismCommand) -> Mechanism:
+    """The command ``interp-compose mechanism``: results (Parquet, CSV), figures as HTML and PNG.
+
+    Raises:
+        InputError: ``out`` is ``runs``, or holds another study's result and ``overwrite`` is off.
+    """
+    out, asked = command.output.out, command.study
+    rates = numbers(command.gammas, "gammas")
+    if out.resolve() == command.runs.resolve():
+        raise InputError(
+            f"--out and --runs are both {out}; choose another --out, so that the tables of the "
+            "diagram stay"
+        )
+    config: dict[str, Any] = {"study": "mechanism", "init_rates": rates}
+    config |= {"weight_decay": asked.weight_decay, "draw": asked.draw}
+    config |= {} if asked.seed is None else {"seed": asked.seed}
+    with held_folder(out, Mechanism, config, overwrite=command.output.overwrite):
+        result = mechanism(
+            command.runs, rates, **vars(asked) | {"progress": not command.output.quiet}
+        )
+        write_result(out, result, overwrite=command.output.overwrite)
+    return result

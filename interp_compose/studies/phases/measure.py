@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
@@ -19,32 +19,42 @@ from interp_compose.studies.anchors.grid import (
     GRID,
     TRAIN,
     WORK,
-    Where,
+    grid_config,
+    numbers,
+    run_grid,
     runs_of,
     setting_of,
     trained,
 )
+from interp_compose.studies.anchors.options import GridOptions
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import (
     CIRCUITS as CIRCUITS_FILE,
     HISTORY as HISTORY_FILE,
     PhaseRun,
 )
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 
+AXES: Final = {"init_rates": "init_rate", "weight_decays": "weight_decay", "seeds": "seed"}
+"""What the result calls the axes of its grid, and the fields of a run that they vary."""
 
-@public
+
+@dataclass(frozen=True, kw_only=True)
+class PhasesOptions(GridOptions):
+    """What :func:`phase_diagram` takes by name."""
+
+    run: PhaseRun | None = None
+    """Everything else; its init rate, weight decay and seed are not read."""
+
+
+@keywords(PhasesOptions)
 def phase_diagram(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     out: str | os.PathLike[str],
-    *,
-    seeds: int = 3,
-    first_seed: int = 0,
-    run: PhaseRun | None = None,
-    where: Where = "workers",
-    workers: int | None = None,
-    slurm: Mapping[str, Any] | None = None,
-    progress: bool = True,
+    asked: PhasesOptions,
 ) -> PhaseDiagram:
     """Train a model for every init rate, weight decay and seed, and name the phase of each
     (complexity control, section IV, Figs 3 and 5C).
@@ -56,38 +66,43 @@ def phase_diagram(
         init_rates: γ; a larger one is a smaller initialisation.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: histories and weights.
-        seeds: runs per cell, each with data, initialisation and order of its own.
-        first_seed: the first of them.
-        run: everything else; its init rate, weight decay and seed are not read.
-        where: as :func:`run_sweep` has it: in this process, in one worker process per core, or in
-            jobs of a cluster.
-        workers: how many.
-        slurm: what the cluster's jobs ask for.
-        progress: show a bar.
+        asked: every option.
 
     Raises:
         OptionError: a grid that is empty or repeats; a shape, a rate or data that cannot be.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
-    base = PhaseRun() if run is None else run
+    base = asked.run or PhaseRun()
     if not base.hold_out:
         raise OptionError(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; ic.fitting_speed "
             "trains such runs"
         )
-    runs = runs_of(base, init_rates, weight_decays, seeds, first_seed)
-    folders = trained(
-        WORK, TRAIN, runs, out, where=where, workers=workers, slurm=slurm, progress=progress
+    runs = runs_of(base, init_rates, weight_decays, asked)
+    return _diagram(runs, trained(WORK, TRAIN, runs, out, asked), _config(base, runs))
+
+
+def _config(base: PhaseRun, runs: Sequence[PhaseRun]) -> dict[str, Any]:
+    return grid_config("phases", setting_of(base), runs, AXES)
+
+
+def run(command: PhasesCommand) -> PhaseDiagram:
+    """The command ``interp-compose phases``: train what is missing, and write."""
+    rates = numbers(command.gammas, "gammas")
+    decays = numbers(command.weight_decays, "weight_decays")
+    shape = asdict(command.run)
+    base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
+    base = replace(base, **shape | {"clip": None if shape["clip"] == math.inf else shape["clip"]})
+    given = vars(command.grid) | {"run": base}
+    config = _config(base, runs_of(base, rates, decays, command.grid))
+    return run_grid(
+        command.output,
+        PhaseDiagram,
+        config,
+        list(AXES),
+        lambda bar: phase_diagram(rates, decays, command.output.out, **given | {"progress": bar}),
     )
-    config = {
-        "study": "phases",
-        **setting_of(base),
-        "init_rates": sorted({each.init_rate for each in runs}),
-        "weight_decays": sorted({each.weight_decay for each in runs}),
-        "seeds": sorted({each.seed for each in runs}),
-    }
-    return _diagram(runs, folders, config)
 
 
 def _diagram(

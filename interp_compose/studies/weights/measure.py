@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from interp_compose._public import public
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
@@ -30,8 +29,9 @@ from interp_compose.probes.rank import (
     stable_rank,
 )
 from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
-from interp_compose.studies.weights.options import WeightsCommand
+from interp_compose.studies.weights.options import WeightsCommand, WeightsOptions
 from interp_compose.studies.weights.result import COLUMNS, MERGED, ComplexityReport
 
 TABLES: Final = ("W_E", "W_pos", "W_U")
@@ -39,10 +39,8 @@ COMPARED: Final = 4096
 """Rows of a larger table that are compared with one another, evenly spaced."""
 
 
-@public
-def complexity_report(
-    model: LensModel, *, heads: bool = True, progress: bool = True
-) -> ComplexityReport:
+@keywords(WeightsOptions)
+def complexity_report(model: LensModel, asked: WeightsOptions) -> ComplexityReport:
     """Stable rank, spectrum and condensation of every weight matrix of every layer.
 
     Matrices go by the field's names, one row each: W_E, W_pos, W_Q, W_K, W_V, W_O (per head and
@@ -53,14 +51,13 @@ def complexity_report(
 
     Args:
         model: from :func:`load_model`, a decoder or an encoder.
-        heads: also a row for each head.
-        progress: show a bar.
+        asked: every option.
 
     Raises:
         CapabilityError: before any work: a weight is quantised, sparse, or not in memory.
         NonFiniteError: a weight holds NaN or infinity; names layer and matrix.
     """
-    return measure(model, config_of(model, heads=heads), progress=progress)
+    return measure(model, config_of(model, asked), progress=asked.progress)
 
 
 def run(command: WeightsCommand) -> ComplexityReport:
@@ -72,14 +69,14 @@ def run(command: WeightsCommand) -> ComplexityReport:
     """
     output = command.output
     model = loaded(command.model)
-    config = config_of(model, heads=command.heads)
+    config = config_of(model, command.study)
     with held_folder(output.out, ComplexityReport, config, overwrite=output.overwrite):
         report = measure(model, config, progress=not output.quiet)
         write_result(output.out, report, overwrite=output.overwrite)
     return report
 
 
-def config_of(model: LensModel, *, heads: bool) -> dict[str, Any]:
+def config_of(model: LensModel, asked: WeightsOptions) -> dict[str, Any]:
     """What is to be measured, checked; the digest of the weights takes a second a gigabyte."""
     check_plain(model)
     return {
@@ -90,7 +87,7 @@ def config_of(model: LensModel, *, heads: bool) -> dict[str, Any]:
         "d_model": model.d_model,
         "n_heads": model.n_heads,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "heads": heads,
+        "heads": asked.heads,
         "left_out": list(left_out(model)),
         "weights_sha256": weights_digest(model),
     }

@@ -1,0 +1,51 @@
+"""What can be asked of every grid of runs on anchor functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from interp_compose.studies.core.options import Execution
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridOptions(Execution):
+    """Which models are trained, and where."""
+
+    seeds: int = 3
+    """Runs per cell of the grid, each with data, initialisation and order of its own."""
+    first_seed: int = 0
+    """The first of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSize:
+    """What every run has in common."""
+
+    norm: Literal["pre", "post", "query"] = "pre"
+    """LayerNorm as in GPT-2 (pre), as in the paper's single-head model (post), or before queries
+    alone, as in its released code (query)."""
+    d_model: int = 64
+    """Width of the residual stream."""
+    samples: int = 5000
+    """Training sequences."""
+    steps: int = 1500
+    """Optimiser steps, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunShape(RunSize):
+    """What every run has in common."""
+
+    n_layers: int = 2
+    """Blocks."""
+    n_heads: int = 1
+    """Attention heads of a block."""
+    d_mlp: int = 128
+    """Neurons of a block."""
+    batch_size: int = 256
+    """Sequences per step."""
+    lr: float = 3e-3
+    """Peak learning rate."""
+    clip: float | None = 1.0
+    """Norm to which gradients are clipped; None, or inf, for not at all."""

@@ -1,0 +1,118 @@
+"""Functions whose keywords are the fields of a dataclass of options."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+
+from interp_compose._public import public
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+R = TypeVar("R")
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Asked_co = TypeVar("Asked_co", covariant=True)
+
+
+class _Keywords(Protocol[P, Asked_co]):
+    """Puts P's keywords in the place of the last argument, ``asked``."""
+
+    @overload
+    def __call__(self, function: Callable[[A, Asked_co], R]) -> Callable[Concatenate[A, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[A, B, Asked_co], R]
+    ) -> Callable[Concatenate[A, B, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[A, B, C, Asked_co], R]
+    ) -> Callable[Concatenate[A, B, C, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[A, B, C, D, Asked_co], R]
+    ) -> Callable[Concatenate[A, B, C, D, P], R]: ...
+
+
+def keywords(options: Callable[P, Asked]) -> _Keywords[P, Asked]:
+    """Make a function ``(…, asked)`` the public ``(…, *, option=…, …)``.
+
+    The fields of ``options``, a dataclass, become its keywords: with their types, which are
+    checked, their defaults and, in the place of the docstring's line ``asked:``, their
+    descriptions. Fields of a base class come after those of the classes derived from it.
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        returns = get_type_hints(function)["return"]
+        return with_keywords(function, options, described=function, returns=returns)
+
+    return cast("_Keywords[P, Asked]", decorate)
+
+
+def with_keywords(
+    function: Callable[..., R],
+    options: Callable[..., Any],
+    *,
+    described: Callable[..., Any],
+    returns: Any,
+) -> Callable[..., R]:
+    """``function`` under the name, docstring and first parameters of ``described``."""
+    signature = _signature(described, cast(type, options), returns)
+    *first, _ = inspect.signature(described).parameters
+
+    def called(*args: Any, **named: Any) -> R:
+        try:
+            given = signature.bind(*args, **named).arguments
+        except TypeError as misfit:
+            raise TypeError(f"{described.__name__}() {misfit}") from None
+        return function(*(given.pop(name) for name in first), options(**given))
+
+    for name in ("__module__", "__name__", "__qualname__"):
+        setattr(called, name, getattr(described, name))
+    called.__doc__ = _documented(described.__doc__ or "", descriptions(cast(type, options)))
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    return public(called)
+
+
+def _signature(described: Callable[..., Any], options: type, returns: Any) -> inspect.Signature:
+    first, known = get_type_hints(described), get_type_hints(options)
+    parameters = list(inspect.signature(described).parameters.values())[:-1]
+    named = inspect.signature(options).parameters
+    declared = [name for kind in options.__mro__[:-1] for name in inspect.get_annotations(kind)]
+    return inspect.Signature(
+        [
+            *(one.replace(annotation=first[one.name]) for one in parameters),
+            *(named[name].replace(annotation=known[name]) for name in dict.fromkeys(declared)),
+        ],
+        return_annotation=returns,
+    )
+
+
+def descriptions(options: type) -> dict[str, str]:
+    """What the source says below each field of a dataclass; its own come before those of bases."""
+    described: dict[str, str] = {}
+    for kind in options.__mro__[:-1]:
+        (source,) = ast.parse(inspect.getsource(kind)).body
+        for field, below in pairwise(cast(ast.ClassDef, source).body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                text = " ".join(ast.literal_eval(below.value).split())
+                described.setdefault(ast.unparse(field.target), text)
+    return described
+
+
+def _documented(doc: str, described: Mapping[str, str]) -> str:
+    """A docstring with the options' descriptions in the place of its line ``asked:``."""
+
+    def entries(line: re.Match[str]) -> str:
+        indent = line[1]
+        fill = textwrap.TextWrapper(95, initial_indent=indent, subsequent_indent=indent + "    ")
+        return "\n".join(fill.fill(f"{name}: {text}") for name, text in described.items())
+
+    return re.sub(r"^( +)asked:.*$", entries, doc, flags=re.MULTILINE)
