@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.studies.carma.options import CarmaStudy, run
+from interp_compose.studies.carma.measure import run
+from interp_compose.studies.carma.options import CarmaCommand, CompareSettings
+from interp_compose.studies.core.options import Output, WholeTask
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,7 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     trained: dict[str, list[float]] = {"ft": [], "carma": []}
     for _ in range(options.repeats):
         with tempfile.TemporaryDirectory() as folder:
-            study = CarmaStudy(task=options.task, out=Path(folder), seeds=(1,), quiet=True)
+            study = CarmaCommand(
+                task=WholeTask(task=options.task),
+                study=CompareSettings(seeds=(1,)),
+                output=Output(out=Path(folder), quiet=True),
+            )
             results: list[Any] = []
             whole.append(seconds(lambda study=study, into=results: into.append(run(study))))
             training = results[0].frames["training"].set_index("version")["seconds"]

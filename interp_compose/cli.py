@@ -20,7 +20,7 @@ import tyro
 from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
-from interp_compose.studies.carma.options import CarmaStudy
+from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "cap": (CapCommand, "cap.measure:run"),
     "ablate": (AblationCommand, "ablation.measure:run"),
     "similarity": (SimilarityCommand, "similarity.measure:run"),
-    "carma": (CarmaStudy, "carma.options:run"),
+    "carma": (CarmaCommand, "carma.measure:run"),
     "weights": (WeightsCommand, "weights.measure:run"),
     "phases": (PhasesCommand, "phases.measure:run"),
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
@@ -115,7 +115,7 @@ def _kill_is_ctrl_c() -> Iterator[None]:
 
 
 def _run(command: Any) -> None:
-    output = getattr(command, "output", command)
+    output = command.output
     if output.quiet:
         from transformers.utils import logging
 

@@ -23,8 +23,8 @@ from interp_compose import cli
 from interp_compose.errors import OptionError
 from interp_compose.models.load import load_model
 from interp_compose.runs.files import json_bytes
-from interp_compose.studies.carma import options as carma
-from interp_compose.studies.carma.options import CarmaStudy
+from interp_compose.studies.carma import measure as carma_measure
+from interp_compose.studies.carma.plan import carma_of, limited, training_of
 from interp_compose.studies.core import output as run_folder
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
@@ -119,7 +119,7 @@ def test_what_is_written(ran: Ran) -> None:
 
 def test_saved_weights_give_the_accuracy_in_the_table(ran: Ran) -> None:
     model = ic.load_model("mini-base", device="cpu")
-    examples = carma._limited(ic.load_task("mini-sst", model), 12, 42).test
+    examples = limited(ic.load_task("mini-sst", model), 12, 42).test
     table = pd.read_csv(ran.out / "accuracy.csv").set_index(["version", "seed"])
     for version, seed in table.index:
         if version != "original":
@@ -168,36 +168,52 @@ def test_options_reach_the_study(ran: Ran) -> None:
     assert (config["n_train"], config["n_validation"], config["n_test"]) == (12, 12, 12)
     assert config["total_steps"] == 2
     assert config["train"]["batch_size"] == 8
-    settings = CarmaStudy(weight=0.3, mi_weight=0.0, carma_layers=(1, 2), stability_layers=(2, 3))
+    given = parsed("--weight 0.3 --mi-weight 0 --carma-layers 1 2 --stability-layers 2 3")
     expected = ic.CarmaConfig(
         weight=0.3, mi_weight=0.0, layers=(1, 2), stability_layers=(2, 3), negatives="all"
     )
-    assert carma._carma(settings) == expected
-    assert carma._carma(CarmaStudy()) == ic.CarmaConfig()
-    model = ic.load_model("mini-base", device="cpu")
-    given = CarmaStudy(lr=0.5, patience=3, schedule="linear", precision="bfloat16")
-    trained = carma._training(given, model)
+    assert carma_of(given) == expected
+    assert carma_of(parsed("")) == ic.CarmaConfig()
+    given = parsed("--lr 0.5 --patience 3 --schedule linear --precision bfloat16")
+    trained = training_of(given, 3_000_000)
     assert (trained.lr, trained.patience, trained.schedule) == (0.5, 3, "linear")
     assert (trained.precision, trained.epochs) == ("bfloat16", 8)
 
 
+def parsed(options: str) -> Any:
+    return cli._parsed(["carma", *options.split()])
+
+
 def test_the_papers_settings_and_what_is_said_over_them() -> None:
-    study = CarmaStudy(model="meta-llama/Llama-3.2-3B", task="idm", paper=True)
-    found = carma._carma(study)
+    found = carma_of(parsed("--model meta-llama/Llama-3.2-3B --task idm --paper"))
     assert (found.weight, found.layers, found.stability_layers) == (0.5, (1, 12), (1, 8))
-    study = CarmaStudy(model="gpt2", task="sst", paper=True, weight=0.1)
-    assert (carma._carma(study).weight, carma._carma(study).layers) == (0.1, (1, 4))
+    found = carma_of(parsed("--model gpt2 --task sst --paper --weight 0.1"))
+    assert (found.weight, found.layers) == (0.1, (1, 4))
 
 
 def test_the_papers_batch_size_and_epochs_and_what_is_said_over_them() -> None:
-    model: Any = None  # not looked at: the paper's settings are those of a name
-    found = carma._training(
-        CarmaStudy(model="meta-llama/Llama-3.2-3B", task="idm", paper=True), model
-    )
+    found = training_of(parsed("--model meta-llama/Llama-3.2-3B --task idm --paper"), 10**9)
     assert (found.batch_size, found.epochs, found.lr, found.schedule) == (32, 3, 6e-5, "linear")
-    study = CarmaStudy(model="gpt2", task="sst", paper=True, batch_size=8, lr=0.006)
-    found = carma._training(study, model)
+    given = parsed("--model gpt2 --task sst --paper --batch-size 8 --lr 0.006")
+    found = training_of(given, 10**9)
     assert (found.batch_size, found.epochs, found.lr) == (8, 2, 0.006)
+
+
+def test_the_defaults_that_help_states_are_those_of_the_configs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["carma", "--help"])
+    text = " ".join(re.sub("[│╭╰─╯╮]", " ", capsys.readouterr().out).split())
+    carma, large, small = ic.CarmaConfig(), ic.TrainConfig(), ic.TrainConfig.suggested(1000)
+    for name in ("weight", "mi_weight", "stability_weight", "temperature", "negatives"):
+        shown = rf"--{name.replace('_', '-')} [^-].*?\(default: {getattr(carma, name)}\)"
+        assert re.search(shown, text), name
+    for name in ("lr", "epochs", "batch_size", "schedule"):
+        both = f"(default: {getattr(large, name)}, or {getattr(small, name)} under 10 M parameters)"
+        assert both.replace("0.001", "1e-3").replace("6e-05", "6e-5") in text, name
+    for name in ("accumulate", "precision"):
+        assert f"(default: {getattr(large, name)})" in text
 
 
 # ---- again, in a folder that is not empty -----------------------------------------------------
@@ -372,22 +388,21 @@ def test_a_limit_draws_at_random_whatever_order_the_data_has() -> None:
     examples = tuple(Example(f"{i} is", " even" if i % 2 == 0 else " odd") for i in range(90))
     sorted_by_label = tuple(sorted(examples, key=lambda one: one.answer))
     task = Task("mine", "{}", sorted_by_label, sorted_by_label[:5], sorted_by_label, {})
-    found = carma._limited(task, 30, 42)
+    found = limited(task, 30, 42)
     assert len({one.prompt for one in found.train}) == 30
     assert {one.answer for one in found.train} == {" even", " odd"}
     assert found.validation == task.validation  # fewer than the limit: all, in their order
-    assert carma._limited(task, 30, 42) == found
-    assert carma._limited(task, 30, 43) != found
-    assert carma._limited(task, None, 42) is task
+    assert limited(task, 30, 42) == found
+    assert limited(task, 30, 43) != found
+    assert limited(task, None, 42) is task
 
 
 def test_a_papers_name_on_a_model_of_another_depth_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interp_compose.models.load.load_model", lambda *a, **k: Depth())
-    study = CarmaStudy(model="gpt2", task="idm", paper=True, out=tmp_path)
+    monkeypatch.setattr(carma_measure, "loaded", lambda source: Depth())
     with pytest.raises(OptionError, match="'gpt2' has 4 layers here and 12 in the paper"):
-        carma.run(study)
+        carma_measure.run(parsed(f"--model gpt2 --task idm --paper --out {tmp_path}"))
 
 
 class Depth:

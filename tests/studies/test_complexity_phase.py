@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.anchors.grid import numbers, runs_of
+from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.phase import (
     cells_of,
     doubt_of,
@@ -163,7 +164,7 @@ def test_what_is_no_grid_is_refused(text: str) -> None:
 
 
 def test_every_run_of_a_grid() -> None:
-    found = runs_of(PhaseRun(steps=7), [0.3, 0.5], [0.0, 1.0], 3, 4)
+    found = runs_of(PhaseRun(steps=7), [0.3, 0.5], [0.0, 1.0], GridOptions(seeds=3, first_seed=4))
     assert len(found) == len(set(found)) == 12
     assert {run.seed for run in found} == {4, 5, 6}
     assert {run.steps for run in found} == {7}
@@ -187,7 +188,7 @@ def test_an_axis_that_cannot_be_is_refused(
     rates: list[float], decays: list[float], seeds: int, first: int, message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
-        runs_of(PhaseRun(), rates, decays, seeds, first)
+        runs_of(PhaseRun(), rates, decays, GridOptions(seeds=seeds, first_seed=first))
 
 
 def test_which_came_first() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import InputError, ModelError, OptionError
+from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed import measure as speed_measure
 from interp_compose.studies.fitting_speed.measure import (
@@ -20,7 +21,7 @@ from interp_compose.studies.fitting_speed.measure import (
     runs_of,
     whole_numbers,
 )
-from interp_compose.studies.fitting_speed.presets import DEFAULT, PRESETS
+from interp_compose.studies.fitting_speed.presets import PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 
 TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20, n_layers=5)
@@ -77,7 +78,13 @@ def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
 
 def test_runs_are_on_all_pairs_with_a_look_each_epoch() -> None:
     assert base_of(TINY, 2).evaluate_every == 2
-    found = runs_of(base_of(replace(TINY, evaluate_every=999), None), [0.4], [1, 3], [0, 6], 2, 1)
+    found = runs_of(
+        base_of(replace(TINY, evaluate_every=999), None),
+        [0.4],
+        [1, 3],
+        [0, 6],
+        GridOptions(seeds=2, first_seed=1),
+    )
     assert len(found) == len(set(found)) == 8
     assert {run.evaluate_every for run in found} == {3}
     assert not any(run.hold_out for run in found)
@@ -213,10 +220,14 @@ def test_numbers_may_lack_only_where_they_can() -> None:
         FittingSpeed.from_rows(runs.assign(auc=math.inf), pairs, samples, CONFIG)
 
 
-@pytest.mark.parametrize("preset", [DEFAULT, *PRESETS.values()])
+@pytest.mark.parametrize("preset", PRESETS.values())
 def test_the_settings_can_be_trained(preset: Any) -> None:
     for run in runs_of(
-        base_of(preset.run, None), preset.init_rates, preset.depths, preset.violations, 1, 0
+        base_of(preset.run, None),
+        preset.init_rates,
+        preset.depths,
+        preset.violations,
+        GridOptions(seeds=1),
     ):
         run.check()
 

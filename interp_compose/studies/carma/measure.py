@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose.checks import check_limit
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.files import locked, plain_json
@@ -17,7 +18,15 @@ from interp_compose.runs.folder import Plan, hashed
 from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import Where, check_options, sweep
 from interp_compose.studies.carma.inputs import write_inputs
-from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
+from interp_compose.studies.carma.options import CarmaCommand
+from interp_compose.studies.carma.plan import (
+    ComparePlan,
+    carma_of,
+    check_depth,
+    limited,
+    plan_comparison,
+    training_of,
+)
 from interp_compose.studies.carma.result import VERSIONS, Comparison
 from interp_compose.studies.carma.run import (
     TRAIN,
@@ -28,6 +37,9 @@ from interp_compose.studies.carma.run import (
     run_name,
     run_version,
 )
+from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.tasks.load import load_task
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import SynonymSource
@@ -216,3 +228,50 @@ def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
         return None
     runs = Plan(WORK, [plain_json(config, "config") for config in run_configs(plan)]).runs(folder)
     return None if any(run.is_done and run.damage() for run in runs) else comparison
+
+
+def run(command: CarmaCommand) -> Comparison:
+    """The command ``interp-compose carma``: ``report.html``, tables, figures, and ``runs/``.
+
+    An interrupted comparison goes on when it is started again with the same options; one that is
+    finished is read from ``out``, and only its figures and report are made anew. With more seeds
+    and ``overwrite``, the runs that are there are not trained again.
+
+    Raises:
+        InputError: ``out`` holds another run's result or runs, and ``overwrite`` is off.
+        InputError, ModelError, MissingDataError: before work starts; nothing is written.
+    """
+    output, source, asked = command.output, command.task, command.study
+    check_options(command.execution.where, command.execution.workers, None)
+    carma = carma_of(command)
+    check_limit(source.limit)
+    model = loaded(command.model)
+    if asked.paper:
+        check_depth(command.model.model, model.n_layers)
+    task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
+    plan = plan_comparison(
+        model,
+        limited(task, source.limit, asked.seed),
+        seeds=asked.seeds[0] if len(asked.seeds) == 1 else asked.seeds,
+        carma=carma,
+        config=training_of(command, sum(weight.numel() for weight in model.parameters())),
+        synonyms=lambda: synonym_source(
+            asked.synonyms,
+            source.task,
+            data_dir=source.data_dir if source.task == "idm" else None,
+            frequency=asked.frequency,
+        ),
+        rates=asked.rates,
+        layers=asked.layers,
+        answers=asked.answers,
+    )
+    with held_folder(output.out, Comparison, plan.config, overwrite=output.overwrite):
+        comparison = finished(output.out, plan) or carry_out(
+            plan,
+            folder=output.out,
+            where=command.execution.where,
+            workers=command.execution.workers,
+            progress=not output.quiet,
+        )
+        write_result(output.out, comparison, overwrite=output.overwrite)
+    return comparison

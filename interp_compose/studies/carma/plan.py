@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
+from interp_compose.checks import drawn
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
@@ -21,8 +22,10 @@ from interp_compose.models.ready import check_model
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
+from interp_compose.studies.carma.options import CarmaCommand, CarmaSettings, TrainSettings
 from interp_compose.studies.carma.result import VERSIONS
 from interp_compose.studies.core.study import Plan
+from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.replace import (
     Template,
@@ -279,3 +282,54 @@ def _synonyms_digest(task: Task, source: SynonymSource) -> str:
 def run_config(plan: ComparePlan, seed: int) -> TrainConfig:
     """The training settings of one seed: the same for both versions."""
     return replace(plan.training, seed=seed)
+
+
+def carma_of(command: CarmaCommand) -> CarmaConfig:
+    """CARMA's settings: the paper's or the defaults, and over them what was asked for."""
+    base, task = CarmaConfig(), command.task.task
+    if command.study.paper:
+        if task not in ("idm", "sst"):
+            raise OptionError(
+                f"CARMA has no task {task!r}; expected idm or sst, or leave --paper out"
+            )
+        base = CarmaConfig.from_paper(command.model.model, task)  # type: ignore[arg-type]
+    asked = _given(command.carma)
+    if "carma_layers" in asked:
+        asked["layers"] = asked.pop("carma_layers")
+    return replace(base, **asked)
+
+
+def training_of(command: CarmaCommand, n_parameters: int) -> TrainConfig:
+    """The paper's or what is suggested for the model's size, and over it what was asked for."""
+    if command.study.paper:
+        paper_task: Any = command.task.task
+        base = TrainConfig.from_paper(command.model.model, paper_task)
+    else:
+        base = TrainConfig.suggested(n_parameters)
+    return replace(base, **_given(command.training))
+
+
+def _given(settings: CarmaSettings | TrainSettings) -> dict[str, Any]:
+    return {name: value for name, value in vars(settings).items() if value is not None}
+
+
+def limited(task: Task, limit: int | None, seed: int) -> Task:
+    """The task with so many examples a split."""
+    if limit is None:
+        return task
+    return replace(
+        task,
+        train=drawn(task.train, limit, seed),
+        validation=drawn(task.validation, limit, seed),
+        test=drawn(task.test, limit, seed),
+    )
+
+
+def check_depth(name: str, n_layers: int) -> None:
+    """Refuse a model that has a paper's model's name and not its layers."""
+    expected = {label: one.n_layers for one in PAPER_MODELS for label in (one.label, one.hub_name)}
+    if n_layers != expected[name]:
+        raise OptionError(
+            f"{name!r} has {n_layers} layers here and {expected[name]} in the paper: its settings "
+            "are not for this model; leave --paper out"
+        )

@@ -14,6 +14,7 @@ from interp_compose.studies.core.options import (
     ModelSource,
     Output,
     PromptOptions,
+    StartModel,
     TaskCommand,
 )
 from interp_compose.studies.core.output import held_folder, write_result
@@ -26,11 +27,10 @@ A = TypeVar("A", bound=PromptOptions)
 R = TypeVar("R", bound=StudyResult)
 
 
-def loaded(source: ModelSource) -> LensModel:
+def loaded(source: StartModel) -> LensModel:
     """The model that a command names."""
-    return load_model(
-        source.model, device=source.device, dtype=source.dtype, revision=source.revision
-    )
+    dtype = source.dtype if isinstance(source, ModelSource) else None
+    return load_model(source.model, device=source.device, dtype=dtype, revision=source.revision)
 
 
 def run_on_task(

@@ -8,7 +8,17 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+    runtime_checkable,
+)
 
 from interp_compose._public import public
 
@@ -22,6 +32,7 @@ Asked = TypeVar("Asked")
 Asked_co = TypeVar("Asked_co", covariant=True)
 
 
+@runtime_checkable
 class _Keywords(Protocol[P, Asked_co]):
     """Puts P's keywords in the place of the last argument, ``asked``."""
 

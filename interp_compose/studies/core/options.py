@@ -32,6 +32,13 @@ Answers = Annotated[
     Literal["vocabulary"] | Sequence[str],
     tyro.conf.arg(metavar="vocabulary|labels|LABEL LABEL [...]"),
 ]
+
+
+def by_default(value: str) -> Any:
+    """Shows a default that is not the field's own, None, in the help."""
+    return tyro.conf.arg(help_behavior_hint=f"(default: {value})")
+
+
 OF_TASK: Final = ("labels",)
 """Answers as the command line writes those of the task."""
 
@@ -88,31 +95,45 @@ class Execution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSource:
+class StartModel:
     """Where the model comes from."""
 
-    model: str = "mini-idm"
+    model: str = "mini-base"
     """Hub name ("gpt2"), folder, or shipped model (mini-base, mini-idm)."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of weights and activations."""
     revision: str | None = None
     """Of a model on the hub."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSource:
+class ModelSource(StartModel):
+    """Where the model comes from."""
+
+    model: str = "mini-idm"
+    """Hub name ("gpt2"), folder, or shipped model (mini-base, mini-idm)."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of weights and activations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeTask:
     """Where the data come from."""
 
     task: str = "mini-idm"
     """idm, sst, mini-idm, mini-sst, or a JSONL file of prompts and answers."""
     data_dir: Path | None = None
     """Folder of the task's data, for tasks that are not shipped."""
+    limit: int | None = None
+    """Take so many examples at most of each split that is used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSource(WholeTask):
+    """Where the data come from."""
+
     split: Literal["train", "validation", "test"] = "test"
     """Part of the task to measure on."""
-    limit: int | None = None
-    """Measure on so many examples at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
