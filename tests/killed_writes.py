@@ -25,7 +25,7 @@ from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import save_weights
 from interp_compose.runs.batches import batch_by_batch
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import file_sha256, remove
+from interp_compose.runs.files import file_sha256, remove, remove_stale
 from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.core import output as run_folder
@@ -59,7 +59,7 @@ def training(folder: Path) -> None:
     """What a run of carma does: history and checkpoints, then weights and tables."""
     checkpoints = CheckpointFolder(folder / "checkpoints", {"run": 1})
     recorder = Recorder(folder / "history.jsonl")
-    checkpoints.sweep()
+    remove_stale(folder / "checkpoints")
     found = checkpoints.latest()
     recorder.restart([] if found is None else list(found.note["rows"]))
     for step in range(1 if found is None else found.step + 1, 4):

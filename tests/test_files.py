@@ -26,6 +26,7 @@ from interp_compose.errors import (
 from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import load_weights, save_weights, verify_checksums
 from interp_compose.runs import files as _files
+from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import (
     atomic_write,
@@ -39,7 +40,6 @@ from interp_compose.runs.files import (
     write_safetensors,
 )
 from interp_compose.runs.result import (
-    BatchStore,
     Result,
     environment_versions,
     gathered_versions,

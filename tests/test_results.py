@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.result import (
-    BatchStore,
     Result,
     atomic_write,
     environment_versions,
@@ -428,30 +428,30 @@ def test_a_damaged_batch_is_not_done_and_can_be_put_again(tmp_path: Path) -> Non
     store = BatchStore(tmp_path, FINGERPRINT)
     store.put(0, table())
     store.put(1, table())
-    (shard,) = tmp_path.glob("000001.*.parquet")
+    (shard,) = tmp_path.glob("00000001.*.parquet")
     whole = shard.read_bytes()
     for damaged in (whole[:-1], b"", whole[:50] + bytes([whole[50] ^ 4]) + whole[51:]):
         shard.write_bytes(damaged)
         assert store.done() == {0}
-        with pytest.raises(CorruptFileError, match=r"000001\.[0-9a-f]{64}\.parquet"):
+        with pytest.raises(CorruptFileError, match=r"00000001\.[0-9a-f]{64}\.parquet"):
             store.get(1)
     store.put(1, table().assign(logprob=-2.0))
     assert store.done() == {0, 1}
     assert store.get(1)["logprob"].tolist() == [-2.0] * 5
-    assert len(list(tmp_path.glob("000001.*"))) == 1
+    assert len(list(tmp_path.glob("00000001.*"))) == 1
 
 
 def test_an_intact_batch_wins_over_a_damaged_one_of_its_index(tmp_path: Path) -> None:
     store = BatchStore(tmp_path, FINGERPRINT)
     store.put(1, table())
-    (tmp_path / f"000001.{'0' * 64}.parquet").write_bytes(b"left behind")
+    (tmp_path / f"00000001.{'0' * 64}.parquet").write_bytes(b"left behind")
     assert store.done() == {1}
     pd.testing.assert_frame_equal(store.get(1), table())
 
 
 def test_half_written_batches_are_invisible(tmp_path: Path) -> None:
     store = BatchStore(tmp_path, FINGERPRINT)
-    (tmp_path / f".000004.{'a' * 64}.parquet.1234.tmp").write_bytes(b"half")
+    (tmp_path / f".00000004.{'a' * 64}.parquet.1234.tmp").write_bytes(b"half")
     (tmp_path / "notes.parquet").write_bytes(b"not ours")
     assert store.done() == set()
 
@@ -489,8 +489,8 @@ def test_clear_takes_only_what_is_its_own(tmp_path: Path) -> None:
 def test_a_batch_renamed_to_another_index_is_not_done(tmp_path: Path) -> None:
     store = BatchStore(tmp_path, FINGERPRINT)
     store.put(0, table())
-    (path,) = tmp_path.glob("000000.*")
-    path.with_name(path.name.replace("000000.", "000003.")).write_bytes(path.read_bytes())
+    (path,) = tmp_path.glob("00000000.*")
+    path.with_name(path.name.replace("00000000.", "00000003.")).write_bytes(path.read_bytes())
     assert store.done() == {0}
 
 

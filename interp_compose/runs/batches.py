@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +12,71 @@ from typing import Any, TypeVar
 import pandas as pd
 from tqdm.auto import tqdm
 
-from interp_compose.errors import InterventionError, OptionError
-from interp_compose.runs.files import locked
-from interp_compose.runs.result import BatchStore, environment_versions, remove_if_empty
+from interp_compose._versions import environment_versions
+from interp_compose.errors import CorruptFileError, InputError, InterventionError, OptionError
+from interp_compose.runs.files import atomic_write, locked, remove, remove_if_empty
+from interp_compose.runs.numbered import NumberedFiles
+from interp_compose.runs.result import parquet_bytes, read_parquet, tidy
 
 T = TypeVar("T")
+
+
+class BatchStore(NumberedFiles):
+    """Finished batches of one run, as Parquet: see :class:`.NumberedFiles`. A damaged batch counts
+    as not done, and is computed again.
+
+    Raises:
+        InputError, CorruptFileError: as :meth:`.NumberedFiles.claim`.
+    """
+
+    what = "batches"
+    pattern = "*.parquet"
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        fingerprint: Mapping[str, Any],
+        *,
+        replace: bool = False,
+    ) -> None:
+        super().__init__(folder, fingerprint)
+        self.claim(replace=replace)
+
+    def done(self) -> set[int]:
+        """Numbers of the batches that are there and whose checksum holds."""
+        return {number for number, path in self.files() if self.is_whole(number, path)}
+
+    def put(self, number: int, frame: pd.DataFrame) -> None:
+        """Store batch ``number``; an earlier one of the same number is replaced."""
+        if number < 0:
+            raise InputError(f"a batch's index is {number}; it counts from 0")
+        data = parquet_bytes(f"batch {number}", tidy(f"batch {number}", frame))
+        sha256 = hashlib.sha256(self.salt(number) + data).hexdigest()
+        name = self.name_of(number, sha256)
+        atomic_write(self.folder / name, data)
+        for other, path in self.files():
+            if other == number and path.name != name:
+                remove(path)
+
+    def get(self, number: int) -> pd.DataFrame:
+        """Batch ``number``, one of :meth:`done`.
+
+        Raises:
+            InputError: there is no such batch.
+            CorruptFileError: it is truncated or altered.
+        """
+        paths = [path for other, path in self.files() if other == number]
+        if not paths:
+            there = sorted({other for other, _ in self.files()})
+            raise InputError(f"batch {number} is not in {self.folder}, which holds {there}")
+        # two files only if a replacement was interrupted: then an intact one is as good
+        intact = [path for path in paths if self.is_whole(number, path)]
+        if not intact:
+            raise CorruptFileError(
+                f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
+                "computed anew"
+            )
+        return read_parquet(intact[0].read_bytes())
 
 
 @contextmanager

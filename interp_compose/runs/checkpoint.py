@@ -1,16 +1,13 @@
-"""Where a run stands, on disk: written whole, hashed, the last two kept.
+"""Where a training stands, on disk: written whole, checked when read, the last two kept.
 
-A checkpoint is one safetensors file, ``step_00000200.<sha256>.safetensors``: content and checksum
-appear in one rename, so that a process killed at any moment leaves the earlier ones untouched. The
-note inside says which run it belongs to; nothing is unpickled. It is a tensor of bytes, because a
-safetensors header holds 100 MB at most and a long history is more.
+A checkpoint is one safetensors file, ``step_00000200.<sha256>.safetensors``; nothing is unpickled.
+Its note is a tensor of bytes, because a safetensors header holds 100 MB at most and a long history
+is more.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,23 +19,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from interp_compose.errors import CorruptFileError, InputError
-from interp_compose.runs.files import (
-    differences,
-    file_sha256,
-    json_value,
-    plain_json,
-    remove,
-    remove_stale,
-    write_safetensors,
-)
+from interp_compose.errors import CorruptFileError
+from interp_compose.runs.files import json_value, remove, write_safetensors
 from interp_compose.runs.folder import hashed
+from interp_compose.runs.numbered import NumberedFiles
 from interp_compose.runs.result import environment_versions
 
 KEPT = 2
-ABOUT = "about"
+NOTE = "note"
 TOGETHER: Final = "checkpoints"
-NAME = re.compile(r"step_(\d{8,})\.([0-9a-f]{64})\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -50,12 +39,11 @@ class Checkpoint:
     note: Mapping[str, Any]
 
 
-class CheckpointFolder:
-    """The checkpoints of one run; ``fingerprint`` says what is trained, in JSON's types."""
+class CheckpointFolder(NumberedFiles):
+    """The checkpoints of one run, numbered by their steps: see :class:`.NumberedFiles`."""
 
-    def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
-        self.folder = Path(folder)
-        self.fingerprint = plain_json(fingerprint, "fingerprint")
+    what = "checkpoints"
+    pattern = "step_*.safetensors"
 
     def save(self, step: int, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> Path:
         """Write a checkpoint; then all go but the last two.
@@ -66,11 +54,13 @@ class CheckpointFolder:
         Raises:
             OutputError: it cannot be written; the earlier ones are intact.
         """
-        about = {"fingerprint": self.fingerprint, "step": step, "note": note}
-        written = bytearray(json.dumps(about, allow_nan=False).encode())
-        noted = {ABOUT: torch.frombuffer(written, dtype=torch.uint8)}
-        path, _ = write_safetensors({**tensors, **noted}, self.folder, partial(_name, step))
-        others = [(at, other) for at, other in self._files() if other != path]
+        self.claim()
+        written = bytearray(json.dumps(note, allow_nan=False).encode())
+        noted = {NOTE: torch.frombuffer(written, dtype=torch.uint8)}
+        path, _ = write_safetensors(
+            {**tensors, **noted}, self.folder, partial(self.name_of, step), salt=self.salt(step)
+        )
+        others = [(at, other) for at, other in self.files() if other != path]
         earlier = [other for at, other in others if at < step]
         later = [other for at, other in others if at >= step]
         for old in [*earlier[: 1 - KEPT], *later]:
@@ -83,30 +73,21 @@ class CheckpointFolder:
         A damaged one is passed over, with a warning, for the one before it.
 
         Raises:
-            CorruptFileError: there are checkpoints and all of them are damaged.
-            InputError: the checkpoint belongs to another run; the message says what differs.
+            CorruptFileError: there are checkpoints and all of them are damaged, or nothing says
+                whose they are.
+            InputError: they belong to another run; the message says what differs.
         """
-        found = self._files()
+        found = self.files()
+        if found:
+            self.check()
         for step, path in reversed(found):
-            about: dict[str, Any] = {}
-            if file_sha256(path) == path.name.split(".")[1]:
-                about, tensors = _read(path)
-            if about.get("step") != step:
-                what = "renamed" if about else "truncated or altered"
-                warnings.warn(
-                    f"{path} was {what} after it was written; going back to the checkpoint before "
-                    "it",
-                    stacklevel=2,
-                )
-                continue
-            theirs = about["fingerprint"]
-            if theirs != self.fingerprint:
-                raise InputError(
-                    f"{self.folder} holds checkpoints of a different run: "
-                    f"{differences(theirs, self.fingerprint)}. Train with the earlier settings to "
-                    "resume it, choose another folder, or delete this one to start afresh"
-                )
-            return Checkpoint(step, tensors, about["note"])
+            if self.is_whole(step, path):
+                return _read(step, path)
+            warnings.warn(
+                f"{path} was truncated, altered or renamed after it was written; going back to the "
+                "checkpoint before it",
+                stacklevel=2,
+            )
         if found:
             raise CorruptFileError(
                 f"all {len(found)} checkpoints in {self.folder} are truncated, altered or renamed; "
@@ -114,40 +95,16 @@ class CheckpointFolder:
             )
         return None
 
-    def clear(self) -> None:
-        """Delete the checkpoints, what a killed process left half-written, and the empty folder."""
-        for _, path in self._files():
-            remove(path)
-        self.sweep()
-        if self.folder.exists() and not any(self.folder.iterdir()):
-            remove(self.folder)
 
-    def sweep(self) -> None:
-        """Delete what a killed process left half-written."""
-        remove_stale(self.folder)
-
-    def _files(self) -> list[tuple[int, Path]]:
-        """Steps and files, oldest first."""
-        named = [(NAME.fullmatch(path.name), path) for path in self.folder.glob("step_*")]
-        return sorted((int(match.group(1)), path) for match, path in named if match)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _read(step: int, path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        about: dict[str, Any] = json_value(tensors.pop(ABOUT).numpy().tobytes())
-        if not isinstance(about, dict) or set(about) != {"fingerprint", "step", "note"}:
-            raise ValueError("its note is another")
-        return about, tensors
-    except (SafetensorError, KeyError, TypeError, ValueError) as broken:
+        return Checkpoint(step, tensors, json_value(tensors.pop(NOTE).numpy().tobytes()))
+    except (SafetensorError, KeyError, ValueError) as broken:
         raise CorruptFileError(
             f"{path} is no checkpoint of interp_compose ({broken}); move it out of the folder"
         ) from broken
-
-
-def _name(step: int, sha256: str) -> str:
-    return f"step_{step:08d}.{sha256}.safetensors"
 
 
 def checkpoints_together(folders: Sequence[Path]) -> CheckpointFolder:

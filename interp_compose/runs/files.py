@@ -83,6 +83,13 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_if_empty(folder: Path) -> None:
+    """Delete a folder in which nothing is left."""
+    with disk(folder):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
 def append(path: Path, text: str) -> None:
     """Put ``text`` at the end of a file."""
     with disk(path), open(path, "a", encoding="utf-8") as file:
@@ -114,8 +121,10 @@ def write_safetensors(
     folder: Path,
     name: Callable[[str], str],
     metadata: Mapping[str, str] | None = None,
+    salt: bytes = b"",
 ) -> tuple[Path, str]:
-    """Tensors as a safetensors file in ``folder``, whole, named by its SHA-256; both are returned.
+    """Tensors as a safetensors file in ``folder``, whole, named by the SHA-256 of ``salt`` and its
+    bytes; both are returned.
 
     safetensors writes to a temporary file of its own, in whatever folder it is given: it is given
     one inside a folder that goes with the temporary file.
@@ -132,7 +141,7 @@ def write_safetensors(
         except SafetensorError as refusal:  # a full disk, among others
             raise OSError(0, str(refusal)) from refusal
         shutil.copymode(temporary, written)  # safetensors' own is for nobody else to read
-        digest = file_sha256(written)
+        digest = file_sha256(written, salt)
         with open(written, "rb") as file:
             os.fsync(file.fileno())
             _rename(written, file, folder / name(digest))
@@ -269,9 +278,9 @@ def damage_of(folder: Path, digests: Mapping[str, str]) -> str:
     return ""
 
 
-def file_sha256(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal; read a mebibyte at a time."""
-    digest = hashlib.sha256()
+def file_sha256(path: str | os.PathLike[str], salt: bytes = b"") -> str:
+    """SHA-256 of ``salt`` and a file's bytes, in hexadecimal; read a mebibyte at a time."""
+    digest = hashlib.sha256(salt)
     with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
@@ -404,10 +413,11 @@ def read_signed(path: Path) -> Any:
     """
     if not path.is_file():
         raise CorruptFileError(f"{path} is missing; run again, or restore it from a copy")
-    stored = read_json(path, ("sha256", "value"))
-    if stored["sha256"] != digest_of(stored["value"]):
+    stored = read_json(path)
+    if not isinstance(stored, dict) or stored.get("sha256") != digest_of(stored.get("value")):
         raise CorruptFileError(
-            f"{path} was altered after it was written; delete its folder to start afresh"
+            f"{path} was altered after it was written, or by a release before 0.1.0, which alone "
+            "reads it; delete its folder to start afresh"
         )
     return stored["value"]
 

@@ -10,8 +10,6 @@ A saved result is a folder::
 The manifest tells this library's files from all others: what it does not name is never removed or
 replaced unless that is asked for. It is written twice. While files are being written it says which
 ("writing"), and the folder holds no result instead of half of one; at the end it is complete.
-
-:class:`BatchStore` is the folder of finished batches from which an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -48,19 +46,14 @@ from interp_compose.runs.files import (
     json_bytes,
     listed,
     locked,
-    make_folder,
     named,
     plain_json,
     read_json,
-    read_signed,
-    remove_stale,
     verified,
-    write_signed,
 )
 
 __all__ = [
     "PACKAGES",
-    "BatchStore",
     "Result",
     "atomic_write",
     "environment_versions",
@@ -71,13 +64,11 @@ __all__ = [
 
 FORMAT = "interp_compose.result/1"
 RESULT = "result.json"
-FINGERPRINT = "fingerprint.json"
 FRAME_NAME = re.compile(r"[a-z][a-z0-9_]*")
 FILE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9]+)+")
 FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 WAIT = 20.0
 """Seconds that a save waits for another one in the same folder."""
-SHARD_NAME = re.compile(r"[0-9]{6,}\.[0-9a-f]{64}\.parquet")
 
 ResultT = TypeVar("ResultT", bound="Result")
 
@@ -104,7 +95,7 @@ class Result:
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", plain_json(self.config, "config"))
         object.__setattr__(self, "versions", plain_json(self.versions, "versions"))
-        frames = {_checked_name(name): _tidy(name, f) for name, f in self.frames.items()}
+        frames = {_checked_name(name): tidy(name, f) for name, f in self.frames.items()}
         object.__setattr__(self, "frames", frames)
 
     def __repr__(self) -> str:
@@ -145,7 +136,7 @@ class Result:
                 f"{folder} holds a {about['study']}, not a {cls.__name__}; "
                 f"load it with {about['study']}.load, or with Result.load for the bare tables"
             )
-        frames = {name: _read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
+        frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
         return cls(config=about["config"], frames=frames, versions=about["versions"])
 
     def _files(self) -> dict[str, bytes]:
@@ -158,7 +149,7 @@ class Result:
         }
         files = {RESULT: json_bytes(about)}
         for name, frame in self.frames.items():
-            files[f"{name}.parquet"] = _parquet_bytes(name, frame)
+            files[f"{name}.parquet"] = parquet_bytes(name, frame)
             files[f"{name}.csv"] = _csv_bytes(frame)
         return files
 
@@ -265,114 +256,6 @@ def _is_formula(cell: object) -> bool:
     return isinstance(cell, str) and FORMULA.match(cell) is not None
 
 
-class BatchStore:
-    """Finished batches of one run, on disk, so that an interrupted run resumes where it stopped.
-
-    ``fingerprint`` says what is computed (config, data), in JSON's types; the folder remembers
-    it. Each batch is one Parquet file whose name carries the SHA-256 of fingerprint, index and
-    bytes: content and checksum appear in one rename, and a damaged batch, one that another run
-    wrote here, or one renamed to another index does not match its name, so that it counts as not
-    done and is computed again. With ``replace``, batches of another run are deleted.
-
-    Raises:
-        InputError: the folder holds batches of another run; the message says what differs.
-        CorruptFileError: the folder's fingerprint cannot be read.
-    """
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        fingerprint: Mapping[str, Any],
-        *,
-        replace: bool = False,
-    ) -> None:
-        self.folder = make_folder(folder)
-        remove_stale(self.folder)
-        mine = plain_json(fingerprint, "fingerprint")
-        self._salt = digest_of(mine).encode()
-        path = self.folder / FINGERPRINT
-        if path.exists() and (replace or not self._shards()) and read_signed(path) != mine:
-            self.clear()
-        if not path.exists():
-            if self._shards():
-                raise CorruptFileError(
-                    f"{path} is missing, so nobody knows which run the batches beside it belong "
-                    "to; delete the folder to start afresh"
-                )
-            write_signed(path, mine)
-            return
-        theirs = read_signed(path)
-        if theirs != mine:
-            raise InputError(
-                f"{self.folder} holds batches of a different run: {differences(theirs, mine)}. "
-                "Run with the earlier settings to resume it, choose another folder, or start "
-                "afresh: delete this one, or on the command line --overwrite it"
-            )
-
-    def done(self) -> set[int]:
-        """Indices of the batches that are there and whose checksum holds."""
-        return {index for index, path in self._shards() if self._is_whole(index, path)}
-
-    def put(self, index: int, frame: pd.DataFrame) -> None:
-        """Store batch ``index``; an earlier one of the same index is replaced."""
-        if index < 0:
-            raise InputError(f"a batch's index is {index}; it counts from 0")
-        data = _parquet_bytes(f"batch {index}", _tidy(f"batch {index}", frame))
-        name = f"{index:06d}.{self._sha256(index, data)}.parquet"
-        atomic_write(self.folder / name, data)
-        with disk(self.folder):
-            for other, path in self._shards():
-                if other == index and path.name != name:
-                    path.unlink()
-
-    def get(self, index: int) -> pd.DataFrame:
-        """Batch ``index``, one of :meth:`done`.
-
-        Raises:
-            InputError: there is no such batch.
-            CorruptFileError: it is truncated or altered.
-        """
-        paths = [path for other, path in self._shards() if other == index]
-        if not paths:
-            there = sorted({other for other, _ in self._shards()})
-            raise InputError(f"batch {index} is not in {self.folder}, which holds {there}")
-        # two files only if a replacement was interrupted: then an intact one is as good
-        intact = [path for path in paths if self._is_whole(index, path)]
-        if not intact:
-            raise CorruptFileError(
-                f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
-                "computed anew"
-            )
-        return _read_parquet(intact[0].read_bytes())
-
-    def clear(self) -> None:
-        """Delete the batches and the fingerprint, and the folder if nothing else is in it."""
-        remove_stale(self.folder)
-        with disk(self.folder):
-            for _, path in self._shards():
-                path.unlink()
-            (self.folder / FINGERPRINT).unlink(missing_ok=True)
-        remove_if_empty(self.folder)
-
-    def _sha256(self, index: int, data: bytes) -> str:
-        """Of a batch, its index and the run that it belongs to: no other is taken for it."""
-        return hashlib.sha256(self._salt + f"{index} ".encode() + data).hexdigest()
-
-    def _is_whole(self, index: int, path: Path) -> bool:
-        return self._sha256(index, path.read_bytes()) == path.name.split(".")[1]
-
-    def _shards(self) -> list[tuple[int, Path]]:
-        paths = (path for path in self.folder.glob("*.parquet") if SHARD_NAME.fullmatch(path.name))
-        return sorted((int(path.name.split(".")[0]), path) for path in paths)
-
-
-def remove_if_empty(folder: Path) -> None:
-    """Delete a folder in which nothing is left."""
-    with disk(folder):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
 def _checked_name(name: str) -> str:
     if not FRAME_NAME.fullmatch(name):
         raise InputError(
@@ -382,7 +265,7 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _tidy(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+def tidy(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """A copy with a plain 0 … n-1 index and columns named by distinct strings."""
     if any(level is not None for level in frame.index.names):
         raise InputError(
@@ -480,7 +363,7 @@ def _read_checked(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     return manifest, contents
 
 
-def _parquet_bytes(name: str, frame: pd.DataFrame) -> bytes:
+def parquet_bytes(name: str, frame: pd.DataFrame) -> bytes:
     buffer = io.BytesIO()
     try:
         frame.to_parquet(buffer, engine="pyarrow", index=False)
@@ -491,5 +374,5 @@ def _parquet_bytes(name: str, frame: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def _read_parquet(data: bytes) -> pd.DataFrame:
+def read_parquet(data: bytes) -> pd.DataFrame:
     return pd.read_parquet(io.BytesIO(data), engine="pyarrow")

@@ -28,7 +28,7 @@ from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_ids, check_prompts, check_tokenizer
 from interp_compose.models.weights import copy_model
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import check_writable, locked, make_folder, named
+from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
 from interp_compose.runs.result import environment_versions
 from interp_compose.tasks.task import Task
 from interp_compose.tensors import check_autocast
@@ -198,7 +198,7 @@ def finetune_on(
             if processes.is_main:
                 during.enter_context(locked(where))
                 recorder.path = where / HISTORY
-                checkpoints.sweep()
+                remove_stale(where / CHECKPOINTS)
         if config.precision == "bfloat16":
             during.enter_context(finite_scores(twin))
         run_training(

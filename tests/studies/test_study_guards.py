@@ -15,7 +15,9 @@ import pytest
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, OptionError, OutputError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.runs.result import FINGERPRINT, BatchStore, Result
+from interp_compose.runs.batches import BatchStore
+from interp_compose.runs.numbered import FINGERPRINT
+from interp_compose.runs.result import Result
 from interp_compose.studies.cap import measure as cap_measure
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapCommand, CapOptions

@@ -125,11 +125,11 @@ def die_at(moment: str, step: int) -> None:
     marker = f"step_{step:08d}"
     saving = [False]
 
-    def write_not(tensors: Any, folder: Path, name: Callable[[str], str]) -> Any:
+    def write_not(tensors: Any, folder: Path, name: Callable[[str], str], **options: Any) -> Any:
         saving[0] = marker in name("")
         if saving[0] and moment == "before anything is written":
             die()
-        return write(tensors, folder, name)
+        return write(tensors, folder, name, **options)
 
     def save_half(tensors: Any, path: Path, metadata: Any = None) -> None:
         if saving[0] and moment == "safetensors' own file is there":

@@ -15,7 +15,7 @@ import torch
 
 from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import file_sha256
+from interp_compose.runs.files import read_signed
 from interp_compose.training import loop, objectives
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
@@ -129,13 +129,14 @@ def test_a_damaged_one_is_passed_over_for_the_one_before(
     damaged = newest(tmp_path)
     damage(damaged)
     with pytest.warns(
-        UserWarning, match="step_00000006.*truncated or altered.*checkpoint before it"
+        UserWarning, match="step_00000006.*truncated, altered or renamed.*checkpoint before it"
     ):
         resumed, _ = train(shared(), OFTEN, folder=tmp_path)
     assert same_weights(whole, resumed)
     assert steps_kept(tmp_path) == [6, 8]
-    for path in (tmp_path / "checkpoints").iterdir():
-        assert file_sha256(path) in path.name  # both are intact again
+    fingerprint = read_signed(tmp_path / "checkpoints" / "fingerprint.json")
+    folder = CheckpointFolder(tmp_path / "checkpoints", fingerprint)
+    assert all(folder.is_whole(*one) for one in folder.files())  # both are intact again
 
 
 def test_a_passed_over_checkpoint_makes_way(tmp_path: Path) -> None:
@@ -143,10 +144,10 @@ def test_a_passed_over_checkpoint_makes_way(tmp_path: Path) -> None:
     for step in (2, 4):
         folder.save(step, {"x": torch.tensor([float(step)])}, {})
     flip_a_bit(max(tmp_path.glob("step_*")))
-    with pytest.warns(UserWarning, match="truncated or altered"):
+    with pytest.warns(UserWarning, match="truncated, altered or renamed"):
         assert folder.latest().step == 2  # type: ignore[union-attr]
     folder.save(3, {"x": torch.tensor([3.0])}, {})
-    assert [step for step, _ in folder._files()] == [2, 3]
+    assert [step for step, _ in folder.files()] == [2, 3]
     assert folder.latest().step == 3  # type: ignore[union-attr]
 
 
@@ -166,7 +167,7 @@ def test_a_checkpoint_renamed_to_another_step_is_passed_over(tmp_path: Path) -> 
     path = folder.save(10, {"x": torch.ones(2)}, {})
     renamed = path.with_name(path.name.replace("00000010", "00000500"))
     path.rename(renamed)
-    with pytest.warns(UserWarning, match=r"step_00000500.* was renamed after it was written"):
+    with pytest.warns(UserWarning, match=r"step_00000500.* or renamed after it was written"):
         found = folder.latest()
     assert found is not None
     assert found.step == 5
@@ -176,19 +177,29 @@ def test_a_checkpoint_renamed_to_another_step_is_passed_over(tmp_path: Path) -> 
     path.rename(path.with_name(path.name.replace("00000006", "00000500")))
     next(tmp_path.glob("step_00000005*")).unlink()
     with (
-        pytest.warns(UserWarning, match="was renamed"),
+        pytest.warns(UserWarning, match="or renamed"),
         pytest.raises(CorruptFileError, match="all 1 checkpoints .* or renamed; delete the folder"),
     ):
         folder.latest()
 
 
 def test_a_foreign_file_with_a_right_checksum(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {})
+    folder.claim()
     for data in (b"nothing of ours", (8).to_bytes(8, "little") + b'{"a":{}}'):
-        name = f"step_00000001.{hashlib.sha256(data).hexdigest()}.safetensors"
-        (tmp_path / name).write_bytes(data)
+        path = tmp_path / folder.name_of(1, hashlib.sha256(folder.salt(1) + data).hexdigest())
+        path.write_bytes(data)
         with pytest.raises(CorruptFileError, match="no checkpoint of interp_compose"):
-            CheckpointFolder(tmp_path, {}).latest()
-        (tmp_path / name).unlink()
+            folder.latest()
+        path.unlink()
+
+
+def test_checkpoints_of_older_releases_are_refused(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {"run": 1})
+    folder.save(1, {"x": torch.ones(2)}, {})
+    (tmp_path / "fingerprint.json").unlink()
+    with pytest.raises(CorruptFileError, match=r"releases before 0\.1\.0 wrote none.*delete the"):
+        folder.latest()
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -285,7 +296,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         patch.setattr("interp_compose.runs.files.file_sha256", full)
         with pytest.raises(OSError, match="no space"):
             folder.save(2, {"x": torch.ones(2)}, {})
-    assert list(tmp_path.iterdir()) == [first]
+    assert {path.name for path in tmp_path.iterdir()} == {first.name, "fingerprint.json"}
 
 
 def test_clear(tmp_path: Path) -> None:

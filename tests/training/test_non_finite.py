@@ -22,7 +22,7 @@ STEADY = replace(BASE, schedule="constant", warmup_steps=0, evaluate_every=100)
 def kept_weights(folder: Path) -> list[torch.Tensor]:
     from interp_compose.runs.checkpoint import _read
 
-    _, tensors = _read(max((folder / "checkpoints").glob("step_*")))
+    tensors = _read(0, max((folder / "checkpoints").glob("step_*"))).tensors
     n = sum(name.startswith("weight.") for name in tensors)
     return [tensors[f"weight.{i}"] for i in range(n)]
 
