@@ -30,12 +30,23 @@ from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.training.history import Recorder
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 MODEL = small_decoder(
     DecoderConfig(d_vocab=5, n_ctx=4, n_layers=1, d_model=4, d_mlp=4), init_rate=0.5, seed=0
 )
+
+
+class Toy(StudyResult):
+    """With one figure, which is drawn as :func:`main` says."""
+
+    TABLES = ("outcomes", "clean")
+    FIGURES = ("cap_curve",)
+
+    def figures(self) -> dict[str, Any]:
+        return {"cap_curve": None}
 
 
 def study(folder: Path) -> None:
@@ -45,14 +56,14 @@ def study(folder: Path) -> None:
     def compute(part: int) -> pd.DataFrame:
         return pd.DataFrame({"example": [part], "text": [f"text {part}"]})
 
-    with held_folder(folder, config, overwrite=False):
+    with held_folder(folder, Toy, config, overwrite=False):
         batches = folder / "batches"
         options: dict[str, Any] = {"title": "", "progress": False, "start_afresh": False}
         with batch_by_batch(
             [0, 1], compute, config, resume=batches, unversioned=(), **options
         ) as rows:
-            result = Result(config, {"outcomes": rows, "clean": rows}, {"python": "3"})
-            write_result(folder, result, {"cap_curve": None}, overwrite=False)  # type: ignore[dict-item]
+            result = Toy(config, {"outcomes": rows, "clean": rows}, {"python": "3"})
+            write_result(folder, result, overwrite=False)
 
 
 def training(folder: Path) -> None:

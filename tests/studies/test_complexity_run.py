@@ -230,7 +230,7 @@ calls = {
 
 def test_untyped_runs_are_refused_by_name() -> None:
     assert outcomes_of(UNTYPED) == {
-        "fan_in": "OptionError: PhaseRun: fan_in='x' is a str; expected one of 'own', 'd_model'",
+        "fan_in": "OptionError: PhaseRun: fan_in='x'; expected one of 'own', 'd_model'",
         "hold_out": "OptionError: PhaseRun: hold_out='no' is a str; expected True or False",
         "seed": "OptionError: PhaseRun: seed=1.5 is a float; expected an integer",
     }

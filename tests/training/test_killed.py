@@ -73,7 +73,7 @@ def test_two_processes_agree_with_two_parts_on_one(case: str, outcome: dict[str,
 
 def test_only_the_main_process_writes(outcome: dict[str, Any]) -> None:
     main, other = outcome["two"]["files"]
-    assert len(main) == 3 * len(CASES)  # a history and two checkpoints each
+    assert len(main) == 4 * len(CASES)  # a history, two checkpoints and their fingerprint each
     assert other == []
 
 
