@@ -1,4 +1,4 @@
-"""What is measured of a model between steps: accuracy, and what its residual streams look like."""
+"""What is measured of a model between steps: accuracy, and measures of its residual streams."""
 
 from __future__ import annotations
 

@@ -42,6 +42,10 @@ Sequences = tuple[Int[Tensor, "... pos"], Int[Tensor, "..."]]
 """Tokens, and the token that follows each sequence."""
 
 
+Measure = Callable[["ParallelTrainer"], Sequence[Row]]
+"""A row of what is measured of each model, now."""
+
+
 @runtime_checkable
 class PredictsNext(Protocol):
     """A module that predicts from the last position."""
@@ -60,7 +64,7 @@ class NextOfSequence:
     tokens: Int[Tensor, "model sample pos"]
     targets: Int[Tensor, "model sample"]
     seeds: tuple[int, ...]
-    measure: Callable[[ParallelTrainer], Sequence[Row]] = lambda trainer: [{}] * len(trainer)
+    measure: Measure = lambda trainer: [{}] * len(trainer)
     label_smoothing: float = 0.0
 
     terms: ClassVar[Mapping[str, str]] = {"loss": "the loss"}

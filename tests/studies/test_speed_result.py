@@ -135,10 +135,7 @@ def test_failed_runs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr("interp_compose.studies.fitting_speed.measure.train", broken)
-    with (
-        pytest.warns(UserWarning, match="1 of 1 runs failed"),
-        pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"),
-    ):
+    with pytest.raises(ModelError, match="1 of 1 runs failed.*out of luck"):
         fitting_speed(
             [0.4], [1], [0], tmp_path, seeds=1, run=TINY, where="here", progress=False
         )  # fmt: skip

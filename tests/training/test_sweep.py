@@ -97,6 +97,17 @@ def test_order_is_no_matter_and_more_can_be_asked_for(tmp_path: Path, ledger: Pa
     assert [out / "runs" / name for name in status["hash"]] == [*first.folders, second.folders[0]]
 
 
+def test_runs_are_found_under_their_name_when_the_function_has_moved(
+    tmp_path: Path, ledger: Path
+) -> None:
+    first = sweep(tmp_path, name="squares")
+    assert sweep(tmp_path, work="moody", name="squares") == first
+    assert begun(ledger) == {3: 1, 5: 1, 2: 1}
+    assert json.loads((tmp_path / "sweep.json").read_text())["work"] == "squares"
+    with pytest.raises(InputError, match="holds a sweep of 'squares', not of '.*:square'"):
+        sweep(tmp_path)
+
+
 def test_a_table_of_the_sweep(tmp_path: Path, ledger: Path) -> None:
     out = tmp_path / "out"
     configs = [{"n": 1, "seconds": 0.02}, {"n": 4, "mood": "raise"}, {"n": 7, "state": "odd"}]

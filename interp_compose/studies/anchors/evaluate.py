@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.models.decoder import SmallDecoder
@@ -37,10 +37,12 @@ def sets_of(
     return found
 
 
-def stacked(
-    runs: Sequence[Mapping[str, AnchorData]], device: str
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Tokens ``[run sample pos]`` and targets ``[run sample]`` of each set."""
+Tensors = tuple[Int[Tensor, "run sample pos"], Int[Tensor, "run sample"]]
+"""Tokens of every run, and the targets that follow."""
+
+
+def stacked(runs: Sequence[Mapping[str, AnchorData]], device: str) -> dict[str, Tensors]:
+    """Each set of all runs."""
     return {
         name: (
             torch.stack([sets[name].tokens for sets in runs]).to(device),
@@ -55,7 +57,7 @@ class Evaluation:
 
     SHARES: Final = {"seen": "train", "id": "id", "ood": "ood"}
 
-    def __init__(self, sets: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, sets: Mapping[str, Tensors]) -> None:
         self.sets = sets
 
     def __call__(self, trainer: ParallelTrainer) -> list[dict[str, Any]]:

@@ -116,15 +116,15 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
 def onsets_of(history: pd.DataFrame) -> pd.DataFrame:
     """The first step of each run at which it reasons, and at which W_Q has half condensed."""
     rows = []
-    for place, looks in history.groupby(["init_rate", "weight_decay", "seed"], sort=True):
-        looks = looks.sort_values("step")
-        step, rank = looks["step"].to_numpy(float), looks["stable_rank"].to_numpy(float)
+    for place, run in history.groupby(["init_rate", "weight_decay", "seed"], sort=True):
+        run = run.sort_values("step")
+        step, rank = run["step"].to_numpy(float), run["stable_rank"].to_numpy(float)
         fell = rank[-1] < rank[0] / 2  # False where it diverged
         half = rank <= (rank[0] + rank[-1]) / 2
         rows.append(
             {
                 **dict(zip(("init_rate", "weight_decay", "seed"), place, strict=True)),
-                "reasons": _first(step, looks["ood"].to_numpy(float) > REASONS),
+                "reasons": _first(step, run["ood"].to_numpy(float) > REASONS),
                 "condenses": _first(step, half) if fell else math.nan,
             }
         )

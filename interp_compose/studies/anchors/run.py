@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 
@@ -17,14 +16,22 @@ from interp_compose.models.decoder import Act, Biases, DecoderConfig, SmallDecod
 from interp_compose.models.init import FanIn, InitRates, init_scales, init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel, save_decoder
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
-from interp_compose.runs.files import atomic_write, json_bytes
-from interp_compose.studies.anchors.evaluate import Evaluation, sets_of, stacked
+from interp_compose.runs.files import atomic_write, json_bytes, remove
+from interp_compose.studies.anchors.evaluate import Evaluation, Tensors, sets_of, stacked
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.options import RunShape
-from interp_compose.tasks.anchors import MOST_SAMPLES, UNSEEN, AnchorTask, Modulus, violations
+from interp_compose.tasks.anchors import (
+    MOST_SAMPLES,
+    UNSEEN,
+    AnchorData,
+    AnchorTask,
+    Modulus,
+    violations,
+)
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import run_training, trains
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.training.objectives import Row
+from interp_compose.training.parallel import Measure, NextOfSequence, ParallelTrainer
 
 HISTORY: Final = "history.json"
 CIRCUITS: Final = "circuits.json"
@@ -102,7 +109,7 @@ class PhaseRun(RunShape):
 
     @property
     def kind(self) -> PhaseRun:
-        """The run without what may differ among runs that learn side by side."""
+        """The run without what may differ among runs that are trained as one program."""
         return replace(self, init_rate=0.0, weight_decay=0.0, seed=0, violations=0)
 
     @property
@@ -167,32 +174,53 @@ _SHARED: Final = [
 
 
 @trains
-def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
-    """Runs of one shape as one program, on the GPU where there is one; history, weights and what
-    masks show of each into its folder. Resumes from a checkpoint there."""
+def train_together(
+    runs: Sequence[PhaseRun],
+    folders: Sequence[Path],
+    data: Sequence[Mapping[str, AnchorData]],
+    measure: Callable[[Mapping[str, Tensors]], Measure],
+    *,
+    until: Callable[[Sequence[Sequence[Row]]], bool] | None = None,
+) -> ParallelTrainer:
+    """Runs of one shape as one program, on the GPU where there is one, from their checkpoint where
+    there is one.
+
+    Args:
+        data: of each run, sets of sequences by name, "train" among them.
+        measure: given the sets of all runs, what measures the models at an evaluation.
+        until: see :class:`.ParallelTrainer`.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    runs = [PhaseRun(**config) for config in configs]
-    task = runs[0].task
-    models = [run.model(task).to(device) for run in runs]
-    sets = stacked([sets_of(task, run.samples, run.n_test, run.stream) for run in runs], device)
+    sets = stacked(data, device)
+    models = [run.model(run.task).to(device) for run in runs]
     seeds = tuple(run.stream("order") for run in runs)
-    objective = NextOfSequence(*sets["train"], seeds=seeds, measure=Evaluation(sets))
+    objective = NextOfSequence(*sets["train"], seeds, measure(sets))
     decays = [run.weight_decay for run in runs]
-    trainer = ParallelTrainer(models, decays, objective, runs[0].train_config())
+    trainer = ParallelTrainer(models, decays, objective, runs[0].train_config(), until=until)
     checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
     run_training(trainer, checkpoints=checkpoints, progress=False)
-    for run, folder, own, model in zip(runs, folders, trainer.rows, models, strict=True):
-        _remove(folder / MODEL)  # of an attempt that was killed
-        lens = SmallDecoderModel(model.cpu().eval(), name=f"γ = {run.init_rate:g}")
+    return trainer
+
+
+def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """History, weights and what masks show of each run into its folder."""
+    runs = [PhaseRun(**config) for config in configs]
+    task = runs[0].task
+    data = [sets_of(task, run.samples, run.n_test, run.stream) for run in runs]
+    trainer = train_together(runs, folders, data, Evaluation)
+    for run, folder, rows, model in zip(runs, folders, trainer.rows, trainer.models, strict=True):
+        remove(folder / MODEL)  # of an attempt that was killed
+        decoder = cast(SmallDecoder, model.cpu().eval())
+        lens = SmallDecoderModel(decoder, name=f"γ = {run.init_rate:g}")
         save_decoder(lens, folder / MODEL)
         circuits = []
         try:
-            if own[-1]["finite"]:
+            if rows[-1]["finite"]:
                 circuits = _circuits(lens, task)
         except NonFiniteError:
-            own[-1]["finite"] = False
+            rows[-1]["finite"] = False
         atomic_write(folder / CIRCUITS, json_bytes(circuits))
-        atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": own}))
+        atomic_write(folder / HISTORY, json_bytes({"run": asdict(run), "rows": rows}))
     clear_together(folders)
 
 
@@ -207,9 +235,3 @@ def _circuits(model: SmallDecoderModel, task: AnchorTask) -> list[dict[str, Any]
         return [{"mode": mode, **circuit_numbers(model, task, mode=mode)} for mode in MODES]
     except CapabilityError:
         return []
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)

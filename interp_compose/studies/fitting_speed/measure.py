@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from interp_compose.checks import is_whole
 from interp_compose.errors import OptionError
-from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
@@ -33,14 +33,13 @@ from interp_compose.studies.anchors.grid import (
     trained,
 )
 from interp_compose.studies.anchors.options import GridOptions
-from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.anchors.run import PhaseRun, train_together
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.fitting_speed.options import SpeedCommand, SpeedOptions
 from interp_compose.studies.fitting_speed.presets import PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask
-from interp_compose.training.loop import run_training, trains
-from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
+from interp_compose.training.parallel import ParallelTrainer
 
 FITS_PAIR: Final = 0.6
 """Accuracy at which a pair counts as learned (Fig. 8B)."""
@@ -100,18 +99,20 @@ def tables_of(
     return of_run, of_pairs, of_samples
 
 
-def first_epoch(epochs: Float[np.ndarray, "look"], holds: Bool[np.ndarray, "look"]) -> float:
-    """The epoch of the first look at which something held; NaN where it never did."""
+def first_epoch(
+    epochs: Float[np.ndarray, "evaluation"], holds: Bool[np.ndarray, "evaluation"]
+) -> float:
+    """The epoch of the first evaluation at which something held; NaN where it never did."""
     return float(epochs[holds][0]) if holds.any() else math.nan
 
 
-def lateness(right: Bool[np.ndarray, "look sample"]) -> Float[np.ndarray, "sample"]:
-    """The share of looks before the one from which each sample stayed right: 0 for a sample that
-    was right at every look, 1 for one that was wrong at the last.
+def lateness(right: Bool[np.ndarray, "evaluation sample"]) -> Float[np.ndarray, "sample"]:
+    """The share of evaluations before the one from which each sample stayed right: 0 for a sample
+    that was right at each, 1 for one that was wrong at the last.
 
     It is when a sample has converged, of which section VIII speaks. A sample that is right early
     and wrong again afterwards has not: at small initialisations this happens to those that break
-    the rule while the others are learned. Hence not the share of wrong looks, nor the first right
+    the rule while the others are learned. Hence not the share of wrong ones, nor the first right
     one.
     """
     n = len(right)
@@ -137,9 +138,9 @@ def touched_pairs(task: AnchorTask) -> set[tuple[str, ...]]:
     return {chain for chain in task.chains for other in task.violations if set(chain) <= set(other)}
 
 
-def _share(right: Bool[np.ndarray, "look some"]) -> Float[np.ndarray, "look"]:
-    """Accuracy at each look; 0 of no sample."""
-    share: Float[np.ndarray, "look"] = right.sum(axis=1) / max(right.shape[1], 1)
+def _share(right: Bool[np.ndarray, "evaluation some"]) -> Float[np.ndarray, "evaluation"]:
+    """Accuracy at each evaluation; 0 of no sample."""
+    share: Float[np.ndarray, "evaluation"] = right.sum(axis=1) / max(right.shape[1], 1)
     return share
 
 
@@ -152,7 +153,7 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
     """The history of each run into its folder; runs of one shape as one program, on the GPU where
     there is one. Resumes from a checkpoint there.
 
-    A run ends with the look at which it is :func:`fitted`, or with its last step.
+    A run ends with the evaluation at which it is :func:`fitted`, or with its last step.
     """
     kinds: dict[PhaseRun, list[tuple[PhaseRun, Path]]] = {}
     for config, folder in zip(configs, folders, strict=True):
@@ -163,8 +164,8 @@ def train(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None
 
 
 def fitted(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the data have been fitted by both measures: at some look every training sample was
-    predicted right, and at some look the loss was at most :data:`FITS_LOSS`."""
+    """Whether the data have been fitted by both measures: at one evaluation every training sample
+    was predicted right, and at one the loss was at most :data:`FITS_LOSS`."""
     losses = [row["loss"] for row in rows if row["loss"] is not None]
     return any(row["accuracy"] == 1 for row in rows) and min(losses, default=1.0) <= FITS_LOSS
 
@@ -208,24 +209,17 @@ class Fits:
         ]
 
 
-@trains
 def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = [run.task.sample("train", run.samples, seed=run.stream("train")) for run in runs]
-    tokens = torch.stack([own.tokens for own in data]).to(device)
-    targets = torch.stack([own.targets for own in data]).to(device)
-    models = [run.model(run.task).to(device) for run in runs]
-    seeds = tuple(run.stream("order") for run in runs)
-    objective = NextOfSequence(tokens, targets, seeds, Fits(tokens, targets))
-    trainer = ParallelTrainer(
-        models,
-        [run.weight_decay for run in runs],
-        objective,
-        runs[0].train_config(),
+    trainer = train_together(
+        runs,
+        folders,
+        [
+            {"train": run.task.sample("train", run.samples, seed=run.stream("train"))}
+            for run in runs
+        ],
+        lambda sets: Fits(*sets["train"]),
         until=lambda rows: all(map(fitted, rows)),
     )
-    checkpoints = checkpoints_together(folders) if runs[0].checkpoint_every else None
-    run_training(trainer, checkpoints=checkpoints, progress=False)
     for run, folder, rows in zip(runs, folders, trainer.rows, strict=True):
         history = {"run": asdict(run), "rows": _to_fitted(rows)}
         atomic_write(folder / HISTORY, json_bytes(history))
@@ -233,7 +227,7 @@ def _train(runs: Sequence[PhaseRun], folders: Sequence[Path]) -> None:
 
 
 def _to_fitted(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Up to the look at which the run is fitted, whatever was trained beside it."""
+    """Up to the evaluation at which the run is fitted, whatever was trained beside it."""
     ends = (end for end in range(1, len(rows) + 1) if fitted(rows[:end]))
     return list(rows[: next(ends, len(rows))])
 
@@ -277,10 +271,10 @@ def fitting_speed(
     epochs until its training data, all pairs of anchors, are fitted (complexity control, section
     VIII, Fig. 8).
 
-    Each look is at all training samples; there is one before the first step. A run ends once it has
-    both numbers of epochs that are measured, or with its last step. Runs that ``out``
-    holds already, of this grid or another, are not done again; a call that is interrupted loses the
-    runs in flight at most. With a GPU, runs of one depth are trained many at a time.
+    Each evaluation is on all training samples; the first is before the first step. A run ends once
+    it has both numbers of epochs that are measured, or with its last step. Runs that ``out`` holds
+    already, of this grid or another, are not done again; a call that is interrupted loses the runs
+    in flight at most. With a GPU, runs of one depth are trained many at a time.
 
     Args:
         init_rates: γ; a larger one is a smaller initialisation.
@@ -321,7 +315,7 @@ def run(command: SpeedCommand) -> FittingSpeed:
 
 
 def base_of(run: PhaseRun, evaluate_every: int | None) -> PhaseRun:
-    """The run on all pairs of anchors, with a look every so many steps, or each epoch.
+    """The run on all pairs of anchors, evaluated every so many steps, or each epoch.
 
     Raises:
         OptionError: sizes that are not whole.

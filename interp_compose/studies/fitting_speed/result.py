@@ -192,7 +192,7 @@ class FittingSpeed(StudyResult):
         seed              of data, initialisation and order
         finite            whether every weight is a number at the end; else the run has diverged
         epochs            that were trained: until both numbers below were there, or to the end
-        accuracy, loss    of all training samples, at the last look (loss in nats)
+        accuracy, loss    of all training samples, at the last evaluation (loss in nats)
         accuracy_epochs   until every training sample was predicted right, for the first time
                           (Fig. 8A); NaN where that never came
         loss_epochs       until the mean training loss was 0.05 or less (section VIII's text)
@@ -201,7 +201,8 @@ class FittingSpeed(StudyResult):
                           run has diverged
         ================= =====================================================================
 
-        Numbers of epochs are those of looks: rounded up to the next one, by default a whole epoch.
+        Numbers of epochs are those of evaluations: rounded up to the next one, by default a whole
+        epoch.
         """
         return self.frames["runs"]
 
@@ -219,9 +220,9 @@ class FittingSpeed(StudyResult):
 
         ``sample`` is its place in the run's training data, which
         ``run.task.sample("train", run.samples, seed=run.stream("train"))`` gives again.
-        ``lateness`` is when it had converged: the share of looks, the one before the first step
-        among them, before that from which it was predicted right to the end; 1 where it was wrong
-        at the last.
+        ``lateness`` is when it had converged: the share of evaluations, the one before the first
+        step among them, before that from which it was predicted right to the end; 1 where it was
+        wrong at the last.
         """
         return self.frames["samples"]
 

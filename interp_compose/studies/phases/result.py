@@ -101,8 +101,8 @@ class PhaseDiagram(StudyResult):
 
     @property
     def history(self) -> pd.DataFrame:
-        """The same measures over training: a row per run and look, with ``train_loss`` (nats, mean
-        over the steps since the look before; NaN before the first)."""
+        """The same measures over training: a row per run and evaluation, with ``train_loss`` (nats,
+        mean over the steps since the row before; NaN before the first)."""
         return self.frames["history"]
 
     @property
