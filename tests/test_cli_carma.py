@@ -62,8 +62,8 @@ def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def loaded_once() -> Iterator[None]:
     """What is refused changes neither model nor task, so that all refusals may share them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp_compose.models.load.load_model", _load_model)
-        patch.setattr("interp_compose.tasks.load.load_task", _load_task)
+        patch.setattr("interp_compose.studies.core.command.load_model", _load_model)
+        patch.setattr("interp_compose.studies.carma.measure.load_task", _load_task)
         yield
 
 
@@ -296,7 +296,7 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
     with dies_at_step(4), pytest.raises(SystemExit) as stopped:
         cli.main(once)
     assert stopped.value.code == 130
-    assert "the same command again" in capsys.readouterr().err
+    assert "Run the same command again" in capsys.readouterr().err
     assert not (tmp_path / "manifest.json").exists()
     with counted() as trained:
         cli.main(once)
@@ -310,64 +310,6 @@ def test_an_interrupted_run_exits_with_130_prints_nothing_and_goes_on(
 # ---- bad input ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--seeds", "1", "1"], "OptionError: seeds=[1, 1] name 1 more than once"),
-        (["--seeds", "0"], "OptionError: seeds=0: expected 1 to 10000"),
-        (["--seeds"], "OptionError: seeds=(): expected how many"),
-        (["--seeds", "3", "-1"], "OptionError: seed=-1: expected an integer, 0 or more"),
-        (["--weight", "1.5"], "OptionError: weight=1.5: expected a number between 0 and 1"),
-        (["--weight", "0"], "OptionError: λ (weight) is 0"),
-        (["--mi-weight", "-1"], "OptionError: mi_weight=-1.0"),
-        (["--stability-weight", "2"], "OptionError: stability_weight=2.0"),
-        (["--mi-weight", "0", "--stability-weight", "0"], "InterventionError: mi_weight and"),
-        (["--carma-layers", "2", "1"], "LayerError: layers=(2, 1): expected 1 ≤ first ≤ last"),
-        (["--carma-layers", "1", "4"], "LayerError: layers end at 4, outside the model"),
-        (["--stability-layers", "0", "1"], "LayerError: stability_layers=(0, 1)"),
-        (["--layers", "4"], "LayerError: layer 4 is outside the model"),
-        (["--layers", "first"], "Error parsing --layers"),
-        (["--rates", "0.25", "0.25"], "OptionError: rates=(0.25, 0.25): expected shares"),
-        (["--rates", "1.5"], "OptionError: rates hold 1.5"),
-        (["--rates"], "OptionError: rates=(): expected shares"),
-        (["--temperature", "0"], "OptionError: temperature"),
-        (["--negatives", "0"], "OptionError: negatives=0"),
-        (["--lr", "0"], "OptionError: lr=0.0"),
-        (["--accumulate", "99"], "OptionError: accumulate=99"),
-        (["--limit", "0"], "OptionError: limit=0: expected at least 1 example"),
-        (["--paper"], "OptionError: CARMA has no task 'mini-sst'; expected idm or sst"),
-        (["--paper", "--task", "sst"], "OptionError: CARMA has no model 'mini-base'"),
-        (["--task", "bird"], "OptionError: task 'bird' holds pairs"),
-        (["--task", "nosuch"], "OptionError: task 'nosuch' is unknown"),
-        (["--task", "sst", "--data-dir", "nosuch"], "MissingDataError"),
-        (["--data-dir", "."], "OptionError: task 'mini-sst' reads no data_dir"),
-        (["--synonyms", "nosuch"], "OptionError: synonyms 'nosuch' are unknown"),
-        (["--synonyms", "nosuch.json"], "MissingDataError: there is no thesaurus nosuch.json"),
-        (["--frequency", "words.tsv"], "OptionError: the synonyms of the task 'mini-sst' are"),
-        (["--model", "no/such-model"], "no model 'no/such-model'"),
-        (["--device", "cuda:77"], "DeviceError"),
-    ],
-)
-def test_bad_input_exits_with_2_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
-    out = tmp_path / "out"
-    assert message in refused(command(out, *options), capsys)
-    assert not out.exists()
-
-
-def test_a_file_of_ones_own_has_nothing_to_train_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = tmp_path / "rows.jsonl"
-    row = {"prompt": 'a young cat is called a "', "answer": "hard"}
-    rows.write_text(json.dumps(row), encoding="utf-8")
-    out = tmp_path / "out"
-    error = refused(command(out, "--task", str(rows)), capsys)
-    assert "InputError: the task's training split is empty; a file of your own is all test" in error
-    assert not out.exists()
-
-
 def test_several_processes_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,13 +317,6 @@ def test_several_processes_are_refused(
     error = refused(command(tmp_path / "out"), capsys)
     assert "InputError: a comparison runs in one process" in error
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "notes.txt"
-    out.write_text("mine", encoding="utf-8")
-    assert "notes.txt is a file" in refused(command(out, "--overwrite"), capsys)
-    assert out.read_text(encoding="utf-8") == "mine"
 
 
 def test_a_limit_draws_at_random_whatever_order_the_data_has() -> None:

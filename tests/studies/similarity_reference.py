@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -289,3 +290,13 @@ def bare_words() -> Any:
         single="<s> $A", special_tokens=[("<s>", 1)]
     )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
+
+
+def tsv(path: Path, *, mirrors: bool = True) -> Path:
+    """The rows as a file of pairs."""
+    lines = ["text1\ttext2\tscore\tsubset"]
+    for row in ROWS if mirrors else ROWS[2:]:
+        cells = [row["text1"], row["text2"], str(row["score"]), row.get("subset") or ""]
+        lines.append("\t".join(cells))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

@@ -35,7 +35,7 @@ from interp_compose.studies.similarity.options import (
 from tests import architectures
 from tests.studies import similarity_reference as slow
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.test_cli_similarity import tsv
+from tests.studies.similarity_reference import tsv
 from tests.untyped import outcomes_of
 
 FIGURES = {"similarity": "similarity_curve", "cap": "cap_curve"}
@@ -269,7 +269,7 @@ def test_a_figure_with_the_users_notes_is_not_drawn_over(study: Study, tmp_path:
 
 
 def test_one_process_at_a_time(study: Study, tmp_path: Path) -> None:
-    """Here a thread; test_cli_locked.py has processes."""
+    """Here a thread."""
     refusals = []
 
     def other() -> None:

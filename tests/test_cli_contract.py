@@ -1,0 +1,382 @@
+"""What every command keeps, from outside: files, what is printed, exit statuses, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from interp_compose import cli
+from interp_compose.models.load import load_model
+from interp_compose.runs.result import Result
+from interp_compose.studies.core import command as core_command
+from tests import architectures
+from tests.studies.conftest import TEXTS, splitting_tokenizer
+from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
+
+TINY = "--d-model 16 --samples 150 --steps 6 --where here"
+RUNS = f"{TINY} --d-mlp 20 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 1"
+COMMANDS = {
+    "cap": "--model GPT-2 --task rows.jsonl --layers 0 --batch-size 2 --device cpu",
+    "ablate": "--model GPT-2 --task rows.jsonl --layers 0 --batch-size 2 --device cpu",
+    "similarity": "--model BERT --task pairs.tsv --layers 0 --batch-size 2 --device cpu",
+    "carma": "--model mini-base --task mini-sst --device cpu --seeds 2 --limit 12 --max-steps 2 "
+    "--epochs 1 --batch-size 8 --layers 0 1.0 --rates 0.25",
+    "weights": "--model mini-base --no-heads --device cpu",
+    "phases": RUNS,
+    "mechanism": "--runs phases --gammas 0.4,0.8",
+    "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
+}
+"""A small run of each; mechanism reads the folder of phases."""
+OTHER = {
+    "cap": ("--layers 1", "layers was [0], is now [1]"),
+    "ablate": ("--what mlp", 'what was "words", is now "mlp"'),
+    "similarity": ("--layers 1", "layers was [0], is now [1]"),
+    "carma": ("--seeds 1", "seeds was [0, 1], is now [0]"),
+    "weights": ("--heads", "heads was false, is now true"),
+    "phases": ("--steps 7", "steps was 6, is now 7"),
+    "mechanism": ("--gammas 0.4", "init_rates was"),
+    "speed": ("--steps 7", "steps was 6, is now 7"),
+}
+"""Options that make it another run, and how the refusal says so."""
+IN_BATCHES = ("cap", "ablate", "similarity")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    """Few bootstrap samples and steps of t-SNE; models of refused commands are loaded once."""
+    loaded: dict[Any, Any] = {}
+
+    def once(source: str, **options: Any) -> Any:
+        key = source, str(options)
+        if key not in loaded:
+            loaded[key] = load_model(source, **options)
+        return loaded[key]
+
+    with few_samples(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)
+        patch.setattr(core_command, "load_model", once)
+        yield
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models' folders, a JSONL file of examples and a TSV file of pairs."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name, tokenizer in (("GPT-2", splitting_tokenizer()), ("BERT", bert_tokenizer())):
+        architectures.build(name).save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    rows = [{"prompt": f'{text} "', "answer": "a"} for text in TEXTS]
+    lines = "\n".join(json.dumps(row) for row in rows)
+    (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    tsv(folder / "pairs.tsv")
+    return folder
+
+
+@pytest.fixture
+def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(inputs)
+    return inputs
+
+
+def run(name: str, out: Path, more: str = "") -> None:
+    cli.main([name, *COMMANDS[name].split(), "--out", str(out), *more.split()])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: Any, status: int = 2) -> str:
+    """What the command printed to stderr before it ended with this exit status."""
+    with pytest.raises(SystemExit) as stopped:
+        run(*command)
+    assert stopped.value.code == status
+    return capsys.readouterr().err
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+FINISHED: dict[str, tuple[Path, str]] = {}
+
+
+@pytest.fixture
+def finished(
+    request: pytest.FixtureRequest, here: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[Path, str]:
+    """Where the small run of a command was written, and what it printed; done once."""
+    name = request.getfixturevalue("name")
+    for each in ("phases", name) if name == "mechanism" else (name,):
+        if each not in FINISHED or not FINISHED[each][0].is_relative_to(here):
+            run(each, here / each)
+            FINISHED[each] = here / each, capsys.readouterr().out
+    return FINISHED[name]
+
+
+@pytest.fixture
+def out(finished: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(finished[0], tmp_path / "out")
+    return tmp_path / "out"
+
+
+def result_of(folder: Path) -> Any:
+    """The result as its own class, which the manifest names."""
+    import interp_compose as ic
+
+    kind = json.loads((folder / "result.json").read_text(encoding="utf-8"))["study"]
+    return getattr(ic, kind).load(folder)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_writes_what_its_result_announces(name: str, finished: tuple[Path, str]) -> None:
+    folder, printed = finished
+    result = result_of(folder)
+    assert result.summary() in printed
+    assert f"written to {folder}/: " in printed
+    figures = set(result.figures())
+    assert figures
+    assert figures <= set(result.FIGURES)
+    for figure in figures:
+        assert f"{figure}.html, {figure}.png" in printed
+        assert (folder / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+        html = (folder / f"{figure}.html").read_text(encoding="utf-8")
+        assert "Plotly.newPlot" in html
+        assert not re.search(r"<(script|link)[^>]+(src|href)=", html)  # nothing from elsewhere
+    assert set(result.frames) <= set(result.TABLES)
+    for table, frame in result.frames.items():
+        assert len(pd.read_csv(folder / f"{table}.csv")) == len(frame)
+    kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
+    expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
+    expected |= {f"{table}.parquet" for table in result.frames} | set(result.PAGES)
+    assert set(contents(folder)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
+    assert not list(folder.rglob("*.tmp"))
+    assert not (folder / "batches").exists()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_again_quietly_it_prints_nothing_and_ends_in_the_same_files(
+    name: str, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(out)
+    run(name, out, "-q")
+    assert capsys.readouterr() == ("", "")
+    after = contents(out)
+    assert {each for each in before if before[each] != after.get(each)} <= {"report.html"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_run_is_refused_and_replaces_it_on_demand(
+    name: str, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, message = OTHER[name]
+    before = contents(out)
+    error = refused(capsys, name, out, f"{options} -q")
+    assert "holds the result of another run: " in error
+    assert message in error
+    assert contents(out) == before
+    run(name, out, f"{options} -q --overwrite")
+    assert Result.load(out).config != json.loads(before["result.json"])["config"]
+    figures = {path.stem for path in out.glob("*.png")}
+    assert figures == set(result_of(out).figures())  # none is left of the one before
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
+    name: str, finished: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "ablation" if name == "ablate" else name
+    module = import_module(f"interp_compose.studies.{folder}.measure")
+    real, calls = module._measure, [0]
+
+    def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        return real(*args, **options)  # type: ignore[no-any-return]
+
+    broken = tmp_path / "broken"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_measure", dies_at_the_second)
+        stopped = refused(capsys, name, broken, "-q", status=130)
+        assert "Interrupted. Run the same command again to resume." in stopped
+        assert len(list((broken / "batches").glob("*.parquet"))) == 1
+        assert not (broken / "manifest.json").exists()
+        assert "different run" in refused(capsys, name, broken, "--layers 1 -q")
+    run(name, broken, "-q")
+    whole = contents(finished[0])
+    tables = [each for each in whole if each.endswith(".csv")]
+    assert tables
+    assert all(contents(broken)[each] == whole[each] for each in tables)
+    assert not (broken / "batches").exists()
+
+
+GRID = {
+    "--gammas 0.4,0.4": "init_rates holds 0.4 twice",
+    "--gammas 0.4:x:0.1": "gammas='0.4:x:0.1'",
+    "--gammas 50": "an init rate of 50",
+    "--seeds 0": "seeds=0",
+    "--workers 2": "workers=2 with where='here'",
+}
+LAYERS = {"--layers 7": "LayerError: layer 7 is", "--layers first": "Error parsing --layers"}
+MODEL = {
+    "--device tpu9": "DeviceError: unknown device 'tpu9'",
+    "--model no/such-model": "no model 'no/such-model'",
+}
+TASK = {"--limit 0": "OptionError: limit=0", "--task no-such-task": "no-such-task"}
+REFUSED: dict[str, dict[str, str]] = {
+    "cap": {
+        **{**LAYERS, **MODEL, **TASK},
+        "--unit phrase": "--unit phrase is --unit constituent now",
+        "--mode broadcast --renumber": "renumber=True has no meaning",
+        "--pooling": "pooling=[]: expected a sequence",
+        "--task garbled.jsonl": "garbled.jsonl, line 2",
+    },
+    "ablate": {
+        **{**LAYERS, **MODEL, **TASK},
+        "--how mean": "OptionError: how='mean' has no meaning for what='words'",
+        "--tagger xx_no": "MissingDataError: spaCy has no model 'xx_no'",
+        "--what neurons": "invalid choice 'neurons'",
+    },
+    "similarity": {
+        **{**LAYERS, **MODEL},
+        "--limit 0": "OptionError: limit=0",
+        "--task brid": "OptionError: pair task 'brid' is unknown; choose one of bird, paws",
+        "--task bird": "MissingDataError: task 'bird' needs the Bigram Relatedness Dataset",
+        "--task no-such.tsv": "MissingDataError",
+        "--task garbled.tsv": "garbled.tsv, line 3 has 'high' as its score",
+        "--limit 2": "InputError: the list holds 2 pair(s)",
+        "--embedding last": 'OptionError: embedding="last" is for decoders',
+        "--unit constituent": "SpanError: text1 of row 1 has no tree",
+        "--data-dir .": "OptionError: the file",
+    },
+    "weights": MODEL,
+    "phases": {
+        **GRID,
+        "--weight-decays -1": "weight_decays holds -1",
+        "--n-heads 3": "n_heads=3",
+    },
+    "mechanism": {
+        "--gammas 0.5": "finished are γ 0.4, 0.8 and weight decays 0.01",
+        "--gammas some": "'some' is no number",
+        "--gammas 0.8 --seed 7": "no finished run of seed 7; of 0",
+        "--gammas 0.8 --weight-decay 1": "weight decay 1",
+        "--out phases": "--out and --runs are both",
+    },
+    "speed": {
+        **GRID,
+        "--depths 0": "depths holds 0",
+        "--depths 1.5": "depths='1.5' holds 1.5: expected whole numbers",
+        "--violations 0,7": "violations holds 7: expected whole numbers from 0 to 6",
+        "--violations a": "violations='a'",
+        "--weight-decay -1": "weight_decay=-1",
+    },
+    "carma": {
+        **MODEL,
+        "--seeds 1 1": "OptionError: seeds=[1, 1] name 1 more than once",
+        "--seeds 0": "OptionError: seeds=0: expected 1 to 10000",
+        "--seeds": "OptionError: seeds=(): expected how many",
+        "--seeds 3 -1": "OptionError: seed=-1: expected an integer, 0 or more",
+        "--weight 1.5": "OptionError: weight=1.5: expected a number between 0 and 1",
+        "--weight 0": "OptionError: λ (weight) is 0",
+        "--mi-weight -1": "OptionError: mi_weight=-1.0",
+        "--stability-weight 2": "OptionError: stability_weight=2.0",
+        "--mi-weight 0 --stability-weight 0": "InterventionError: mi_weight and",
+        "--carma-layers 2 1": "LayerError: layers=(2, 1): expected 1 ≤ first ≤ last",
+        "--carma-layers 1 4": "LayerError: layers end at 4, outside the model",
+        "--stability-layers 0 1": "LayerError: stability_layers=(0, 1)",
+        "--layers 4": "LayerError: layer 4 is outside the model",
+        "--layers first": "Error parsing --layers",
+        "--rates 0.25 0.25": "OptionError: rates=(0.25, 0.25): expected shares",
+        "--rates 1.5": "OptionError: rates hold 1.5",
+        "--rates": "OptionError: rates=(): expected shares",
+        "--temperature 0": "OptionError: temperature",
+        "--negatives 0": "OptionError: negatives=0",
+        "--lr 0": "OptionError: lr=0.0",
+        "--accumulate 99": "OptionError: accumulate=99",
+        "--limit 0": "OptionError: limit=0: expected at least 1 example",
+        "--paper": "OptionError: CARMA has no task 'mini-sst'; expected idm or sst",
+        "--paper --task sst": "OptionError: CARMA has no model 'mini-base'",
+        "--task bird": "OptionError: task 'bird' holds pairs",
+        "--task nosuch": "OptionError: task 'nosuch' is unknown",
+        "--task sst --data-dir nosuch": "MissingDataError",
+        "--task rows.jsonl": "InputError: the task's training split is empty; a file of your own",
+        "--data-dir .": "OptionError: task 'mini-sst' reads no data_dir",
+        "--synonyms nosuch": "OptionError: synonyms 'nosuch' are unknown",
+        "--synonyms nosuch.json": "MissingDataError: there is no thesaurus nosuch.json",
+        "--frequency words.tsv": "OptionError: the synonyms of the task 'mini-sst' are",
+    },
+}
+GARBLED = {
+    "garbled.jsonl": '{"prompt": "x", "answer": "a"}\n{"prompt": 3}\n',
+    "garbled.tsv": "text1\ttext2\tscore\na b\tc d\t0.5\na\tb\thigh\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, options) for name, table in REFUSED.items() for options in table]
+)
+def test_bad_input_exits_with_2_and_writes_nothing(
+    name: str, options: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, text in GARBLED.items():
+        (here / file).write_text(text, encoding="utf-8")
+    if name == "mechanism" and not (here / "phases").exists():
+        run("phases", here / "phases", "-q")
+    out = tmp_path / "out"
+    error = refused(capsys, name, out, options)
+    assert REFUSED[name][options] in " ".join(re.sub("[│╭╰─╯╮]", " ", error).split())
+    assert not out.exists() or not [path for path in out.rglob("*") if path.suffix == ".parquet"]
+    if name in (*IN_BATCHES, "weights", "carma"):
+        assert not out.exists()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_is_no_folder_even_to_be_replaced(
+    name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "mechanism" and not (here / "phases").exists():
+        run("phases", here / "phases", "-q")
+    out = tmp_path / "notes.txt"
+    out.write_text("mine", encoding="utf-8")
+    assert "notes.txt is a file" in refused(capsys, name, out, "--overwrite -q")
+    assert "holds" not in refused(capsys, name, out / "inside", "--overwrite -q")
+    assert out.read_text(encoding="utf-8") == "mine"
+
+
+def options_of(kind: type) -> Iterator[str]:
+    """Every option of a command, those of its parts included."""
+    for field in dataclasses.fields(kind):
+        if "ApiOnly" in str(field.type):
+            continue
+        part = re.match(r"Part\[(\w+)\]", str(field.type))
+        if part is None:
+            yield field.name
+            continue
+        known = {**vars(import_module(core_options)), **vars(import_module(kind.__module__))}
+        for base in getattr(kind, "__orig_bases__", ()):
+            known["O_co"] = base.__args__[0]
+        yield from options_of(known[part[1]])
+
+
+core_options = "interp_compose.studies.core.options"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([name, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    names = set(options_of(cli.COMMANDS[name][0]))
+    assert {"out", "overwrite", "quiet"} < names
+    for option in names:
+        assert re.search(rf"--{option.replace('_', '-')}[ ,]", text), option
+    assert "--progress" not in text
+    assert "--slurm" not in text
