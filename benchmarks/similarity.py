@@ -89,7 +89,7 @@ def bird(model: LensModel, pairs: Sequence[ic.Pair], repeats: int) -> dict[str, 
 
     def sweep() -> None:
         for part in plan.batches:
-            plan.compute(model, part)
+            plan.rows(part)
 
     works: dict[str, Callable[[], None]] = {
         "study": study,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,29 @@ def _rows_written() -> dict[str, str]:
     lines = architectures.TABLE.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("|")][2:]
     return {line.split("|")[1].strip(): line for line in rows}
+
+
+def test_the_study_of_the_step_by_step_page_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its blocks, kept where the page says, are a study: with a bar, resumed, saved, loaded."""
+    folder = tmp_path / "surety"
+    folder.mkdir()
+    for before, code in blocks(DOCS / "contributing.md"):
+        (name,) = re.findall(r"`studies/surety/(\w+\.py)` (?:declares|says|plans)", before)[-1:]
+        (folder / name).write_text(code, encoding="utf-8")
+    from interp_compose import studies
+
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    measure = import_module("interp_compose.studies.surety.measure")
+    model = interp_compose.load_model("mini-idm", device="cpu")
+    examples = interp_compose.load_task("mini-idm", model).test[:8]
+    surety = measure.surety(model, examples, threshold=0.9, batch_size=3, progress=False)
+    assert re.fullmatch(r"\d\.\d{3} of 8 answers are sure", surety.summary())
+    assert surety.config["threshold"] == 0.9
+    surety.save(tmp_path / "out")
+    assert type(surety).load(tmp_path / "out").summary() == surety.summary()
+    with pytest.raises(interp_compose.errors.OptionError, match=r"surety: threshold='a' is a str"):
+        measure.surety(model, examples, threshold="a")
+    for name in [name for name in sys.modules if "studies.surety" in name]:
+        del sys.modules[name]

@@ -94,7 +94,7 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
         try:
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                plan.compute(model, plan.batches[0])
+                plan.rows(plan.batches[0])
         finally:
             torch.cuda.set_sync_debug_mode("default")
         return sum("synchroniz" in str(warning.message) for warning in seen)

@@ -234,7 +234,6 @@ def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
     return into_batches(items, size, lambda item: (item.n_tokens, item.index))
 
 
-@torch.no_grad()
 def _measure(
     model: LensModel,
     items: Sequence[Prepared],

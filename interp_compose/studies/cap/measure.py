@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -117,7 +116,6 @@ def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
     ]
 
 
-@torch.no_grad()
 def _measure(
     model: LensModel,
     items: Sequence[Prepared],

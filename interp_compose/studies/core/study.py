@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
 import pandas as pd
+import torch
 
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
@@ -36,6 +37,11 @@ class Plan(Generic[R]):
     result: Callable[[LensModel, pd.DataFrame], R]
     """The result of all rows."""
 
+    @torch.no_grad()
+    def rows(self, batch: Any) -> pd.DataFrame:
+        """The rows of one batch."""
+        return self.compute(self.model, batch)
+
 
 def measure(
     plan: Plan[R],
@@ -51,7 +57,7 @@ def measure(
     """
     with batch_by_batch(
         plan.batches,
-        lambda batch: plan.compute(plan.model, batch),
+        plan.rows,
         plan.config,
         title=f"{plan.config['study']} {plan.model.name}",
         progress=progress,

@@ -275,7 +275,6 @@ def batches_of(pairs: Sequence[PreparedPair], size: int) -> list[list[PreparedPa
     return into_batches(pairs, size, lengths)
 
 
-@torch.no_grad()
 def _measure(
     model: LensModel,
     pairs: Sequence[PreparedPair],
