@@ -274,6 +274,14 @@ def test_no_run_of_another_comparison_is_taken(
         assert_same(tiny(folder=folder), whole[0])
 
 
+def test_other_frozen_weights_are_another_comparison(folder: Path) -> None:
+    model = tiny_model()
+    model.lens.blocks[0].mlp.out.weight.requires_grad_(False)
+    with counted() as trained:
+        tiny(folder=folder, model=model)
+    assert trained == ["ft, seed 0", "carma, seed 0"]
+
+
 def test_another_release_of_a_package_is_another_comparison(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

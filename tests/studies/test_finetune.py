@@ -204,8 +204,8 @@ EXPECTED = {
     "a folder of 3": "OptionError: finetune: folder=3 is an int; expected a string or a path or No",
     "lr a text": "OptionError: TrainConfig: lr='1e-3' is a str; expected a number",
     "half a batch": "OptionError: TrainConfig: batch_size=2.5 is a float; expected an integer",
-    "a schedule": "OptionError: TrainConfig: schedule='step' is a str; expected one of 'cosine', '",
-    "a precision": "OptionError: TrainConfig: precision='float16' is a str; expected one of 'float",
+    "a schedule": "OptionError: TrainConfig: schedule='step'; expected one of 'cosine', '",
+    "a precision": "OptionError: TrainConfig: precision='float16'; expected one of 'float",
     "a flag": "OptionError: TrainConfig: activation_checkpointing='yes' is a str; expected True or",
     "numpy's numbers": "accepted",
 }

@@ -236,9 +236,9 @@ calls = {
 def test_what_no_type_checker_stands_in_front_of() -> None:
     found = outcomes_of(UNTYPED)
     assert found == {
-        "method": "OptionError: Mechanism.plot_masked_key: method='umap' is a str; expected one "
+        "method": "OptionError: Mechanism.plot_masked_key: method='umap'; expected one "
         "of 'pca', 'tsne'",
-        "mode": "OptionError: Mechanism.plot_masked_key: mode='mean' is a str; expected one of "
+        "mode": "OptionError: Mechanism.plot_masked_key: mode='mean'; expected one of "
         "'zero', 'exclude'",
         "draw": "OptionError: mechanism: draw=0.5 is a float; expected an integer",
         "runs": "OptionError: mechanism: runs=None; expected a string or a path",

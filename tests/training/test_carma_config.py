@@ -223,13 +223,13 @@ calls = {
 REFUSED = {
     "weight a text": "OptionError: CarmaConfig: weight='0.2' is a str; expected a number",
     "weight a switch": "OptionError: CarmaConfig: weight=True is a bool; expected a number",
-    "an unknown unit": "OptionError: CarmaConfig: unit='token' is a str; expected one of 'word', '",
+    "an unknown unit": "OptionError: CarmaConfig: unit='token'; expected one of 'word', '",
     "three layers": "OptionError: CarmaConfig: layers=(1, 2, 3) is a tuple; expected (an integer, ",
     "a layer": "OptionError: CarmaConfig: layers=3 is an int; expected (an integer, an integer) or",
     "half a layer": "OptionError: CarmaConfig: stability_layers[1]=2.5 is a float; expected an int",
-    "the paper's name of SC": "OptionError: CarmaConfig.from_paper: task='sc' is a str; expected o",
+    "the paper's name of SC": "OptionError: CarmaConfig.from_paper: task='sc'; expected o",
     "a list for a model": "OptionError: CarmaConfig.from_paper: model=['gpt2'] is a list; expected",
-    "training of an unknown task": "OptionError: TrainConfig.from_paper: task='sc' is a str; ",
+    "training of an unknown task": "OptionError: TrainConfig.from_paper: task='sc'; ",
     "training of an unknown model": "OptionError: CARMA has no model 'gpt3'; expected one of",
 }
 

@@ -66,13 +66,11 @@ def write_inputs(plan: ComparePlan, folder: Path) -> None:
         raise _cannot_be_built(model, "it holds no Hugging Face model")
     save_weights(model, folder / WEIGHTS)
     model.tokenizer.save_pretrained(folder / TOKENIZER)
-    frozen = [name for name, weight in model.lens.named_parameters() if not weight.requires_grad]
     about = {
         "model": {
             "name": model.name,
             "config": plain_json(original.config.to_dict(), "the model's config"),
             "attention": getattr(original.config, "_attn_implementation", None),
-            "frozen": frozen,
             "logits": _probe(model),
         },
         "task": plan.task,
@@ -135,7 +133,7 @@ def _read_model(folder: Path, about: Mapping[str, Any], config: Mapping[str, Any
     model.name = about["name"]
     load_weights(model, folder / WEIGHTS)
     for name, weight in model.lens.named_parameters():
-        weight.requires_grad_(name not in about["frozen"])
+        weight.requires_grad_(name not in config["frozen"])
     if not np.allclose(_probe(model), about["logits"], rtol=1e-3, atol=1e-4):
         raise _cannot_be_built(model, "its logits differ")
     return model

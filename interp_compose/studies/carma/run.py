@@ -34,14 +34,16 @@ HISTORY_ROWS = 200
 
 
 def run_configs(plan: ComparePlan) -> list[dict[str, Any]]:
-    """Of every run of a comparison, all that decides it: the versions of packages as well, so that
-    one comparison is never made with several.
+    """Of every run of a comparison, all that decides it: which weights are frozen, and the versions
+    of packages as well, so that one comparison is never made with several.
 
     The original is measured once, for all seeds.
     """
     versions = environment_versions()
     shared = {key: value for key, value in plan.config.items() if key not in ("seeds", "versions")}
     shared["packages"] = {name: versions[name] for name in PACKAGES}
+    weights = plan.model.lens.named_parameters()
+    shared["frozen"] = [name for name, weight in weights if not weight.requires_grad]
     trained = [version for version in plan.versions if version != "original"]
     runs = [("original", list(plan.seeds))] if "original" in plan.versions else []
     runs += [(version, [seed]) for seed in plan.seeds for version in trained]
