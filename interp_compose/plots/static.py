@@ -63,11 +63,12 @@ def png_bytes(chart: Picture, *, dpi: int = DPI) -> bytes:
     with mpl.rc_context():
         mpl.rcdefaults()
         buffer = io.BytesIO()
-        _paint(chart, dpi).savefig(buffer, format="png", metadata={"Software": None})
+        painted(chart, dpi).savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
-def _paint(chart: Picture, dpi: int) -> Figure:
+def painted(chart: Picture, dpi: int) -> Figure:
+    """The picture as a figure of matplotlib."""
     if isinstance(chart, HeatMap):
         return paint_heatmap(chart, dpi)
     if isinstance(chart, MatrixGrid):

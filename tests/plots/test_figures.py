@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,13 +18,8 @@ from interp_compose.errors import InputError
 from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
+from tests.plots.reading import HOSTILE, Tags
 
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    '<a href="javascript:alert(1)">click</a>',
-    "<b>bold</b><br>%{y} $\\frac{1}{$ &amp; \u2028 ]]> <!--",
-    "_underscored_ 한국어 🙂\x00\x1b[31m",
-]
 POOLINGS = ("mean", "max", "sum", "last", "shuffled")
 
 
@@ -62,18 +56,6 @@ def comparison(labels: list[str]) -> ChartFigure:
     return comparison_figure(frames, clean, pooling="mean", normalised_depth=True)
 
 
-class Tags(HTMLParser):
-    """The tags a browser would see; what is inside ``<script>`` is data, as for a browser."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-
 def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
     page = save_html(curve(), tmp_path / "a" / "f.html").read_text()
     tags = Tags(page).tags
@@ -100,24 +82,6 @@ def test_hostile_names_add_no_tag_to_the_page(tmp_path: Path, name: str) -> None
     figure = curve("model").update_layout(title_text=name)
     save_html(figure, tmp_path / "past.html")
     assert Tags((tmp_path / "past.html").read_text()).tags == good
-
-
-def strings(value: object) -> list[str]:
-    if isinstance(value, dict):
-        return [s for v in value.values() for s in strings(v)]
-    if isinstance(value, list):
-        return [s for v in value for s in strings(v)]
-    return [value] if isinstance(value, str) else []
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_names_are_escaped_wherever_plotly_would_read_them(name: str) -> None:
-    for figure in (curve(name), comparison([name, "b"])):
-        layout = figure.to_dict()["layout"]
-        layout.pop("template")
-        texts = strings([layout, [trace.name for trace in figure.data if trace.name]])
-        assert not [s for s in texts if "<" in s or "$" in s or "%{y" in s]
-        assert any("&lt;" in s or "_underscored_" in s for s in texts)
 
 
 def test_hover_gives_interval_and_count() -> None:
@@ -209,13 +173,6 @@ def test_png_repeats_and_differs_with_the_numbers(tmp_path: Path) -> None:
     once, again = (save_png(curve(), tmp_path / f"{k}.png").read_bytes() for k in "ab")
     assert once == again
     assert once != save_png(curve(scale=0.9), tmp_path / "c.png").read_bytes()
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_png_draws_hostile_names_as_text(tmp_path: Path, name: str) -> None:
-    """No formula is parsed and no glyph is missing: either would raise here."""
-    save_png(comparison([name, "b"]), tmp_path / "f.png")
-    save_png(curve(name), tmp_path / "g.png")
 
 
 def test_png_neither_reads_nor_changes_the_users_settings(tmp_path: Path) -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from matplotlib.text import Text
 from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots import matrices_interactive
 from interp_compose.plots.chart import short
-from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.heatmap_scale import DIVERGING, GREY
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
@@ -27,8 +23,7 @@ from interp_compose.plots.matrices_interactive import draw_matrices, thinning
 from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out
 from interp_compose.plots.matrices_static import PIXELS, paint_matrices
 from interp_compose.plots.static import png_bytes
-from tests.plots.test_figures import HOSTILE, Tags, strings
-from tests.plots.test_similarity_files import visible_texts
+from tests.plots.reading import visible_texts
 
 NAN = float("nan")
 THREE = np.array([[1.0, 0.5, -0.12345], [0.5, 1.0, NAN], [-0.12345, NAN, 1.0]])
@@ -269,71 +264,11 @@ def test_panels_shrink_before_the_figure_grows() -> None:
     assert [lay_out(many(1, n)).width <= WIDTH + 1 for n in (1, 2, 4, 8)] == [True] * 3 + [False]
 
 
-@every_grid
-def test_no_text_leaves_the_picture_or_covers_another(make: Callable[[], MatrixGrid]) -> None:
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        painted = paint_matrices(make(), 100)
-        painted.draw_without_rendering()
-        whole = painted.bbox
-        shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
-    assert len(shown) > 4
-    for text, box in shown.items():
-        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
-        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
-    for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
-        width = min(a.x1, b.x1) - max(a.x0, b.x0)
-        height = min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
-
-
-@pytest.mark.parametrize("name", ["gaps", "4d", "one", "own names"])
-def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
-    make = EVERY_GRID[name]
-    figure = draw_matrices(make())
-    data = save_png(figure, tmp_path / "a.png").read_bytes()
-    assert data == save_png(draw_matrices(make()), tmp_path / "b.png").read_bytes()
-    layout = lay_out(make())
-    size = Image.open(io.BytesIO(data)).size
-    assert size == pytest.approx((layout.width * 160 / PIXELS, layout.height * 160 / PIXELS), abs=1)
-    bundle = figure._repr_mimebundle_()
-    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
-    data_only = json.dumps(bundle["application/vnd.plotly.v1+json"])
-    assert len(data_only) < 20_000 + 9 * sum(
-        panel.values.size for _, _, panel in make().places if panel is not None
-    )
-    assert "NaN" not in data_only
-    assert "bdata" not in data_only  # which older viewers cannot read
-
-
 def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
     plain = png_bytes(grid())
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30, "image.cmap": "gray"}):
         assert png_bytes(grid()) == plain
     assert png_bytes(grid([matrix(3), None])) != plain
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
-    panel = matrix(2, text=name, names=[name, name])
-    made = MatrixGrid(name, name, name, name, [name] * 2, [name], [[panel, None]], name)
-    figure = draw_matrices(made)
-    drawn = figure.to_dict()
-    drawn["layout"].pop("template")
-    for trace in drawn["data"]:
-        said = trace.pop("hovertemplate", "")
-        for own in ("<br>", "<extra></extra>", "%{x}", "%{z:.3f}"):
-            said = said.replace(own, "")
-        said = said.replace("%{y}", "", 1)
-        assert "<" not in said
-        assert "%{" not in said
-    assert not [s for s in strings(drawn) if "<" in s or "$" in s or "%{y" in s]
-    save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
-    pages = [
-        save_html(one, tmp_path / "f.html").read_text() for one in (figure, draw_matrices(grid()))
-    ]
-    bad, good = ([tag for tag, _ in Tags(page).tags] for page in pages)
-    assert bad == good
 
 
 def test_long_texts_are_shortened() -> None:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import io
-import itertools
-import json
 import math
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
-from matplotlib.text import Text
-from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
-from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
-from interp_compose.plots.heatmap_static import paint_heatmap
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.static import DPI, paint, png_bytes
+from interp_compose.plots.static import png_bytes
 from interp_compose.studies.phases.figures import (
     MEASURES,
     phase_bubble_figure,
     phase_curve_figure,
     phase_map_figure,
 )
-from tests.plots.test_figures import HOSTILE, Tags, strings
-from tests.plots.test_similarity_files import visible_texts
 
 CONFIG = {"norm": "pre", "n_layers": 2, "d_model": 64, "samples": 5000, "steps": 1500}
 RATES, DECAYS = (0.2, 0.3, 0.5, 0.7, 1.0), (0.001, 0.01, 0.5)
@@ -274,54 +263,6 @@ SHAPES = {
     "one row": lambda: cells(RATES, (0.1,)),
     "one column": lambda: cells((0.5,), DECAYS),
 }
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_no_text_leaves_the_picture_or_covers_another(name: str) -> None:
-    for figure in figures(SHAPES[name]()):
-        with mpl.rc_context():
-            mpl.rcdefaults()
-            chart = figure.chart
-            painted = paint(chart, DPI) if isinstance(chart, Chart) else paint_heatmap(chart, DPI)
-            painted.draw_without_rendering()
-            whole = painted.bbox
-            shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
-        assert len(shown) > 6
-        for text, box in shown.items():
-            assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
-            assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
-        for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
-            width = min(a.x1, b.x1) - max(a.x0, b.x0)
-            height = min(a.y1, b.y1) - max(a.y0, b.y0)
-            assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
-
-
-@pytest.mark.parametrize("name", ["diverged", "one cell"])
-def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
-    again = figures(SHAPES[name]())
-    for figure, other in zip(figures(SHAPES[name]()), again, strict=True):
-        data = save_png(figure, tmp_path / "a.png").read_bytes()
-        assert data == save_png(other, tmp_path / "b.png").read_bytes()
-        assert Image.open(io.BytesIO(data)).width == 1344
-        bundle = figure._repr_mimebundle_()
-        assert len(bundle["image/png"]) < 60_000
-        assert len(json.dumps(bundle["application/vnd.plotly.v1+json"])) < 60_000
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
-    for figure in figures(cells(), dict.fromkeys([*CONFIG, "interval"], name)):
-        layout = figure.to_dict()["layout"]
-        layout.pop("template")
-        texts = [s.replace("<br>", "") for s in strings(layout)]
-        assert not [s for s in texts if "<" in s or "$" in s or "%{y" in s]
-        save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
-
-
-def test_pages_are_self_contained(tmp_path: Path) -> None:
-    for figure in figures(cells()):
-        tags = Tags(save_html(figure, tmp_path / "f.html").read_text()).tags
-        assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
 
 
 def test_titles_do_without_a_config() -> None:

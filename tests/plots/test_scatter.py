@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pytest
 from hypothesis import given, strategies as st
-from matplotlib.text import Text
 from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import short
-from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.heatmap_scale import luminance
 from interp_compose.plots.scatter import (
     SHADES,
@@ -34,8 +30,7 @@ from interp_compose.plots.scatter_layout import BOTTOM, LEFT, lay_out
 from interp_compose.plots.scatter_static import PIXELS, paint_scatter
 from interp_compose.plots.static import png_bytes
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from tests.plots.test_figures import HOSTILE, Tags, strings
-from tests.plots.test_similarity_files import visible_texts
+from tests.plots.reading import visible_texts
 
 NAN = float("nan")
 BLUES, REDS = Style(BLUE, "circle"), Style(VERMILLION, "square")
@@ -208,39 +203,6 @@ def test_hues_return_with_another_marker() -> None:
 # --- room and files ------------------------------------------------------------------------------
 
 
-@every_scatter
-def test_no_text_leaves_the_picture_or_covers_another(make: Callable[[], Scatter]) -> None:
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        painted = paint_scatter(make(), 100)
-        painted.draw_without_rendering()
-        whole = painted.bbox
-        shown = {text: Text.get_window_extent(text) for text in visible_texts(painted)}
-    assert len(shown) > 4
-    for text, box in shown.items():
-        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
-        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
-    for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
-        width = min(a.x1, b.x1) - max(a.x0, b.x0)
-        height = min(a.y1, b.y1) - max(a.y0, b.y0)
-        assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
-
-
-@pytest.mark.parametrize("name", ["pairs", "tokens", "gaps", "one point"])
-def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
-    make = EVERY_SCATTER[name]
-    figure = draw_scatter(make())
-    data = save_png(figure, tmp_path / "a.png").read_bytes()
-    assert data == save_png(draw_scatter(make()), tmp_path / "b.png").read_bytes()
-    assert Image.open(io.BytesIO(data)).width == int(lay_out(make()).width / PIXELS * 160)
-    bundle = figure._repr_mimebundle_()
-    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
-    assert len(bundle["image/png"]) < 80_000
-    data_only = json.dumps(bundle["application/vnd.plotly.v1+json"])
-    assert len(data_only) < 100_000
-    assert "NaN" not in data_only
-
-
 def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
     plain = png_bytes(scatter())
     with mpl.rc_context(
@@ -248,26 +210,6 @@ def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
     ):
         assert png_bytes(scatter()) == plain
     assert png_bytes(scatter(panel(title="phase 2"))) != plain
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
-    made = Scatter(
-        name, name, name, name, [ScatterPanel([Group(name, REDS, [1.0], [2.0], [name])], name)]
-    )
-    figure = draw_scatter(made)
-    drawn = figure.to_dict()
-    drawn["layout"].pop("template")
-    for trace in drawn["data"]:
-        trace.pop("hovertemplate", None)
-    assert not [s for s in strings(drawn) if "<" in s or "$" in s or "%{y" in s]
-    (hover,) = {trace.hovertemplate for trace in figure.data if trace.mode == "text"}
-    said = hover.replace("%{text} ", "").replace("<br>(%{x:.3g}, %{y:.3g})<extra></extra>", "")
-    assert "<" not in said
-    assert "%{" not in said
-    save_png(figure, tmp_path / "f.png")  # a formula or a missing glyph would raise
-    bad = Tags(save_html(figure, tmp_path / "bad.html").read_text()).tags
-    assert bad == Tags(save_html(draw_scatter(scatter()), tmp_path / "f.html").read_text()).tags
 
 
 # --- refused -------------------------------------------------------------------------------------

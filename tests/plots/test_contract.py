@@ -1,0 +1,178 @@
+"""What every figure keeps: no text is clipped or covers another, files repeat, markup is text."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from matplotlib.text import Text
+
+from interp_compose.plots.export import save_html, save_png
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.matrices import MatrixGrid
+from interp_compose.plots.matrices_interactive import draw_matrices
+from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
+from interp_compose.plots.scatter_interactive import draw_scatter
+from interp_compose.plots.static import painted
+from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
+from tests.plots import (
+    test_figures as cap,
+    test_heatmap as heatmaps,
+    test_heatmap_signs as signs,
+    test_matrices as matrices,
+    test_phases as phases,
+    test_scatter as scatters,
+    test_similarity as similarity,
+    test_speed as speed,
+)
+from tests.plots.reading import HOSTILE, Tags, strings, visible_texts
+
+Made = Callable[[], Sequence[ChartFigure]]
+
+
+def each(
+    kind: str, makes: dict[str, Callable[[], Any]], draw: Callable[[Any], Any]
+) -> Iterator[tuple[str, Made]]:
+    for name, make in makes.items():
+        yield f"{kind}: {name}", lambda make=make: [draw(make())]
+
+
+def as_it_is(figure: ChartFigure) -> ChartFigure:
+    return figure
+
+
+FIGURES: dict[str, Made] = {
+    "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
+    **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),
+    **dict(each("speed", speed.FIGURES, as_it_is)),
+    **dict(each("heat map", heatmaps.EVERY_MAP, draw_heatmap)),
+    **dict(each("matrices", matrices.EVERY_GRID, draw_matrices)),
+    **dict(each("scatter", scatters.EVERY_SCATTER, draw_scatter)),
+    **{
+        f"phases: {name}": lambda make=make: phases.figures(make())
+        for name, make in phases.SHAPES.items()
+    },
+}
+
+
+def named_similarity(name: str) -> list[ChartFigure]:
+    config = dict.fromkeys(similarity.CONFIG, name)
+    curve = similarity.curve().replace({"subset": {"mirror": name}})
+    layers = similarity.by_layer().replace({"subset": {"all": name}})
+    return [
+        similarity_figure(curve, metric="pearson", config=config),
+        layers_figure(layers, metric="pearson", config=config),
+        order_figure(layers, config=config),
+        similarity.comparison([name, "b"]),
+    ]
+
+
+def named_maps(name: str) -> list[ChartFigure]:
+    made = heatmaps.heatmap(
+        2, 2, title=name, subtitle=name, x_title=name, y_title=name, value_name=name,
+        rows=[name, ""], columns=[name, "a"], values=[[1.0, None], [2.0, 3.0]],
+        hover=[[name, name], ["", ""]], marked=[(0, 0)], mark_name=name,
+    )  # fmt: skip
+    sizes = dict.fromkeys(("size_title", "title", "value_name", "x_title"), name)
+    hatching = {"hatch_name": name, "marked": [(0, 0)], "mark_name": name, "mark": "triangle"}
+    hatched = replace(signs.hatched(), **hatching)  # type: ignore[arg-type]
+    bubbles = signs.bubbles(**sizes, size_names=[name] * 4)
+    return [draw_heatmap(one) for one in (made, hatched, bubbles)]
+
+
+def named_matrices(name: str) -> list[ChartFigure]:
+    panel = matrices.matrix(2, text=name, names=[name, name])
+    rows: Any = [[panel, None]]
+    return [draw_matrices(MatrixGrid(name, name, name, name, [name] * 2, [name], rows, name))]
+
+
+def named_scatter(name: str) -> list[ChartFigure]:
+    group = Group(name, scatters.REDS, [1.0], [2.0], [name])
+    return [draw_scatter(Scatter(name, name, name, name, [ScatterPanel([group], name)]))]
+
+
+NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
+    "cap": lambda name: [cap.curve(name), cap.comparison([name, "b"])],
+    "similarity": named_similarity,
+    "heat maps": named_maps,
+    "matrices": named_matrices,
+    "scatter": named_scatter,
+    "phases": lambda name: phases.figures(
+        phases.cells(), dict.fromkeys([*phases.CONFIG, "interval"], name)
+    ),
+}
+"""Figures of every kind in which every text that a user chooses is ``name``."""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_leaves_the_picture_or_covers_another(name: str) -> None:
+    for figure in FIGURES[name]():
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            picture = painted(figure.chart, 100)
+            picture.draw_without_rendering()
+            whole = picture.bbox
+            # of a label its text alone: the hairline that joins it to its line may cross anything
+            shown = {text: Text.get_window_extent(text) for text in visible_texts(picture)}
+        assert len(shown) > 4
+        for text, box in shown.items():
+            assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+            assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+        for (one, a), (two, b) in itertools.combinations(shown.items(), 2):
+            # text boxes are a little higher than their letters
+            width = min(a.x1, b.x1) - max(a.x0, b.x0)
+            height = min(a.y1, b.y1) - max(a.y0, b.y0)
+            assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+WRITTEN = [
+    *("cap", "speed: roc", "similarity: similarity", "similarity: order", "phases: diverged"),
+    *("heat map: sentence", "heat map: 32 x 32", "heat map: 60 words", "heat map: nothing"),
+    *("matrices: gaps", "matrices: 4d", "matrices: own names"),
+    *("scatter: tokens", "scatter: gaps", "scatter: one point"),
+]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
+    for figure, again in zip(FIGURES[name](), FIGURES[name](), strict=True):
+        data = save_png(figure, tmp_path / "a.png").read_bytes()
+        assert data == save_png(again, tmp_path / "b.png").read_bytes()
+        assert len(data) < 300 * 1024
+        bundle = figure._repr_mimebundle_()
+        assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
+        assert len(bundle["image/png"]) < 150_000
+        assert bundle["text/plain"].startswith("figure: ")
+        text = json.dumps(bundle["application/vnd.plotly.v1+json"])
+        assert len(text) < 150_000
+        assert "NaN" not in text
+        assert "bdata" not in text  # which older viewers cannot read
+
+
+def markup(figure: ChartFigure) -> Counter[str]:
+    """How often plotly would read a tag, a formula or a placeholder."""
+    drawn = figure.to_dict()
+    drawn["layout"].pop("template")
+    return Counter(re.findall(r"<\w*|\$|%\{", " ".join(strings(drawn))))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("kind", NAMED)
+def test_markup_in_names_is_text(tmp_path: Path, kind: str, hostile: str) -> None:
+    """In the figure, in the picture (a formula or a missing glyph would raise), on the page."""
+    for bad, good in zip(NAMED[kind](hostile), NAMED[kind]("plain"), strict=True):
+        assert markup(bad) - Counter({"<br": 99}) == markup(good) - Counter({"<br": 99})
+        save_png(bad, tmp_path / "f.png")
+    pages = [save_html(one, tmp_path / "f.html").read_text() for one in (bad, good)]
+    tags, expected = ([(tag, set(of_tag)) for tag, of_tag in Tags(page).tags] for page in pages)
+    assert tags == expected
+    assert not [of_tag for _, of_tag in tags if {"src", "href"} & of_tag]
