@@ -220,7 +220,6 @@ def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
 
 UNTYPED = """
 import interp_compose as ic
-from interp_compose.studies.mechanism.result import FRAMES
 import pandas as pd
 found = ic.Mechanism.from_rows({}, {})
 calls = {

@@ -19,7 +19,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.weights import measure as probe_measure
 from interp_compose.studies.weights.measure import complexity_report, random_stable_rank
-from interp_compose.studies.weights.result import COLUMNS, MEASURES, ComplexityReport
+from interp_compose.studies.weights.result import MEASURES, ComplexityReport
 from tests import architectures
 from tests.untyped import outcomes_of
 

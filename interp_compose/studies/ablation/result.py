@@ -15,40 +15,36 @@ import numpy as np
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.errors import InputError, LayerError
-from interp_compose.plots.chart import answers_note
+from interp_compose.errors import InputError
 from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.seeds import mean_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
 ALL_WORDS: Final = "all words"
 
-OUTCOME_COLUMNS: Final = {
-    "example": "int64",
-    "layer": "int64",
-    "unit": "int64",
-    "prediction": "int64",
-    "correct": "bool",
-    "target_logprob": "float64",
-    "target_rank": "int64",
-}
-CLEAN_COLUMNS: Final = {
-    "example": "int64",
-    "prompt": "str",
-    "answer": "str",
-    "n_tokens": "int64",
-    "prediction": "int64",
-    "prediction_text": "str",
-    "correct": "bool",
-    "target_logprob": "float64",
-    "target_rank": "int64",
-}
-CELL_COLUMNS: Final = {"example": "int64", "unit": "int64", "text": "str", "group": "str"}
+RANK: Final = "target_rank >= 1"  # 1 is the most likely token
+OUTCOMES: Final = Table(
+    "outcomes",
+    "example int, layer int, unit int, prediction int, correct bool, target_logprob float, "
+    "target_rank int",
+    key=("example", "layer", "unit"),
+    complete=(("example", "unit"), ("layer",)),
+    rules=(RANK,),
+)
+CLEAN: Final = Table(
+    "clean",
+    "example int, prompt str, answer str, n_tokens int, prediction int, prediction_text str, "
+    "correct bool, target_logprob float, target_rank int",
+    key=("example",),
+    rules=(RANK,),
+)
+CELLS: Final = Table("cells", "example int, unit int, text str, group str", key=("example", "unit"))
 
 
 @public
@@ -60,6 +56,7 @@ class AblationCurve(StudyResult):
     :meth:`~Result.load`.
     """
 
+    SCHEMA = (OUTCOMES, CLEAN, CELLS)
     TABLES = ("curve", "outcomes", "clean", "cells")
     FIGURES = ("ablation_curve", "ablation_words", "ablation_heads")
 
@@ -91,12 +88,11 @@ class AblationCurve(StudyResult):
                 example or a unit that another table does not have.
             LayerError: a layer outside 0 … n_layers - 1.
         """
-        clean = typed("clean", clean, CLEAN_COLUMNS).sort_values("example", ignore_index=True)
-        cells = typed("cells", cells, CELL_COLUMNS)
-        outcomes = typed("outcomes", outcomes, OUTCOME_COLUMNS)
-        _check(outcomes, clean, cells, n_layers)
-        cells = cells.sort_values(["example", "unit"], ignore_index=True)
-        outcomes = outcomes.sort_values(["example", "layer", "unit"], ignore_index=True)
+        clean, cells = CLEAN.ordered(clean), CELLS.ordered(cells)
+        outcomes = OUTCOMES.ordered(
+            outcomes, example=clean["example"].tolist(), layer=range(n_layers)
+        )
+        _check_cells(outcomes, cells)
         frames = {
             "curve": _summarise(outcomes, clean, cells, n_layers),
             "outcomes": outcomes,
@@ -187,13 +183,13 @@ class AblationCurve(StudyResult):
         if example is None:
             example = int(self.outcomes["example"].min())
         table = self.changes(example)
-        about = self.clean[self.clean["example"] == example].iloc[0]
+        clean = self.clean[self.clean["example"] == example].iloc[0]
         return example_figure(
             table,
-            about["prompt"],
-            about["answer"],
-            correct=bool(about["correct"]),
-            logprob=float(about["target_logprob"]),
+            clean["prompt"],
+            clean["answer"],
+            correct=bool(clean["correct"]),
+            logprob=float(clean["target_logprob"]),
             config=self.config,
         )
 
@@ -216,67 +212,28 @@ class AblationCurve(StudyResult):
         names = list(dict.fromkeys(self.frame["group"]))
         shown = names[:12]
         wide = max(13, *(len(name) + 2 for name in shown))
-        what = [
-            f"{key} {self.config[key]}"
-            for key in ("model", "task", "what", "reach", "mode", "how")
-            if self.config.get(key)
-        ]
         title = "mean change of the answer's log-probability (nats), by head" if heads else value
+        if not heads:
+            clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
+            table = pd.concat([clean.to_frame("clean").T, table])
+        columns = [("layer", "index", ">5")]
+        columns += [(f"head {name}" if heads else name, name, f">{wide}.3f") for name in shown]
         lines = [
-            " · ".join(
-                [*what, *answers_note(self.config), f"{n} examples, {len(self.outcomes)} outcomes"]
+            about(
+                self.config,
+                ("model", "task", "what", "reach", "mode", "how"),
+                f"{n} examples, {len(self.outcomes)} outcomes",
             ),
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
-            "layer" + "".join(f"{name:>{wide}}" for name in shown),
+            *text_table(table.rename_axis("index").reset_index(), columns),
         ]
-        if heads:
-            lines[-1] = "layer" + "".join(f"{f'head {name}':>{wide}}" for name in shown)
-        else:
-            clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
-            lines.append("clean" + "".join(f"{clean[name]:>{wide}.3f}" for name in shown))
-        for layer, row in zip(table.index.tolist(), table[shown].to_numpy(float), strict=True):
-            lines.append(f"{layer!s:>5}" + "".join(f"{number:>{wide}.3f}" for number in row))
         if len(names) > len(shown):
             lines.append(f"and {len(names) - len(shown)} more columns in curve.csv")
         return "\n".join(lines)
 
 
-def _check(outcomes: pd.DataFrame, clean: pd.DataFrame, cells: pd.DataFrame, n_layers: int) -> None:
-    for name, table, key in (
-        ("clean", clean, ["example"]),
-        ("outcomes", outcomes, ["example", "layer", "unit"]),
-        ("cells", cells, ["example", "unit"]),
-    ):
-        if table.empty:
-            raise InputError(f"{name} has no rows; a curve needs at least one")
-        doubled = table[table.duplicated(key)]
-        if len(doubled):
-            row = ", ".join(f"{column} {doubled[column].iloc[0]}" for column in key)
-            raise InputError(f"{name} has {row} more than once; expected one row each")
-    for name, table in (("clean", clean), ("outcomes", outcomes)):
-        low = table["target_rank"][table["target_rank"] < 1]
-        if len(low):
-            raise InputError(
-                f"{name}.target_rank is {low.iloc[0]} in row {low.index[0]}; expected a rank, 1 "
-                "for the most likely token"
-            )
-    outside = outcomes["layer"][(outcomes["layer"] < 0) | (outcomes["layer"] >= n_layers)]
-    if len(outside):
-        raise LayerError(
-            f"outcomes has layer {outside.iloc[0]}, but the model has layers 0 … {n_layers - 1}"
-        )
-    unknown = sorted(set(outcomes["example"]) - set(clean["example"]))
-    if unknown:
-        raise InputError(f"outcomes has example {unknown[0]}, which clean has not")
-    n_measured = outcomes["layer"].nunique()
-    measured = outcomes.groupby(["example", "unit"])["layer"].nunique()
-    ragged = measured[measured < n_measured]
-    if len(ragged):
-        example, unit = ragged.index[0]
-        raise InputError(
-            f"outcomes has example {example}, unit {unit} at {ragged.iloc[0]} of {n_measured} "
-            "layers; expected every cell at every layer"
-        )
+def _check_cells(outcomes: pd.DataFrame, cells: pd.DataFrame) -> None:
+    """Every outcome is of a cell, and no group is named as all of them together."""
     grouped = _grouped(outcomes, cells)
     groupless = grouped[grouped["group"].isna()]
     if len(groupless):

@@ -15,12 +15,12 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.checks import labelled
-from interp_compose.errors import InputError, LayerError, OptionError
-from interp_compose.plots.chart import answers_note
+from interp_compose.errors import InputError
 from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -29,124 +29,23 @@ if TYPE_CHECKING:
 POOLINGS: Final = ("mean", "max", "sum")
 CONTROLS: Final = ("last", "shuffled")
 
-OUTCOME_COLUMNS: Final = {
-    "example": "int64",
-    "layer": "int64",
-    "pooling": "str",
-    "prediction": "int64",
-    "correct": "bool",
-    "target_logprob": "float64",
-    "target_rank": "int64",
-}
-CLEAN_COLUMNS: Final = {
-    "example": "int64",
-    "prompt": "str",
-    "answer": "str",
-    "prediction": "int64",
-    "prediction_text": "str",
-    "correct": "bool",
-    "target_logprob": "float64",
-    "target_rank": "int64",
-    "affected": "bool",
-    "n_tokens": "int64",
-    "n_groups": "int64",
-}
-
-
-def checked_clean(clean: pd.DataFrame) -> pd.DataFrame:
-    """``clean`` with its columns typed and ordered, one row per example, sorted by example.
-
-    Raises:
-        InputError: see :meth:`CapCurve.from_outcomes`.
-    """
-    table = _ranked("clean", clean, CLEAN_COLUMNS)
-    if table.empty:
-        raise InputError("clean has no rows; a curve needs at least one example")
-    doubled = table["example"][table["example"].duplicated()]
-    if len(doubled):
-        raise InputError(
-            f"clean has example {doubled.iloc[0]} more than once; expected one row each"
-        )
-    return table.sort_values("example", ignore_index=True)
-
-
-def checked_outcomes(outcomes: pd.DataFrame, clean: pd.DataFrame, *, n_layers: int) -> pd.DataFrame:
-    """``outcomes`` typed, complete and sorted by example, layer and pooling.
-
-    Raises:
-        InputError, LayerError, OptionError: see :meth:`CapCurve.from_outcomes`.
-    """
-    table = _ranked("outcomes", outcomes, OUTCOME_COLUMNS)
-    if table.empty:
-        raise InputError("outcomes has no rows; a curve needs at least one layer and protocol")
-    for name in table["pooling"].unique():
-        if name not in POOLINGS + CONTROLS:
-            raise OptionError(
-                f"outcomes has the pooling {name!r}; expected {', '.join(POOLINGS + CONTROLS)}"
-            )
-    outside = table["layer"][(table["layer"] < 0) | (table["layer"] >= n_layers)]
-    if len(outside):
-        raise LayerError(
-            f"outcomes has layer {outside.iloc[0]}, but the model has layers 0 … {n_layers - 1}"
-        )
-    _check_complete(table, clean)
-    _check_unaffected(table, clean)
-    order = table["pooling"].map({name: i for i, name in enumerate(POOLINGS + CONTROLS)})
-    return table.iloc[np.lexsort((order, table["layer"], table["example"]))].reset_index(drop=True)
-
-
-def _check_complete(table: pd.DataFrame, clean: pd.DataFrame) -> None:
-    """Every example once at every (layer, pooling) that occurs."""
-    key = ["example", "layer", "pooling"]
-    doubled = table[table.duplicated(key)]
-    if len(doubled):
-        example, layer, pooling = doubled.iloc[0][key]
-        raise InputError(
-            f"outcomes has example {example} at layer {layer}, {pooling}, more than once; "
-            "expected one row each"
-        )
-    unknown = sorted(set(table["example"]) - set(clean["example"]))
-    if unknown:
-        raise InputError(f"outcomes has example {unknown[0]}, which clean has not")
-    for (layer, pooling), rows in table.groupby(["layer", "pooling"], sort=True):
-        if len(rows) < len(clean):
-            missing = sorted(set(clean["example"]) - set(rows["example"]))
-            raise InputError(
-                f"outcomes lacks example {missing[0]} at layer {layer}, {pooling} "
-                f"({len(missing)} in all); every example needs a row, unaffected ones carry "
-                "their clean outcome"
-            )
-
-
-def _check_unaffected(table: pd.DataFrame, clean: pd.DataFrame) -> None:
-    """Where there is nothing to pool, the outcome is the clean one."""
-    what = ["prediction", "correct", "target_rank", "target_logprob"]
-    untouched = clean.loc[~clean["affected"], ["example", *what]]
-    pairs = table.merge(untouched, on="example", suffixes=("", "_clean"))
-    for column in what:
-        off = pairs[pairs[column] != pairs[f"{column}_clean"]]
-        if len(off):
-            row = off.iloc[0]
-            raise InputError(
-                f"example {row['example']} has no unit of several tokens, yet its {column} at "
-                f"layer {row['layer']}, {row['pooling']}, is {row[column]} and not the clean "
-                f"{row[f'{column}_clean']}; copy the clean outcome"
-            )
-
-
-def _ranked(name: str, frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """The columns in their types, ranks from 1 on."""
-    table = typed(name, frame, columns)
-    low = table["target_rank"][table["target_rank"] < 1]
-    if len(low):
-        raise InputError(
-            f"{name}.target_rank is {low.iloc[0]} in row {low.index[0]}; expected "
-            "a rank, 1 for the most likely token"
-        )
-    return table
-
-
-__all__ = ["CONTROLS", "POOLINGS", "CapCurve", "compare_curves"]
+RANK: Final = "target_rank >= 1"  # 1 is the most likely token
+OUTCOMES: Final = Table(
+    "outcomes",
+    "example int, layer int, pooling str, prediction int, correct bool, target_logprob float, "
+    "target_rank int",
+    key=("example", "layer", "pooling"),
+    complete=(("example",), ("layer", "pooling")),
+    known={"pooling": POOLINGS + CONTROLS},
+    rules=(RANK,),
+)
+CLEAN: Final = Table(
+    "clean",
+    "example int, prompt str, answer str, prediction int, prediction_text str, correct bool, "
+    "target_logprob float, target_rank int, affected bool, n_tokens int, n_groups int",
+    key=("example",),
+    rules=(RANK,),
+)
 
 AVERAGE: Final = "average"
 
@@ -160,6 +59,7 @@ class CapCurve(StudyResult):
     :meth:`~Result.load`.
     """
 
+    SCHEMA = (OUTCOMES, CLEAN)
     TABLES = ("curve", "outcomes", "clean")
     FIGURES = ("cap_curve",)
 
@@ -191,8 +91,12 @@ class CapCurve(StudyResult):
             LayerError: a layer outside 0 … n_layers - 1.
             OptionError: a pooling that is none of POOLINGS and CONTROLS.
         """
-        clean = checked_clean(clean)
-        outcomes = checked_outcomes(outcomes, clean, n_layers=n_layers)
+        clean = CLEAN.ordered(clean)
+        examples = {"example": clean["example"].tolist()}
+        outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers))
+        same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
+        unaffected = clean.loc[~clean["affected"], same]
+        check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")
         frames = {
             "curve": _summarise(outcomes, clean, n_layers),
             "outcomes": outcomes,
@@ -289,27 +193,18 @@ class CapCurve(StudyResult):
         n, affected = len(self.clean), int(self.clean["affected"].sum())
         right = int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
-        table = self.frame.pivot(index="layer", columns="pooling", values="accuracy")
+        table = self.frame.pivot(index=["layer", "depth"], columns="pooling", values="accuracy")
         names = [name for name in (*POOLINGS, *CONTROLS) if name in table.columns]
-        depth = dict(zip(self.frame["layer"], self.frame["depth"], strict=True))
-        what = [
-            f"{key} {self.config[key]}" for key in ("model", "task", "unit") if self.config.get(key)
-        ]
-        lines = [
-            " · ".join(
-                [
-                    *what,
-                    *answers_note(self.config),
-                    f"{n} examples, {affected} with a unit of several tokens",
-                ]
-            ),
-            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
-            "layer  depth" + "".join(f"{name:>10}" for name in names),
-        ]
-        for layer, row in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
-            cells = "".join(f"{accuracy:>10.3f}" for accuracy in row)
-            lines.append(f"{layer!s:>5}  {depth[layer]:>5.2f}{cells}")
-        return "\n".join(lines)
+        columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
+        columns += [(name, name, ">10.3f") for name in names]
+        shown = f"{n} examples, {affected} with a unit of several tokens"
+        return "\n".join(
+            [
+                about(self.config, ("model", "task", "unit"), shown),
+                f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
+                *text_table(table.reset_index(), columns),
+            ]
+        )
 
 
 @public

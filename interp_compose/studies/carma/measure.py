@@ -27,7 +27,7 @@ from interp_compose.studies.carma.plan import (
     plan_comparison,
     training_of,
 )
-from interp_compose.studies.carma.result import VERSIONS, Comparison
+from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.run import (
     TRAIN,
     WORK,
@@ -37,6 +37,7 @@ from interp_compose.studies.carma.run import (
     run_name,
     run_version,
 )
+from interp_compose.studies.carma.tables import VERSIONS
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.tasks.load import load_task

@@ -23,7 +23,7 @@ from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.options import CarmaCommand, CarmaSettings, TrainSettings
-from interp_compose.studies.carma.result import VERSIONS
+from interp_compose.studies.carma.tables import VERSIONS
 from interp_compose.studies.core.study import Plan
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.tasks.task import Task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from interp_compose.studies.carma.differences import (
     verdict,
 )
 from interp_compose.studies.carma.paper import paper_numbers_for
-from interp_compose.studies.carma.result import VERSIONS
+from interp_compose.studies.carma.tables import VERSIONS
 from interp_compose.studies.carma.verdicts import (
     LABELS,
     cautions,
@@ -36,11 +36,8 @@ from interp_compose.studies.core.report import (
     section,
     table,
 )
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import decimal
-
-if TYPE_CHECKING:
-    from interp_compose.studies.carma.result import Comparison
-
 
 SENTENCES: Final = 20
 TITLES: Final = {
@@ -72,9 +69,9 @@ ORIGINAL_CV: Final = (
 )
 
 
-def measures_table(comparison: Comparison, metric: str, pooling: str = "") -> str:
+def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> str:
     """Each version's mean and interval, CARMA minus FT, p and verdict; a row per layer or rate."""
-    frame, differences = comparison.frame, comparison.differences
+    frame, differences = comparison.frames["summary"], comparison.frames["differences"]
     rows_of = frame[(frame["metric"] == metric) & (frame["pooling"] == pooling)]
     if metric != "consist_syn" and not rows_of["mean"].notna().any():
         return ""
@@ -164,7 +161,7 @@ def dose_table(dose: pd.DataFrame) -> str:
     return table(head, rows, numbers=7, caption=caption)
 
 
-def training_tables(comparison: Comparison) -> list[str]:
+def training_tables(comparison: StudyResult) -> list[str]:
     """Overhead in words, then a row per run."""
     rows = [
         [
@@ -187,14 +184,14 @@ def training_tables(comparison: Comparison) -> list[str]:
         *("version", "seed", "steps", "seconds", "step (ms)", "first loss", "last loss"),
         *("validation (%)", "converged"),
     )
-    said = overhead_sentence(comparison) if len(comparison.overhead) else ""
+    said = overhead_sentence(comparison) if len(comparison.frames["overhead"]) else ""
     return [
         paragraph(f"{said[0].upper()}{said[1:]}.") if said else "",
         table(head, rows, numbers=7, caption="Each run; a step is the median of its steps"),
     ]
 
 
-def paper_tables(comparison: Comparison) -> list[str]:
+def paper_tables(comparison: StudyResult) -> list[str]:
     """The paper's rows for this model and task, with ours."""
     config = comparison.config
     n_layers = config.get("n_layers")
@@ -229,9 +226,9 @@ def paper_tables(comparison: Comparison) -> list[str]:
     ]
 
 
-def _ours(comparison: Comparison, row: Mapping[str, Any]) -> float | None:
+def _ours(comparison: StudyResult, row: Mapping[str, Any]) -> float | None:
     """Our number for a row of the paper, if there is one."""
-    overhead, version = comparison.overhead, row["version"]
+    overhead, version = comparison.frames["overhead"], row["version"]
     if row["metric"] in ("minutes", "overhead"):
         if overhead.empty:
             return None
@@ -239,13 +236,13 @@ def _ours(comparison: Comparison, row: Mapping[str, Any]) -> float | None:
         ratio = seconds["carma"] / seconds["ft"]
         return float(seconds[version] / 60 if row["metric"] == "minutes" else ratio)
     metric = {"cv": "consist_syn_cv"}.get(row["metric"], row["metric"])
-    frame = comparison.frame
+    frame = comparison.frames["summary"]
     mine = frame[(frame["metric"] == metric) & (frame["version"] == version)]
     mine = mine[mine["rate"] == row["rate"]]
     return float(mine["mean"].iloc[0]) if len(mine) else None
 
 
-def _as_printed(comparison: Comparison, row: Mapping[str, Any]) -> float | None:
+def _as_printed(comparison: StudyResult, row: Mapping[str, Any]) -> float | None:
     """ConsistSyn as eq. 12 prints it, over all prompts, and its CV; means over seeds."""
     if row["metric"] not in ("consist_syn", "cv"):
         return None
@@ -335,9 +332,9 @@ METHOD: Final = (
 )
 
 
-def report_page(comparison: Comparison) -> str:
+def report_page(comparison: StudyResult) -> str:
     """The page of :meth:`~interp_compose.studies.carma.result.Comparison.report`."""
-    config, frame = comparison.config, comparison.frame
+    config, frame = comparison.config, comparison.frames["summary"]
     model, task = str(config.get("model", "a model")), str(config.get("task", "a task"))
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
     title = f"CARMA beside plain fine-tuning: {model} on {task}"
@@ -362,13 +359,11 @@ def report_page(comparison: Comparison) -> str:
         ),
         section(
             "Synonyms",
-            dose_table(comparison.dose),
+            dose_table(comparison.frames["dose_summary"]),
             measures_table(comparison, "consist_syn"),
             spread_table(frame, "consist_syn_cv", "Coefficient of variation", 4),
             spread_table(frame, "improvement_over_ft", "NI over FT (%)", 2),
-            spread_table(
-                comparison.frame, "improvement_over_original", "NI over the original (%)", 2
-            ),
+            spread_table(frame, "improvement_over_original", "NI over the original (%)", 2),
         ),
         section("Training: time and convergence", *training_tables(comparison)),
         section("Representations", *(measures_table(comparison, name) for name in REPRESENTATIONS)),
@@ -390,7 +385,7 @@ def report_page(comparison: Comparison) -> str:
     )
 
 
-def _verdict_list(comparison: Comparison) -> str:
+def _verdict_list(comparison: StudyResult) -> str:
     rows = "\n".join(
         f"<dt>{escaped(subject)}</dt><dd>{escaped(said[0].upper() + said[1:])}.</dd>"
         for subject, said in verdicts(comparison)

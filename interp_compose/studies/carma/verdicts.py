@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -20,24 +20,21 @@ from interp_compose.studies.carma.differences import (
     saturated_rates,
     verdict,
 )
-from interp_compose.studies.carma.result import VERSIONS
+from interp_compose.studies.carma.tables import VERSIONS
+from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import decimal
-
-if TYPE_CHECKING:
-    from interp_compose.studies.carma.result import Comparison
-
 
 CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def cautions(comparison: StudyResult) -> list[str]:
     """What a reader must know before believing a figure: runs unfinished, sets too easy, …"""
     training = comparison.frames["training"]
     found = [f"{text}." for text in not_converged(training, reasons=True).values()]
     found += _one_token(comparison.frames["accuracy"])
     found += [f"{text}." for text in counted_prompts(comparison, below=CHANGED_ENOUGH)]
     found += _same_replacements(comparison.frames["replacements"])
-    easy = saturated_rates(comparison.frame)
+    easy = saturated_rates(comparison.frames["summary"])
     if easy:
         found.append(
             f"ConsistSyn is saturated at {easy}: this set does not discriminate "
@@ -48,7 +45,7 @@ def cautions(comparison: Comparison) -> list[str]:
     return found
 
 
-def counted_prompts(comparison: Comparison, *, below: float = 1.0) -> list[str]:
+def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]:
     """For each rate how many prompts ConsistSyn counts, where it is a smaller share than that."""
     said = []
     synonyms = comparison.frames["synonyms"]
@@ -106,9 +103,9 @@ SYMBOLS: Final = {
 }
 
 
-def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
+def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
-    rows = _against_ft(comparison.differences)
+    rows = _against_ft(comparison.frames["differences"])
     said: list[tuple[str, str]] = []
     for row in records(rows[rows["metric"] == "accuracy"]):
         said.append(("Accuracy", _sentence(row)))
@@ -118,20 +115,25 @@ def verdicts(comparison: Comparison) -> list[tuple[str, str]]:
     for row in records(rows[rows["metric"] == "consist_syn"]):
         at = f"{100 * row['rate']:g} % replaced"
         said.append((f"ConsistSyn, {at}", _sentence(row)))
-        said.append((f"CV of ConsistSyn, {at}", _variation(comparison.frame, row["rate"])))
+        said.append(
+            (f"CV of ConsistSyn, {at}", _variation(comparison.frames["summary"], row["rate"]))
+        )
     for metric in REPRESENTATIONS:
         part = rows[rows["metric"] == metric]
         if part["difference"].notna().any():
             said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
-    if len(comparison.overhead):
+    if len(comparison.frames["overhead"]):
         said.append(("Overhead", overhead_sentence(comparison)))
     return said
 
 
-def overhead_sentence(comparison: Comparison) -> str:
+def overhead_sentence(comparison: StudyResult) -> str:
     """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"; no ratio where a run
     has fewer than :data:`TIMED` steps."""
-    overhead, steps = comparison.overhead, int(comparison.frames["training"]["steps"].min())
+    overhead, steps = (
+        comparison.frames["overhead"],
+        int(comparison.frames["training"]["steps"].min()),
+    )
     if steps < TIMED:
         return (
             f"{steps} step{'s' if steps != 1 else ''} a run cannot time CARMA beside plain "
@@ -185,12 +187,12 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def terminal_summary(comparison: Comparison) -> str:
+def terminal_summary(comparison: StudyResult) -> str:
     """A row per headline measure, a column per version, the paired difference and its verdict."""
     config = comparison.config
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
     known = [f"{key} {config[key]}" for key in ("model", "task") if config.get(key)]
-    versions = [name for name in VERSIONS if name in set(comparison.frame["version"])]
+    versions = [name for name in VERSIONS if name in set(comparison.frames["summary"]["version"])]
     lines = [
         " · ".join([*known, *answers_note(config), f"{seeds} seed{'s' if seeds > 1 else ''}"]),
         "",
@@ -198,8 +200,8 @@ def terminal_summary(comparison: Comparison) -> str:
         + "".join(f"{LABELS[name]:>10}" for name in versions)
         + "    CARMA − FT (SE)  verdict",
     ]
-    frame = comparison.frame
-    rows = _against_ft(comparison.differences)
+    frame = comparison.frames["summary"]
+    rows = _against_ft(comparison.frames["differences"])
     wanted = frame["pooling"].isin(["", AVERAGE])
     wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
     for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
@@ -211,9 +213,9 @@ def terminal_summary(comparison: Comparison) -> str:
             mean["original"] = None  # one model: it varies with the replaced words alone
         cells = "".join(f"{decimal(mean.get(name), digits):>10}" for name in versions)
         lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
-    lines += ["", *dose_sentences(comparison.dose)]
+    lines += ["", *dose_sentences(comparison.frames["dose_summary"])]
     lines += [""] + [f"! {text}" for text in cautions(comparison)]
-    if len(comparison.overhead):
+    if len(comparison.frames["overhead"]):
         lines.append(overhead_sentence(comparison))
     return "\n".join(lines).strip("\n")
 

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from interp_compose.runs.result import RESULT, Result
+import pandas as pd
+
+from interp_compose.runs.result import RESULT, Result, environment_versions
+from interp_compose.studies.core.tables import Table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
+
+StudyResultT = TypeVar("StudyResultT", bound="StudyResult")
 
 
 class StudyResult(Result):
     """A result with the names of everything that its command writes, and with what it shows."""
 
+    SCHEMA: ClassVar[tuple[Table, ...]]
+    """The tables of what was measured."""
     TABLES: ClassVar[tuple[str, ...]]
+    """These, and those that are computed from them."""
     FIGURES: ClassVar[tuple[str, ...]]
     PAGES: ClassVar[tuple[str, ...]] = ()
     RUNS: ClassVar[tuple[str, ...]] = ()
     """What is in its folder besides, in words."""
+
+    @classmethod
+    def load(cls: type[StudyResultT], folder: str | os.PathLike[str]) -> StudyResultT:
+        """As :meth:`.Result.load`; tables that are not :attr:`SCHEMA`'s raise InputError."""
+        result = super().load(folder)
+        for table in cls.SCHEMA:
+            table.check(result.frames.get(table.name, pd.DataFrame()))
+        return result
+
+    @classmethod
+    def _checked(
+        cls: type[StudyResultT], frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> StudyResultT:
+        """A result of a user's tables; one that is absent is empty."""
+        checked = {t.name: t.check(frames.get(t.name, pd.DataFrame())) for t in cls.SCHEMA}
+        return cls(config=config, frames=checked, versions=environment_versions())
 
     def summary(self) -> str:
         """What came out, as text for a terminal."""

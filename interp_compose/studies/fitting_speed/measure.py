@@ -394,12 +394,13 @@ def _measured(
         of_pairs += pairs
         if len(samples):
             of_samples.append(samples)
-    samples = pd.concat(of_samples) if of_samples else pd.DataFrame(columns=list(SAMPLES))
-    speed = FittingSpeed.from_rows(
-        pd.DataFrame(of_runs).astype(RUNS),
-        pd.DataFrame(of_pairs).astype(PAIRS),
-        samples.astype(SAMPLES),
-        config,
+    samples = pd.concat(of_samples) if of_samples else pd.DataFrame()
+    return FittingSpeed(
+        config=config,
+        frames={
+            "runs": RUNS.of(of_runs),
+            "pairs": PAIRS.of(of_pairs),
+            "samples": SAMPLES.of(samples),
+        },
+        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )
-    versions = gathered_versions({folder.name: versions_of(folder) for folder in folders})
-    return replace(speed, versions=versions)

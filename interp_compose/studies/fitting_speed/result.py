@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,9 +14,10 @@ from jaxtyping import Float
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
-from interp_compose.runs.result import environment_versions
+from interp_compose.studies.anchors.phase import diverged_runs
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -116,36 +117,25 @@ def true_positive_rates(
     return rates
 
 
-PLACE: Final = {
-    "init_rate": "float64",
-    "n_layers": "int64",
-    "violations": "int64",
-    "seed": "int64",
-}
-RUNS: Final = {
-    **PLACE,
-    "finite": "bool",
-    "epochs": "float64",
-    "accuracy": "float64",
-    "loss": "float64",
-    "accuracy_epochs": "float64",
-    "loss_epochs": "float64",
-    "auc": "float64",
-}
-PAIRS: Final = {**PLACE, "pair": "str", "violates": "bool", "touched": "bool", "epochs": "float64"}
-SAMPLES: Final = {
-    **PLACE,
-    "sample": "int64",
-    "pair": "str",
-    "violates": "bool",
-    "lateness": "float64",
-}
-MAY_LACK: Final = {
-    "runs": ("loss", "accuracy_epochs", "loss_epochs", "auc"),
-    "pairs": ("epochs",),
-    "samples": (),
-}
-"""NaN where it never came, where nothing violates the rule, or where a run has diverged."""
+PLACE: Final = (*CELL, "seed")
+COLUMNS: Final = "init_rate float, n_layers int, violations int, seed int"
+RUNS: Final = Table(
+    "runs",
+    f"{COLUMNS}, finite bool, epochs float, accuracy float, loss float null, "
+    "accuracy_epochs float null, loss_epochs float null, auc float null",
+    key=PLACE,
+)
+PAIRS: Final = Table(
+    "pairs",
+    f"{COLUMNS}, pair str, violates bool, touched bool, epochs float null",
+    key=(*PLACE, "pair"),
+)
+SAMPLES: Final = Table(
+    "samples",
+    f"{COLUMNS}, sample int, pair str, violates bool, lateness float",
+    key=(*PLACE, "sample"),
+    may_be_empty=True,
+)
 
 
 @public
@@ -153,6 +143,7 @@ MAY_LACK: Final = {
 class FittingSpeed(StudyResult):
     """How fast models fit data that break the rule; made by :func:`fitting_speed`."""
 
+    SCHEMA = (RUNS, PAIRS, SAMPLES)
     TABLES = ("runs", "pairs", "samples")
     RUNS = ("runs/ (history of each)",)
     FIGURES = ("fitting_epochs", "fitting_epochs_by_loss", "fitting_pairs", "violations_roc")
@@ -170,15 +161,7 @@ class FittingSpeed(StudyResult):
         Raises:
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
-        frames = {
-            name: typed(name, rows, columns, MAY_LACK[name])
-            for name, rows, columns in (
-                ("runs", runs, RUNS),
-                ("pairs", pairs, PAIRS),
-                ("samples", samples, SAMPLES),
-            )
-        }
-        return cls(config=config, frames=frames, versions=environment_versions())
+        return cls._checked({"runs": runs, "pairs": pairs, "samples": samples}, config)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -250,8 +233,8 @@ class FittingSpeed(StudyResult):
         """Mean ROC curves of each cell: ``true_positive_rate`` with its smallest (``low``) and
         largest (``high``) over ``n`` seeds, by ``false_positive_rate``. A violating sample that is
         later than a threshold is a true positive, another one a false positive."""
-        sound = self.frame.loc[self.frame["finite"], list(PLACE)]
-        return roc_of(self.samples.merge(sound, on=list(PLACE)))
+        sound = self.frame.loc[self.frame["finite"], [*PLACE]]
+        return roc_of(self.samples.merge(sound, on=[*PLACE]))
 
     def ranked(
         self,
@@ -284,8 +267,8 @@ class FittingSpeed(StudyResult):
             known = sorted(own[name].unique().tolist())
             chosen = (known[-1] if name == "init_rate" else known[0]) if value is None else value
             own = own[own[name] == self._known(name, chosen, known)]
-        run = dict(own.iloc[0][list(PLACE)])
-        if not self.frame.set_index(list(PLACE)).loc[tuple(run.values()), "finite"]:
+        run = dict(own.iloc[0][[*PLACE]])
+        if not self.frame.set_index([*PLACE]).loc[tuple(run.values()), "finite"]:
             raise OptionError(
                 f"the run of {', '.join(f'{key} {value:g}' for key, value in run.items())} "
                 "diverged: none of its samples was ever learned; choose another"
@@ -361,23 +344,29 @@ class FittingSpeed(StudyResult):
 
     def summary(self) -> str:
         """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
+        cells = self.cells
+        rows = cells.to_dict("records")
         lines = [
             "epochs until the training data were fitted: mean (smallest-largest seed)",
             "where some run never got there: how many did",
             "",
-            f"{'γ':>6}{'layers':>8}{'groups':>8}{'accuracy 100 %':>22}{'loss ≤ 0.05':>22}"
-            f"{'ROC AUC':>20}{'n':>4}",
+            *text_table(
+                diverged_runs(cells).assign(
+                    **{name: [_epochs(row, name) for row in rows] for name in MEASURES},
+                    area=[_area(row) for row in rows],
+                ),
+                (
+                    ("γ", "init_rate", ">6g"),
+                    ("layers", "n_layers", ">8"),
+                    ("groups", "violations", ">8"),
+                    ("accuracy 100 %", "accuracy", ">22"),
+                    ("loss ≤ 0.05", "loss", ">22"),
+                    ("ROC AUC", "area", ">20"),
+                    ("n", "n", ">4"),
+                    ("", "diverged", ""),
+                ),
+            ),
         ]
-        for cell in self.cells.to_dict("records"):
-            told = [_epochs({str(key): cell[key] for key in cell}, name) for name in MEASURES]
-            area = "-"
-            if cell["auc"] == cell["auc"]:
-                area = f"{cell['auc']:.3f} ({cell['auc_low']:.3f}-{cell['auc_high']:.3f})"
-            lines.append(
-                f"{cell['init_rate']:>6g}{cell['n_layers']:>8}{cell['violations']:>8}"
-                f"{told[0]:>22}{told[1]:>22}{area:>20}{cell['n']:>4}"
-                + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
-            )
         lines += [f"{name} is not drawn: {why}" for name, why in self._drawn()[1].items()]
         return "\n".join(lines)
 
@@ -420,9 +409,16 @@ class FittingSpeed(StudyResult):
             )
 
 
-def _epochs(cell: Mapping[str, Any], measure: str) -> str:
+def _epochs(cell: Mapping[Hashable, Any], measure: str) -> str:
     """Like "21.3 (19-24)", or "2 of 3"."""
     if cell[f"{measure}_fitted"] < cell["n"]:
         return f"{cell[f'{measure}_fitted']} of {cell['n']}"
     low, high = (round(cell[f"{measure}_{end}"], 1) for end in ("low", "high"))
     return f"{cell[f'{measure}_epochs']:.1f} ({low:g}-{high:g})"
+
+
+def _area(cell: Mapping[Hashable, Any]) -> str:
+    """Like "0.750 (0.700-0.800)", or "-" of no curve."""
+    if math.isnan(cell["auc"]):
+        return "-"
+    return f"{cell['auc']:.3f} ({cell['auc_low']:.3f}-{cell['auc_high']:.3f})"

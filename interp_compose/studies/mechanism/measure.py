@@ -22,7 +22,7 @@ from interp_compose.studies.anchors.phase import SHARES, phase_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.mechanism.options import MechanismCommand, MechanismOptions
-from interp_compose.studies.mechanism.result import FRAMES, Mechanism
+from interp_compose.studies.mechanism.result import SCHEMA, Mechanism
 from interp_compose.studies.mechanism.views import (
     anchor_cosines,
     neuron_cosines,
@@ -62,7 +62,7 @@ def mechanism(
     everything = finished_runs(runs, seed)
     opened = chosen(everything, rates, decay)
     sound = [each for each in everything if each.is_sound]
-    rows: dict[str, list[pd.DataFrame]] = {name: [] for name in FRAMES}
+    rows: dict[str, list[pd.DataFrame]] = {table.name: [] for table in SCHEMA}
     with tqdm(
         total=len(opened) + len(sound), desc="mechanism", unit="run", disable=not asked.progress
     ) as bar:

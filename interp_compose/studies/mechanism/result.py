@@ -10,58 +10,94 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import environment_versions
 from interp_compose.studies.anchors.masked_outputs import MODES, Mode
 from interp_compose.studies.anchors.phase import PHASES, with_phases
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
 from interp_compose.studies.mechanism.views import METHODS, Method
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-RATE: Final = {"init_rate": "float64"}
-MODE: Final = {**RATE, "mode": "str"}
-COSINE: Final = {"row": "int64", "column": "int64", "cosine": "float64"}
-FRAMES: Final = {
-    "models": {
-        **RATE,
-        "phase": "str",
-        **dict.fromkeys(("id", "ood", "commutativity", "train"), "float64"),
-        **dict.fromkeys(("stable_rank", "mean_abs_cosine"), "float64"),
-    },
-    "circuits": {
-        **MODE,
-        **dict.fromkeys(("pair_silhouette", "twin_distance", "anchor_contrast"), "float64"),
-    },
-    "pairs": {
-        **MODE,
-        **dict.fromkeys(("method", "first", "second"), "str"),
-        **dict.fromkeys(("x", "y", "explained"), "float64"),
-    },
-    "samples": {**MODE, "sample": "int64", "value": "int64", "key": "int64", "anchor": "str"},
-    "cosines": {**MODE, **COSINE},
-    "neurons": {**RATE, "weight_decay": "float64", **COSINE},
-    "embedding": {
-        **RATE,
-        "number": "int64",
-        **dict.fromkeys(("x", "y", "explained"), "float64"),
-    },
-    "orders": {
-        **RATE,
-        "step": "int64",
-        **dict.fromkeys(("cosine", "null_mean", "null_sd", "p"), "float64"),
-        **dict.fromkeys(("distance", "distance_p"), "float64"),
-    },
-    "history": {
-        **RATE,
-        "step": "int64",
-        **dict.fromkeys(("train", "id", "ood", "commutativity", "stable_rank"), "float64"),
-    },
-}
-"""Every table and its columns' types."""
-MAY_LACK: Final = {"pairs": ("x", "y", "explained"), "models": ("mean_abs_cosine",)}
-"""NaN where all outputs are the same, or W_Q has a single neuron; t-SNE explains no variance."""
+COSINE: Final = "row int, column int, cosine float"
+SCHEMA: Final = (
+    Table(
+        "models",
+        "init_rate float, phase str, id float, ood float, commutativity float, train float, "
+        "stable_rank float, mean_abs_cosine float null",  # NaN where W_Q has a single neuron
+        key=("init_rate",),
+        may_be_empty=True,
+    ),
+    Table(
+        "circuits",
+        "init_rate float, mode str, pair_silhouette float, twin_distance float, "
+        "anchor_contrast float",
+        key=("init_rate", "mode"),
+        may_be_empty=True,
+    ),
+    Table(
+        "pairs",
+        "init_rate float, mode str, method str, first str, second str, x float null, y float null, "
+        "explained float null",  # NaN where all outputs are the same; t-SNE explains no variance
+        may_be_empty=True,
+    ),
+    Table(
+        "samples",
+        "init_rate float, mode str, sample int, value int, key int, anchor str",
+        key=("init_rate", "mode", "sample"),
+        may_be_empty=True,
+    ),
+    Table(
+        "cosines",
+        f"init_rate float, mode str, {COSINE}",
+        key=("init_rate", "mode", "row", "column"),
+        may_be_empty=True,
+    ),
+    Table(
+        "neurons",
+        f"init_rate float, weight_decay float, {COSINE}",
+        key=("init_rate", "weight_decay", "row", "column"),
+        may_be_empty=True,
+    ),
+    Table(
+        "embedding",
+        "init_rate float, number int, x float, y float, explained float",
+        key=("init_rate", "number"),
+        may_be_empty=True,
+    ),
+    Table(
+        "orders",
+        "init_rate float, step int, cosine float, null_mean float, null_sd float, p float, "
+        "distance float, distance_p float",
+        key=("init_rate", "step"),
+        may_be_empty=True,
+    ),
+    Table(
+        "history",
+        "init_rate float, step int, train float, id float, ood float, commutativity float, "
+        "stable_rank float",
+        key=("init_rate", "step"),
+        may_be_empty=True,
+    ),
+)
+MODEL_COLUMNS: Final = (
+    ("γ", "init_rate", ">5g"),
+    ("phase", "phase", ">6"),
+    ("ID", "id", ">8.3f"),
+    ("OOD", "ood", ">8.3f"),
+    ("stable rank", "stable_rank", ">13.2f"),
+    ("|cosine|", "mean_abs_cosine", ">10.3f"),
+)
+CIRCUIT_COLUMNS: Final = (
+    ("γ", "init_rate", ">5g"),
+    ("", "gap", ">1"),
+    ("mask", "mode", "<8"),
+    ("pair_silhouette", "pair_silhouette", ">16.3f"),
+    ("twin_distance", "twin_distance", ">15.3f"),
+    ("anchor_contrast", "anchor_contrast", ">17.3f"),
+)
+"""Of the summary's tables."""
 
 
 @public
@@ -75,17 +111,8 @@ class Mechanism(StudyResult):
     mask changes what it says, has no rows in the first four of them but ``models``.
     """
 
-    TABLES = (
-        "models",
-        "circuits",
-        "pairs",
-        "samples",
-        "cosines",
-        "neurons",
-        "embedding",
-        "orders",
-        "history",
-    )
+    SCHEMA = SCHEMA
+    TABLES = tuple(table.name for table in SCHEMA)
     FIGURES = (
         "masked_key_pca_zero",
         "masked_key_pca_exclude",
@@ -100,21 +127,12 @@ class Mechanism(StudyResult):
 
     @classmethod
     def from_rows(cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Mechanism:
-        """A result of tables as :data:`FRAMES` describes them; one that is absent is empty.
+        """A result of tables as :data:`SCHEMA` describes them; one that is absent is empty.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
-        whole = {
-            name: typed(
-                name,
-                frames.get(name, pd.DataFrame(columns=list(columns))),
-                columns,
-                MAY_LACK.get(name, ()),
-            )
-            for name, columns in FRAMES.items()
-        }
-        return cls(config=config, frames=whole, versions=environment_versions())
+        return cls._checked(frames, config)
 
     def __post_init__(self) -> None:
         models = with_phases(self.frames.get("models"))
@@ -202,19 +220,10 @@ class Mechanism(StudyResult):
         lines = [
             f"weight decay {self.config['weight_decay']:g}, seed {self.config['seed']}",
             "",
-            "    γ phase      ID     OOD  stable rank  |cosine|",
+            *text_table(self.frame, MODEL_COLUMNS),
+            "",
+            *text_table(self.circuits.assign(gap=""), CIRCUIT_COLUMNS),
         ]
-        for row in self.frame.to_dict("records"):
-            lines.append(
-                f"{row['init_rate']:>5g}{row['phase']:>6}{row['id']:>8.3f}{row['ood']:>8.3f}"
-                f"{row['stable_rank']:>13.2f}{row['mean_abs_cosine']:>10.3f}"
-            )
-        lines += ["", "    γ mask     pair_silhouette  twin_distance  anchor_contrast"]
-        for row in self.circuits.to_dict("records"):
-            lines.append(
-                f"{row['init_rate']:>5g} {row['mode']:<8}{row['pair_silhouette']:>16.3f}"
-                f"{row['twin_distance']:>15.3f}{row['anchor_contrast']:>17.3f}"
-            )
         for title, measure, p in (
             ("distance of numbers a step apart, over random orders' (p)", "distance", "distance_p"),
             ("cosine of such differences (p)", "cosine", "p"),

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import pandas as pd
-
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
@@ -115,12 +113,9 @@ def _diagram(
         history += rows
         circuits += [{**place, **row} for row in read_json(folder / CIRCUITS_FILE)]
         last.append({**rows[-1], "phase": ""})  # the diagram names it
-    diagram = PhaseDiagram.from_rows(
-        _frame(last, RUNS), _frame(history, HISTORY), _frame(circuits, CIRCUITS), config
+    tables = ((RUNS, last), (HISTORY, history), (CIRCUITS, circuits))
+    return PhaseDiagram(
+        config=config,
+        frames={table.name: table.of(rows) for table, rows in tables},
+        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )
-    versions = gathered_versions({folder.name: versions_of(folder) for folder in folders})
-    return replace(diagram, versions=versions)
-
-
-def _frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))

@@ -10,35 +10,50 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import environment_versions
-from interp_compose.studies.anchors.phase import PHASES, cells_of, onsets_of, with_phases
+from interp_compose.studies.anchors.phase import (
+    PHASES,
+    cells_of,
+    diverged_runs,
+    onsets_of,
+    with_phases,
+)
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-PLACE: Final = {"init_rate": "float64", "weight_decay": "float64", "seed": "int64"}
-MEASURED: Final = {
-    "finite": "bool",
-    "train": "float64",
-    "id": "float64",
-    "ood": "float64",
-    "commutativity": "float64",
-    "stable_rank": "float64",
-    "mean_abs_cosine": "float64",
-}
-RUNS: Final = {**PLACE, **MEASURED, "phase": "str"}
-HISTORY: Final = {**PLACE, "step": "int64", "train_loss": "float64", **MEASURED}
-CIRCUITS: Final = {
-    **PLACE,
-    "mode": "str",
-    "pair_silhouette": "float64",
-    "twin_distance": "float64",
-    "anchor_contrast": "float64",
-}
-MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
-"""NaN before the first step, or where a run has diverged."""
+PLACE: Final = "init_rate float, weight_decay float, seed int"
+KEY: Final = ("init_rate", "weight_decay", "seed")
+MEASURED: Final = (
+    "finite bool, train float, id float, ood float, commutativity float, stable_rank float null, "
+    "mean_abs_cosine float null"  # NaN where a run has diverged
+)
+RUNS: Final = Table("runs", f"{PLACE}, {MEASURED}, phase str", key=KEY)
+HISTORY: Final = Table(
+    "history",
+    f"{PLACE}, step int, train_loss float null, {MEASURED}",  # no loss before the first step
+    key=(*KEY, "step"),
+)
+CIRCUITS: Final = Table(
+    "circuits",
+    f"{PLACE}, mode str, pair_silhouette float, twin_distance float, anchor_contrast float",
+    key=(*KEY, "mode"),
+    may_be_empty=True,
+)
+COLUMNS: Final = (
+    ("weight decay", "weight_decay", ">12g"),
+    ("γ", "init_rate", ">6g"),
+    ("train", "train", ">8.3f"),
+    ("ID", "id", ">8.3f"),
+    ("OOD", "ood", ">8.3f"),
+    ("commutes", "commutativity", ">10.3f"),
+    ("stable rank", "stable_rank", ">13.2f"),
+    ("n", "n", ">4"),
+    ("", "diverged", ""),
+)
+"""Of the summary's table of cells."""
 
 
 @public
@@ -46,6 +61,7 @@ MAY_LACK: Final = ("train_loss", "stable_rank", "mean_abs_cosine")
 class PhaseDiagram(StudyResult):
     """Where transformers memorise and where they reason; made by :func:`phase_diagram`."""
 
+    SCHEMA = (RUNS, HISTORY, CIRCUITS)
     TABLES = ("runs", "history", "circuits")
     RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("phase_curve", "phase_map", "phase_bubbles")
@@ -63,15 +79,8 @@ class PhaseDiagram(StudyResult):
         Raises:
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
-        frames = {
-            name: typed(name, rows, columns, MAY_LACK)
-            for name, rows, columns in (
-                ("runs", runs, RUNS),
-                ("history", history, HISTORY),
-                ("circuits", circuits, CIRCUITS),
-            )
-        }
-        return cls(config=config, frames=frames, versions=environment_versions())
+        frames = {"runs": runs, "history": history, "circuits": circuits}
+        return cls._checked(frames, config)
 
     def __post_init__(self) -> None:
         runs = with_phases(self.frames.get("runs"))
@@ -186,13 +195,4 @@ class PhaseDiagram(StudyResult):
         lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
         if cells["doubt"].any():
             lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
-        lines.append("")
-        lines.append("weight decay     γ   train      ID     OOD  commutes  stable rank   n")
-        for cell in cells.to_dict("records"):
-            lines.append(
-                f"{cell['weight_decay']:>12g}{cell['init_rate']:>6g}"
-                + "".join(f"{cell[name]:>8.3f}" for name in ("train", "id", "ood"))
-                + f"{cell['commutativity']:>10.3f}{cell['stable_rank']:>13.2f}{cell['n']:>4}"
-                + (f"  {cell['diverged']} diverged" if cell["diverged"] else "")
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *text_table(diverged_runs(cells), COLUMNS)])

@@ -8,7 +8,7 @@ what is computed from them: ``frame`` and ``by_layer``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,12 +17,13 @@ from jaxtyping import Float, Int
 
 from interp_compose._public import public
 from interp_compose.checks import labelled
-from interp_compose.errors import InputError, LayerError, OptionError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.result import environment_versions
 from interp_compose.stats.agreement import METRICS, agreement
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -60,12 +61,12 @@ def curve_table(
         for layer in sorted(set(outcomes.loc[outcomes["pooling"] == name, "layer"]))
     ]
     layers = np.array([layer for _, layer in cells])
-    about = {
+    place = {
         "layer": layers,
         "depth": layers / max(n_layers - 1, 1),
         "pooling": [name for name, _ in cells],
     }
-    return _by_subset(about, wide[cells].to_numpy(float), clean, metrics, step, against_clean=True)
+    return _by_subset(place, wide[cells].to_numpy(float), clean, metrics, step, against_clean=True)
 
 
 def layer_table(
@@ -79,12 +80,12 @@ def layer_table(
     """One row per layer and subset: see :attr:`SimilarityCurve.by_layer`."""
     wide = layer_cosines.pivot(index="pair", columns="layer", values="cosine")
     layers = wide.columns.to_numpy(np.int64)
-    about = {"layer": layers, "depth": layers / n_layers}
-    return _by_subset(about, wide.to_numpy(float), clean, metrics, step, against_clean=False)
+    place = {"layer": layers, "depth": layers / n_layers}
+    return _by_subset(place, wide.to_numpy(float), clean, metrics, step, against_clean=False)
 
 
 def _by_subset(
-    about: dict[str, Any],
+    place: dict[str, Any],
     cosines: Float[np.ndarray, "pair cell"],
     clean: pd.DataFrame,
     metrics: Sequence[str],
@@ -92,12 +93,12 @@ def _by_subset(
     *,
     against_clean: bool,
 ) -> pd.DataFrame:
-    """A row per cell and subset; ``about`` says what each cell is."""
+    """A row per cell and subset; ``place`` says what each cell is."""
     target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
     affected = clean["affected"].to_numpy(bool)
     tables = []
     for subset, rows in subsets_of(clean).items():
-        columns: dict[str, Any] = {**about, "subset": subset}
+        columns: dict[str, Any] = {**place, "subset": subset}
         for metric in metrics:
             told_apart = _told_apart(cosines[rows], step, metric)
             untouched = _told_apart(reference[rows, None], step, metric)
@@ -140,20 +141,29 @@ NONE: Final = "none"
 ALL, MIRROR = "all", "mirror"
 FEWEST: Final = 3  # pairs that a correlation needs
 
-COSINE_COLUMNS: Final = {"pair": "int64", "layer": "int64", "pooling": "str", "cosine": "float64"}
-PAIR_COLUMNS: Final = {
-    "pair": "int64",
-    "text1": "str",
-    "text2": "str",
-    "target": "float64",
-    "subset": "str",
-    "mirror": "bool",
-    "affected": "bool",
-    "n_tokens1": "int64",
-    "n_tokens2": "int64",
-    "n_groups1": "int64",
-    "n_groups2": "int64",
-}
+COSINES: Final = Table(
+    "cosines",
+    "pair int, layer int, pooling str, cosine float",
+    key=("pair", "layer", "pooling"),
+    complete=(("pair",), ("layer", "pooling")),
+    known={"pooling": (*POOLINGS, *CONTROLS, NONE)},
+    rules=("-1 <= cosine <= 1",),
+)
+OUTCOMES: Final = replace(COSINES, name="outcomes", known={"pooling": (*POOLINGS, *CONTROLS)})
+LAYER_COSINES: Final = Table(
+    "layer_cosines",
+    "pair int, layer int, cosine float",
+    key=("pair", "layer"),
+    complete=(("pair",), ("layer",)),
+)
+PAIRS: Final = Table(
+    "pairs",
+    "pair int, text1 str, text2 str, target float, subset str, mirror bool, affected bool, "
+    "n_tokens1 int, n_tokens2 int, n_groups1 int, n_groups2 int",
+    key=("pair",),
+    rules=(f"subset not in {[ALL, MIRROR]}",),  # which are formed here
+)
+CLEAN: Final = replace(PAIRS, name="clean", definition=f"{PAIRS.definition}, cosine float")
 
 
 def controls_of(unit: str) -> tuple[str, ...]:
@@ -178,97 +188,6 @@ def subsets_of(pairs: pd.DataFrame) -> dict[str, Int[np.ndarray, "_"]]:
     return out
 
 
-def checked_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """``pairs`` with its columns typed and ordered, one row per pair, sorted by pair.
-
-    Raises:
-        InputError: see :meth:`SimilarityCurve.from_outcomes`.
-    """
-    table = typed("pairs", pairs, PAIR_COLUMNS)
-    if table.empty:
-        raise InputError("pairs has no rows; a curve needs at least three pairs")
-    doubled = table["pair"][table["pair"].duplicated()]
-    if len(doubled):
-        raise InputError(f"pairs has pair {doubled.iloc[0]} more than once; expected one row each")
-    for name in (ALL, MIRROR):
-        if (table["subset"] == name).any():
-            raise InputError(
-                f"pairs has the subset {name!r}, which is formed here; give it another name"
-            )
-    return table.sort_values("pair", ignore_index=True)
-
-
-def checked_cosines(cosines: pd.DataFrame, pairs: pd.DataFrame, *, n_layers: int) -> pd.DataFrame:
-    """``cosines`` typed, complete and sorted by pair, layer and pooling.
-
-    Raises:
-        InputError, LayerError, OptionError: see :meth:`SimilarityCurve.from_outcomes`.
-    """
-    table = typed("cosines", cosines, COSINE_COLUMNS)
-    names = (*POOLINGS, *CONTROLS, NONE)
-    for name in table["pooling"].unique():
-        if name not in names:
-            raise OptionError(f"cosines has the pooling {name!r}; expected {', '.join(names)}")
-    beyond = table["layer"] > n_layers - (table["pooling"] != NONE)
-    outside = table["layer"][(table["layer"] < 0) | beyond]
-    if len(outside):
-        raise LayerError(
-            f"cosines has layer {outside.iloc[0]}; expected 0 … {n_layers - 1}, or {n_layers} "
-            "with the pooling 'none'"
-        )
-    beyond_one = table["cosine"][table["cosine"].abs() > 1]
-    if len(beyond_one):
-        raise InputError(f"cosines has {beyond_one.iloc[0]}; a cosine lies between -1 and 1")
-    _check_complete(table, pairs, n_layers)
-    _check_unaffected(table, pairs, n_layers)
-    order = table["pooling"].map({name: i for i, name in enumerate(names)})
-    return table.iloc[np.lexsort((order, table["layer"], table["pair"]))].reset_index(drop=True)
-
-
-def _check_complete(table: pd.DataFrame, pairs: pd.DataFrame, n_layers: int) -> None:
-    """Every pair once in every cell that occurs, and at every layer of the untouched model."""
-    doubled = table[table.duplicated(["pair", "layer", "pooling"])]
-    if len(doubled):
-        pair, layer, pooling = doubled.iloc[0][["pair", "layer", "pooling"]]
-        raise InputError(
-            f"cosines has pair {pair} at layer {layer}, {pooling}, more than once; expected one "
-            "row each"
-        )
-    unknown = sorted(set(table["pair"]) - set(pairs["pair"]))
-    if unknown:
-        raise InputError(f"cosines has pair {unknown[0]}, which pairs has not")
-    untouched = set(table["layer"][table["pooling"] == NONE])
-    if untouched != set(range(n_layers + 1)):
-        raise InputError(
-            f"cosines has the untouched model at layers {sorted(untouched)}; expected all of "
-            f"0 … {n_layers}"
-        )
-    if (table["pooling"] == NONE).all():
-        raise InputError("cosines holds no pooling; a curve needs at least one layer and protocol")
-    for (layer, pooling), rows in table.groupby(["layer", "pooling"], sort=True):
-        if len(rows) < len(pairs):
-            missing = sorted(set(pairs["pair"]) - set(rows["pair"]))
-            raise InputError(
-                f"cosines lacks pair {missing[0]} at layer {layer}, {pooling} ({len(missing)} in "
-                "all); every pair needs a row, unaffected ones carry their clean cosine"
-            )
-
-
-def _check_unaffected(table: pd.DataFrame, pairs: pd.DataFrame, n_layers: int) -> None:
-    """Where there is nothing to pool, the cosine is the clean one."""
-    plain = set(pairs.loc[~pairs["affected"], "pair"])
-    rows = table[table["pair"].isin(plain)]
-    untouched = rows[(rows["pooling"] == NONE) & (rows["layer"] == n_layers)]
-    clean = rows["pair"].map(untouched.set_index("pair")["cosine"])
-    off = rows[(rows["pooling"] != NONE) & (rows["cosine"] != clean)]
-    if len(off):
-        row = off.iloc[0]
-        raise InputError(
-            f"pair {row['pair']} has no unit of several tokens, yet its cosine at layer "
-            f"{row['layer']}, {row['pooling']}, is {row['cosine']} and not the clean one; copy it"
-        )
-
-
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class SimilarityCurve(StudyResult):
@@ -278,6 +197,7 @@ class SimilarityCurve(StudyResult):
     :meth:`~Result.load`.
     """
 
+    SCHEMA = (OUTCOMES, LAYER_COSINES, CLEAN)
     TABLES = ("curve", "by_layer", "outcomes", "layer_cosines", "clean")
     FIGURES = ("similarity_curve", "similarity_by_layer", "order_sensitivity")
 
@@ -311,13 +231,18 @@ class SimilarityCurve(StudyResult):
         kind = config.get("kind")
         if kind not in METRICS:
             raise OptionError(f"config['kind'] is {kind!r}: expected one of {', '.join(METRICS)}")
-        pairs = checked_pairs(pairs)
-        cosines = checked_cosines(cosines, pairs, n_layers=n_layers)
+        pairs = PAIRS.ordered(pairs)
+        every = {"pair": pairs["pair"].tolist()}
+        cosines = COSINES.ordered(cosines, every)
         untouched = cosines["pooling"] == NONE
-        layer_cosines = cosines[untouched].drop(columns="pooling").reset_index(drop=True)
-        outcomes = cosines[~untouched].reset_index(drop=True)
+        layer_cosines = LAYER_COSINES.check(
+            cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
+        )
+        outcomes = OUTCOMES.check(cosines[~untouched], layer=range(n_layers))
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
+        unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
+        check_same("outcomes", outcomes, unaffected, "pair", "no unit has several tokens")
         metrics, step = METRICS[kind], rounding(str(config.get("dtype", "float32")))
         frames = {
             "curve": curve_table(outcomes, clean, metrics, n_layers, step=step),
@@ -424,26 +349,21 @@ class SimilarityCurve(StudyResult):
     def summary(self) -> str:
         """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
         metric = self.metrics[0]
-        known = [key for key in ("model", "task", "unit") if self.config.get(key)]
-        lines = [
-            " · ".join([f"{key} {self.config[key]}" for key in known])
-            + f" · embedding: {self.config.get('reading', 'not on record')}"
-        ]
+        embedding = f"embedding: {self.config.get('reading', 'not on record')}"
+        lines = [about(self.config, ("model", "task", "unit"), embedding)]
         names = [n for n in (*POOLINGS, *CONTROLS) if n in set(self.frame["pooling"])]
+        columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
+        columns += [(name, name, ">10.3f") for name in names]
         for subset, rows in self.frame.groupby("subset", sort=False):
             first = rows.iloc[0]
+            table = rows.pivot(index=["layer", "depth"], columns="pooling", values=metric)
             value, low, high = (first[f"clean_{metric}{end}"] for end in ("", "_low", "_high"))
             lines += [
                 "",
                 f"{subset}: {first['n']} pairs, {first['n_affected']} affected; {metric} of the "
                 f"model untouched {value:.3f} [{low:.3f}, {high:.3f}]",
-                "layer  depth" + "".join(f"{name:>10}" for name in names),
+                *text_table(table.reset_index(), columns),
             ]
-            table = rows.pivot(index="layer", columns="pooling", values=metric)
-            depth = dict(zip(rows["layer"], rows["depth"], strict=True))
-            for layer, row in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
-                cells = "".join(f"{value:>10.3f}" for value in row)
-                lines.append(f"{layer!s:>5}  {depth[layer]:>5.2f}{cells}")
         few = int(self.clean["mirror"].sum())
         if few and MIRROR not in set(self.frame["subset"]):
             lines += ["", f"{few} mirror pair(s): too few, or judged alike, for a subset."]

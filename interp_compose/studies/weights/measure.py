@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,11 +27,12 @@ from interp_compose.probes.rank import (
     spectrum,
     stable_rank,
 )
+from interp_compose.runs.result import environment_versions
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.weights.options import WeightsCommand, WeightsOptions
-from interp_compose.studies.weights.result import COLUMNS, MERGED, ComplexityReport
+from interp_compose.studies.weights.result import MATRICES, MERGED, ComplexityReport
 
 TABLES: Final = ("W_E", "W_pos", "W_U")
 COMPARED: Final = 4096
@@ -115,7 +115,9 @@ def measure(
                 f"{model.name!r}: {matrix.name} of layer {matrix.layer} has NaN or infinite "
                 f"entries ({broken})"
             ) from broken
-    return ComplexityReport.from_rows(pd.DataFrame(rows, columns=list(COLUMNS)), config)
+    return ComplexityReport(
+        config=config, frames={"matrices": MATRICES.of(rows)}, versions=environment_versions()
+    )
 
 
 def random_stable_rank(rows: int, cols: int) -> float:

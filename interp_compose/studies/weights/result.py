@@ -10,35 +10,23 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import environment_versions
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import typed
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
 MERGED: Final = -1
 """``head`` of a whole matrix."""
-COLUMNS: Final = {
-    "layer": "int64",
-    "matrix": "str",
-    "head": "int64",
-    "rows": "int64",
-    "cols": "int64",
-    "stable_rank": "float64",
-    "random_stable_rank": "float64",
-    "effective_rank": "float64",
-    "spectral_entropy": "float64",
-    "frobenius_norm": "float64",
-    "mean_abs_cosine": "float64",
-    "random_abs_cosine": "float64",
-    "n_directions": "int64",
-    "largest_direction": "int64",
-    "compared": "int64",
-    "tied_to": "str",
-}
-MAY_LACK: Final = ("effective_rank", "spectral_entropy", "mean_abs_cosine")
-"""NaN where there is no number: see :attr:`ComplexityReport.frame`."""
+MATRICES: Final = Table(
+    "matrices",
+    "layer int, matrix str, head int, rows int, cols int, stable_rank float, "
+    "random_stable_rank float, effective_rank float null, spectral_entropy float null, "
+    "frobenius_norm float, mean_abs_cosine float null, random_abs_cosine float, "
+    "n_directions int, largest_direction int, compared int, tied_to str",
+    key=("layer", "matrix", "head"),
+)
 MEASURES: Final = (
     *("stable_rank", "effective_rank", "spectral_entropy", "frobenius_norm"),
     *("mean_abs_cosine", "n_directions", "largest_direction"),
@@ -54,6 +42,7 @@ class ComplexityReport(StudyResult):
     ``config["left_out"]`` names the parameters that no row covers, such as token types.
     """
 
+    SCHEMA = (MATRICES,)
     TABLES = ("matrices",)
     FIGURES = ("stable_rank", "condensation")
 
@@ -64,10 +53,7 @@ class ComplexityReport(StudyResult):
         Raises:
             InputError: a column is missing, foreign or of the wrong type, or holds no number.
         """
-        frame = typed("the report", rows.fillna(dict.fromkeys(MAY_LACK, 0.0)), COLUMNS)
-        for name in set(MAY_LACK) & set(rows.columns):
-            frame[name] = rows[name].to_numpy(float)
-        return cls(config=config, frames={"matrices": frame}, versions=environment_versions())
+        return cls._checked({"matrices": rows}, config)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -114,12 +100,12 @@ class ComplexityReport(StudyResult):
         Raises:
             OptionError: an unknown measure.
         """
-        from interp_compose.models.weight_matrices import MATRICES
+        from interp_compose.models.weight_matrices import MATRICES as KINDS
         from interp_compose.studies.weights.figures import complexity_figure
 
         if measure not in MEASURES:
             raise OptionError(f"unknown measure {measure!r}: expected one of {', '.join(MEASURES)}")
-        return complexity_figure(self.frame, measure, config=self.config, matrices=MATRICES)
+        return complexity_figure(self.frame, measure, config=self.config, matrices=KINDS)
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
@@ -132,16 +118,11 @@ class ComplexityReport(StudyResult):
         inside = merged[merged["layer"].between(0, n_layers - 1)]
         names = list(dict.fromkeys(inside["matrix"]))
         table = inside.pivot(index="layer", columns="matrix", values="stable_rank")
-        lines = [
-            f"model {self.config['model']} · stable rank, heads merged",
-            "",
-            " layer" + "".join(f"{name:>10}" for name in names),
-        ]
-        for layer, cells in zip(table.index.tolist(), table[names].to_numpy(float), strict=True):
-            lines.append(f"{layer!s:>6}" + "".join(_cell(value) for value in cells))
-        random = inside.groupby("matrix")["random_stable_rank"].mean()
-        lines.append("random" + "".join(_cell(float(random[name])) for name in names))
-        lines.append("")
+        table.loc["random"] = inside.groupby("matrix")["random_stable_rank"].mean()
+        cells = table.map("{:.2f}".format, na_action="ignore").fillna("").reset_index()
+        columns = [("layer", "layer", ">6"), *((name, name, ">10") for name in names)]
+        title = f"model {self.config['model']} · stable rank, heads merged"
+        lines = [title, "", *text_table(cells, columns), ""]
         for row in merged[~merged["layer"].between(0, n_layers - 1)].to_dict("records"):
             told = f"{row['matrix']}: {row['stable_rank']:.2f}"
             told += f" (random {row['random_stable_rank']:.2f})"
@@ -149,7 +130,3 @@ class ComplexityReport(StudyResult):
         if self.config.get("left_out"):
             lines.append(f"left out: {', '.join(self.config['left_out'])}")
         return "\n".join(lines)
-
-
-def _cell(value: float) -> str:
-    return f"{'' if value != value else format(value, '.2f'):>10}"
