@@ -9,7 +9,7 @@ import pytest
 
 from interp_compose.plots.static import png_bytes
 from interp_compose.studies.weights.figures import FORMATS, TITLES, complexity_figure
-from interp_compose.studies.weights.result import COLUMNS, MEASURES
+from interp_compose.studies.weights.result import MATRICES, MEASURES
 
 CONFIG = {"model": "a model", "n_layers": 2}
 ORDER = ("W_E", "W_Q", "W_gate", "W_in", "W_U")
@@ -20,7 +20,7 @@ def rows(**changes: Any) -> pd.DataFrame:
     places = [(-1, "W_E", -1), (0, "W_in", -1), (0, "W_Q", -1), (0, "W_Q", 0), (1, "W_Q", -1)]
     made = []
     for i, (layer, matrix, head) in enumerate([*places, (2, "W_U", -1)]):
-        row: dict[str, Any] = {name: 10.0 * i + j for j, name in enumerate(COLUMNS)}
+        row: dict[str, Any] = {name: 10.0 * i + j for j, name in enumerate(MATRICES.columns)}
         ends = {"layer": layer, "matrix": matrix, "head": head, "rows": 7, "cols": 5}
         made.append(row | ends | {"tied_to": ""} | changes)
     return pd.DataFrame(made)
@@ -33,7 +33,7 @@ def chart(frame: pd.DataFrame, measure: str = "stable_rank") -> Any:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_cell_is_a_matrix_of_a_layer_with_its_heads_merged(measure: str) -> None:
     found = chart(rows(), measure)
-    place = list(COLUMNS).index(measure)
+    place = list(MATRICES.columns).index(measure)
     assert list(found.rows) == ["W_Q", "W_in"]  # in the order asked for; no W_gate
     assert list(found.columns) == ["0", "1"]
     assert found.values == [[20 + place, 40 + place], [10 + place, None]]
@@ -42,14 +42,14 @@ def test_a_cell_is_a_matrix_of_a_layer_with_its_heads_merged(measure: str) -> No
 
 
 def test_hovering_tells_the_shape_and_what_a_random_matrix_has() -> None:
-    reference = list(COLUMNS).index("random_stable_rank")
+    reference = list(MATRICES.columns).index("random_stable_rank")
     assert chart(rows()).hover[0][1] == f"7 × 5; random matrix: {40 + reference:.1f}"
     assert chart(rows()).hover[1][1] == ""  # no such matrix
     assert chart(rows(), "frobenius_norm").hover[0][1] == "7 × 5"
 
 
 def test_embeddings_stand_in_the_subtitle() -> None:
-    place = list(COLUMNS).index("stable_rank")
+    place = list(MATRICES.columns).index("stable_rank")
     assert chart(rows()).subtitle == f"W_E {place:.1f} · W_U {50 + place:.1f}"
     frame = rows()
     frame.loc[5, "tied_to"] = "W_E"

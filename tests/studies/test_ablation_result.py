@@ -1,10 +1,9 @@
-"""The ablation curve: its definitions by hand, its input checks, its journey to disk and back."""
+"""The ablation curve: its definitions by hand."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.errors import InputError
 from interp_compose.studies.ablation import result as ablation_curve
 from interp_compose.studies.ablation.result import AblationCurve
 
@@ -280,33 +279,6 @@ def test_the_columns_are_the_ones_documented() -> None:
     told = AblationCurve.from_outcomes.__doc__ or ""
     for table in (curve.outcomes, curve.clean, curve.cells):
         assert all(column in told for column in table)
-
-
-def test_row_order_does_not_matter() -> None:
-    straight = make_curve()
-    tables = {"clean": make_clean(), "cells": make_cells(), "outcomes": make_outcomes(make_cells())}
-    shuffled = make_curve(
-        **{
-            name: table.sample(frac=1, random_state=3)[sorted(table.columns)]
-            for name, table in tables.items()
-        }
-    )
-    for name in ("curve", "outcomes", "clean", "cells"):
-        pd.testing.assert_frame_equal(
-            straight.frames[name], shuffled.frames[name], check_exact=True
-        )
-
-
-def test_save_and_load_return_the_same_curve(tmp_path: Path) -> None:
-    curve = make_curve()
-    loaded = AblationCurve.load(curve.save(tmp_path))
-    assert type(loaded) is AblationCurve
-    assert (loaded.config, loaded.versions) == (curve.config, curve.versions)
-    for name, frame in curve.frames.items():
-        pd.testing.assert_frame_equal(frame, loaded.frames[name], check_exact=True)
-    (tmp_path / "cells.parquet").write_bytes(b"PAR1")
-    with pytest.raises(CorruptFileError, match=r"cells\.parquet"):
-        AblationCurve.load(tmp_path)
 
 
 def test_changes_are_differences_in_reading_order() -> None:

@@ -1,17 +1,16 @@
-"""The CAP curve: its definitions by hand, its input checks, its journey to disk and back."""
+"""The CAP curve: its definitions by hand, its figures."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.errors import CorruptFileError, InputError, LayerError, OptionError
+from interp_compose.errors import InputError
 from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve, compare_curves
 
 N, LAYERS, N_LAYERS = 7, (0, 2, 4), 5
@@ -132,20 +131,6 @@ def test_one_block_and_one_example_is_enough() -> None:
     curve.plot(normalised_depth=True, average=True)
 
 
-def test_row_order_does_not_matter() -> None:
-    clean = make_clean()
-    outcomes = make_outcomes(clean)
-    straight = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
-    shuffled = CapCurve.from_outcomes(
-        outcomes.sample(frac=1, random_state=0),
-        clean.sample(frac=1, random_state=1)[sorted(clean.columns)],
-        CONFIG,
-        n_layers=N_LAYERS,
-    )
-    for name, frame in straight.frames.items():
-        pd.testing.assert_frame_equal(frame, shuffled.frames[name], check_exact=True)
-
-
 def test_average_is_the_mean_over_protocols_without_controls() -> None:
     curve = make_curve()
     average = curve.average()
@@ -179,20 +164,6 @@ def test_controls_alone_have_no_average() -> None:
         curve.average()
 
 
-def test_save_and_load_return_the_same_curve(tmp_path: Path) -> None:
-    curve = make_curve()
-    loaded = CapCurve.load(curve.save(tmp_path))
-    assert type(loaded) is CapCurve
-    assert loaded.config == curve.config
-    assert loaded.versions == curve.versions
-    for name, frame in curve.frames.items():
-        pd.testing.assert_frame_equal(frame, loaded.frames[name], check_exact=True)
-    assert loaded.plot().to_json() == curve.plot().to_json()
-    (tmp_path / "outcomes.parquet").write_bytes(b"PAR1")
-    with pytest.raises(CorruptFileError, match=r"outcomes\.parquet"):
-        CapCurve.load(tmp_path)
-
-
 def test_summary_is_an_aligned_table() -> None:
     clean = make_clean()
     outcomes = make_outcomes(clean).assign(correct=False)
@@ -210,98 +181,6 @@ def test_summary_is_an_aligned_table() -> None:
     assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
     assert len(lines) == 3 + len(LAYERS)
     assert len({len(line) for line in lines[2:]}) == 1
-
-
-# --- bad input -----------------------------------------------------------------------------------
-
-
-def refused(outcomes: pd.DataFrame, clean: pd.DataFrame, message: str, kind: type = InputError):
-    with pytest.raises(kind, match=message):
-        CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        (
-            "target_logprob",
-            float("nan"),
-            r"outcomes\.target_logprob is nan in row 0; expected a fl",
-        ),
-        ("target_logprob", -math.inf, r"outcomes\.target_logprob is -inf in row 0"),
-        ("target_rank", 0, r"outcomes\.target_rank is 0 in row 0; expected a rank, 1 for the most"),
-    ],
-)
-def test_bad_values_are_named_with_their_row(column: str, value: float, message: str) -> None:
-    outcomes = make_outcomes(make_clean())
-    outcomes.loc[0, column] = value
-    refused(outcomes, make_clean(), message)
-
-
-@pytest.mark.parametrize(
-    ("column", "kind", "message"),
-    [
-        ("correct", "int64", r"outcomes\.correct has the type int64; expected bool"),
-        ("example", "float64", r"outcomes\.example has the type float64; expected int64"),
-        ("target_logprob", "int64", r"target_logprob has the type int64; expected float64"),
-        ("layer", "bool", r"outcomes\.layer has the type bool; expected int64"),
-    ],
-)
-def test_types_are_not_coerced(column: str, kind: str, message: str) -> None:
-    outcomes = make_outcomes(make_clean())
-    refused(outcomes.astype({column: kind}), make_clean(), message)
-
-
-def test_columns_are_exactly_the_ones_expected() -> None:
-    clean = make_clean()
-    outcomes = make_outcomes(clean)
-    refused(
-        outcomes.rename(columns={"layer": "Layer"}),
-        clean,
-        r"outcomes lacks the columns \['layer'\] and has the foreign columns \['Layer'\]; expected",
-    )
-    refused(outcomes, clean.drop(columns="affected"), r"clean lacks the columns \['affected'\]")
-
-
-def test_layers_and_poolings_must_exist() -> None:
-    clean = make_clean()
-    late = make_outcomes(clean, layers=(0, N_LAYERS))
-    refused(late, clean, r"layer 5, but the model has layers 0 … 4", LayerError)
-    early = make_outcomes(clean, layers=(-1,))
-    refused(early, clean, "has layer -1", LayerError)
-    median = make_outcomes(clean, ("median",))
-    refused(median, clean, "pooling 'median'; expected mean, max, sum, last, shuffled", OptionError)
-
-
-def test_rows_missing_doubled_or_unknown() -> None:
-    clean = make_clean()
-    outcomes = make_outcomes(clean)
-    refused(
-        outcomes.drop(index=0),
-        clean,
-        r"lacks example 0 at layer 0, mean \(1 in all\); every example needs a row",
-    )
-    refused(
-        pd.concat([outcomes, outcomes.iloc[[3]]]),
-        clean,
-        "example 3 at layer 0, mean, more than once; expected one row each",
-    )
-    refused(outcomes, clean.drop(index=6), "outcomes has example 6, which clean has not")
-    refused(outcomes, pd.concat([clean, clean.iloc[[2]]]), "clean has example 2 more than once")
-    refused(outcomes, clean.iloc[:0], "clean has no rows")
-    refused(outcomes.iloc[:0], clean, "outcomes has no rows")
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("prediction", 99), ("target_rank", 77), ("target_logprob", -9.0)],
-)
-def test_an_unaffected_example_must_keep_its_clean_outcome(column: str, value: float) -> None:
-    clean = make_clean()
-    outcomes = make_outcomes(clean)
-    outcomes.loc[outcomes["example"] == 3, column] = value
-    message = f"example 3 has no unit of several tokens, yet its {column} at layer 0, mean, is"
-    refused(outcomes, clean, message)
 
 
 # --- figures -------------------------------------------------------------------------------------

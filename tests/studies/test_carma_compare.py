@@ -343,14 +343,6 @@ def test_it_says_what_was_run(ran: Ran) -> None:
     json.dumps(config)
 
 
-def test_it_is_kept_and_read_back(ran: Ran, tmp_path: Path) -> None:
-    ran.comparison.save(tmp_path)
-    again = ic.Comparison.load(tmp_path)
-    assert again.config == ran.comparison.config
-    for name, frame in ran.comparison.frames.items():
-        pd.testing.assert_frame_equal(again.frames[name], frame)
-
-
 def test_rates_that_replace_the_same_words_are_told_in_table_and_report() -> None:
     """One eligible word a text: a quarter of it is one, and so is all of it."""
     source = ic.ThesaurusSource({"house": ["cabin"], "mother": ["mum"], "bread": ["loaf"]})

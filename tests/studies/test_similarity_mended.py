@@ -176,24 +176,6 @@ def test_a_text_beside_itself_is_within_the_bounds(bert: LensModel) -> None:
         quiet(bert, rows)
 
 
-@pytest.mark.parametrize("name", ["all", "mirror"])
-def test_subsets_that_are_formed_here_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"pairs has the subset '{name}', which is formed here"):
-        curve_of("score", spread(0), subset=[name] * 5 + [""] * (N - 5))
-    ok = curve_of("score", spread(0), subset=["mirrors"] * 5 + [""] * (N - 5))
-    assert set(ok.frame["subset"]) == {"all", "mirrors"}
-
-
-@pytest.mark.parametrize("beyond", [1.0000001, -1.5, 7.0])
-def test_cosines_beyond_one_are_refused(beyond: float) -> None:
-    cosines = spread(0)
-    cosines[7] = beyond
-    with pytest.raises(InputError, match=rf"cosines has {beyond}; a cosine lies between -1 and 1"):
-        curve_of("score", cosines)
-    cosines[7] = np.sign(beyond)
-    assert len(curve_of("score", cosines).outcomes) == N
-
-
 # ---- half precision ---------------------------------------------------------------------
 
 

@@ -1,9 +1,8 @@
-"""The similarity curve: its numbers by other means, its input checks, its journey to disk."""
+"""The similarity curve: its numbers by other means."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,9 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-import interp_compose as ic
 from interp_compose.errors import (
-    CorruptFileError,
-    InputError,
-    LayerError,
-    MissingDataError,
     OptionError,
 )
-from interp_compose.runs.result import Result
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.result import SimilarityCurve
 from tests.studies import similarity_reference as slow
@@ -234,129 +227,16 @@ def test_mirror_pairs_are_a_subset_from_three_on(number: int, is_subset: bool) -
     assert (f"{number} mirror pair(s): too few" in curve.summary()) is not is_subset
 
 
-def test_row_order_and_pair_numbers_do_not_matter() -> None:
-    pairs = make_pairs()
-    cosines = make_cosines(pairs)
-    straight = SimilarityCurve.from_outcomes(cosines, pairs, CONFIG, n_layers=N_LAYERS)
-    shuffled = SimilarityCurve.from_outcomes(
-        cosines.sample(frac=1, random_state=0),
-        pairs.sample(frac=1, random_state=1)[sorted(pairs.columns)],
-        CONFIG,
-        n_layers=N_LAYERS,
-    )
-    for name, frame in straight.frames.items():
-        pd.testing.assert_frame_equal(shuffled.frames[name], frame)
-
-
-def broken(change: str) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    pairs, config = make_pairs(), dict(CONFIG)
-    cosines = make_cosines(pairs)
-    cell = (cosines["pair"] == 4) & (cosines["layer"] == 2) & (cosines["pooling"] == "mean")
-    if change == "kind":
-        config["kind"] = "rank"
-    elif change == "column":
-        pairs = pairs.drop(columns="mirror").assign(mirrored=True)
-    elif change == "type":
-        pairs["target"] = pairs["target"].astype(str)
-    elif change == "empty":
-        pairs = pairs.iloc[:0]
-    elif change == "doubled pair":
-        pairs = pd.concat([pairs, pairs.iloc[[4]]])
-    elif change == "nan":
-        cosines.loc[cell, "cosine"] = np.nan
-    elif change == "pooling":
-        cosines.loc[cell, "pooling"] = "median"
-    elif change == "layer":
-        cosines.loc[cell, "layer"] = 3
-    elif change == "missing":
-        cosines = cosines[~cell]
-    elif change == "doubled":
-        cosines = pd.concat([cosines, cosines[cell]])
-    elif change == "unknown":
-        pairs = pairs[pairs["pair"] != 4]
-    elif change == "no sweep":
-        cosines = cosines[cosines["pooling"] == "none"]
-    elif change == "no clean":
-        cosines = cosines[(cosines["pooling"] != "none") | (cosines["layer"] != 1)]
-    elif change == "unaffected":
-        cosines.loc[(cosines["pair"] == PLAIN[0]) & (cosines["pooling"] == "last"), "cosine"] = 0.5
-    return cosines, pairs, config
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ("kind", OptionError, "config\\['kind'\\] is 'rank': expected one of score, label"),
-        ("column", InputError, r"lacks the columns \['mirror'\] and has the foreign .*'mirrored'"),
-        ("type", InputError, "pairs.target has the type"),
-        ("empty", InputError, "pairs has no rows"),
-        ("doubled pair", InputError, "pairs has pair 4 more than once"),
-        ("nan", InputError, r"cosines.cosine is nan in row \d+"),
-        ("pooling", OptionError, "cosines has the pooling 'median'"),
-        ("layer", LayerError, "cosines has layer 3; expected 0 … 2, or 3 with"),
-        ("missing", InputError, r"lacks pair 4 at layer 2, mean \(1 in all\)"),
-        ("doubled", InputError, "cosines has pair 4 at layer 2, mean, more than once"),
-        ("unknown", InputError, "cosines has pair 4, which pairs has not"),
-        ("no sweep", InputError, "cosines holds no pooling"),
-        ("no clean", InputError, r"untouched model at layers \[0, 2, 3\]; expected all of 0 … 3"),
-        ("unaffected", InputError, "pair 5 has no unit of several tokens, yet its cosine at"),
-    ],
-)
-def test_tables_that_contradict_themselves_are_refused(
-    change: str, error: type[Exception], message: str
-) -> None:
-    cosines, pairs, config = broken(change)
-    with pytest.raises(error, match=message):
-        SimilarityCurve.from_outcomes(cosines, pairs, config, n_layers=N_LAYERS)
-
-
-# ---- on disk ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["score", "label"])
-def test_a_curve_survives_disk(tmp_path: Path, kind: str) -> None:
-    curve = make(kind)
-    folder = curve.save(tmp_path / "run")
-    for loaded in (SimilarityCurve.load(folder), Result.load(folder)):
-        assert list(loaded.frames) == ["curve", "by_layer", "outcomes", "layer_cosines", "clean"]
-        for name, frame in curve.frames.items():
-            pd.testing.assert_frame_equal(loaded.frames[name], frame)
-        assert loaded.config == curve.config
-        assert loaded.versions == curve.versions
-    again = SimilarityCurve.load(folder)
-    assert again.metrics == curve.metrics
-    assert again.summary() == curve.summary()
-    assert set(again.figures()) == set(curve.figures())
-    with pytest.raises(InputError, match="holds a SimilarityCurve, not a CapCurve"):
-        ic.CapCurve.load(folder)
-
-
-def test_another_result_in_the_folder_is_refused(tmp_path: Path) -> None:
-    curve = make()
-    curve.save(tmp_path)
-    curve.save(tmp_path)
-    with pytest.raises(InputError, match="already holds a different result"):
-        make("label").save(tmp_path)
-    make("label").save(tmp_path, overwrite=True)
-    assert SimilarityCurve.load(tmp_path).metrics == ("auc",)
-
-
-@pytest.mark.parametrize("name", ["curve.parquet", "layer_cosines.csv", "result.json"])
-def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
-    make().save(tmp_path)
-    data = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(data[:-2] + b"xx")
-    with pytest.raises(CorruptFileError, match=name):
-        SimilarityCurve.load(tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(CorruptFileError, match=name):
-        SimilarityCurve.load(tmp_path)
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(MissingDataError, match="holds no result"):
-        SimilarityCurve.load(tmp_path)
-
-
 # ---- seen -------------------------------------------------------------------------------
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    pairs = make_pairs()
+    message = r"config\['kind'\] is 'rank': expected one of score, label"
+    with pytest.raises(OptionError, match=message):
+        SimilarityCurve.from_outcomes(
+            make_cosines(pairs), pairs, {**CONFIG, "kind": "rank"}, n_layers=N_LAYERS
+        )
 
 
 def test_figures_and_metrics() -> None:

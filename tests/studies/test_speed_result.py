@@ -47,9 +47,9 @@ def tables(
                 own = {"sample": i, "pair": "a b" if i < 2 else "c d", "violates": i < 2}
                 samples.append({**place, **own, "lateness": late})
     return (
-        pd.DataFrame(runs, columns=list(RUNS)).astype(RUNS),
-        pd.DataFrame(pairs, columns=list(PAIRS)).astype(PAIRS),
-        pd.DataFrame(samples, columns=list(SAMPLES)).astype(SAMPLES),
+        RUNS.of(runs),
+        PAIRS.of(pairs),
+        SAMPLES.of(samples),
     )
 
 
@@ -207,14 +207,6 @@ def test_the_summary_has_a_row_for_each_cell() -> None:
 def test_a_run_that_diverged_is_not_ranked() -> None:
     with pytest.raises(OptionError, match="diverged: none of its samples was ever learned"):
         result(finite=False).ranked()
-
-
-def test_numbers_may_lack_only_where_they_can() -> None:
-    runs, pairs, samples = tables()
-    with pytest.raises(InputError, match=r"samples.lateness is nan in row 0"):
-        FittingSpeed.from_rows(runs, pairs, samples.assign(lateness=math.nan), CONFIG)
-    with pytest.raises(InputError, match=r"runs.auc is inf in row 0"):
-        FittingSpeed.from_rows(runs.assign(auc=math.inf), pairs, samples, CONFIG)
 
 
 @pytest.mark.parametrize("preset", PRESETS.values())

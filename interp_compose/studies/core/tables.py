@@ -152,7 +152,8 @@ class Table:
     def _check_rule(self, frame: pd.DataFrame, rule: str) -> None:
         bad = ~np.asarray(frame.eval(rule, engine="python"), dtype=bool)
         if bad.any():
-            named = [name for name in self.columns if re.search(rf"\b{name}\b", rule)]
+            words = re.findall(r"'[^']*'|\w+", rule)
+            named = [name for name in self.columns if name in words]
             raise InputError(
                 f"{self.name} has {_row(frame.loc[bad, named])} in row {int(np.argmax(bad))}; "
                 f"expected {rule}"

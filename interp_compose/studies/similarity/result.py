@@ -145,11 +145,15 @@ COSINES: Final = Table(
     "cosines",
     "pair int, layer int, pooling str, cosine float",
     key=("pair", "layer", "pooling"),
-    complete=(("pair",), ("layer", "pooling")),
     known={"pooling": (*POOLINGS, *CONTROLS, NONE)},
     rules=("-1 <= cosine <= 1",),
 )
-OUTCOMES: Final = replace(COSINES, name="outcomes", known={"pooling": (*POOLINGS, *CONTROLS)})
+OUTCOMES: Final = replace(
+    COSINES,
+    name="outcomes",
+    known={"pooling": (*POOLINGS, *CONTROLS)},
+    complete=(("pair",), ("layer", "pooling")),
+)
 LAYER_COSINES: Final = Table(
     "layer_cosines",
     "pair int, layer int, cosine float",
@@ -238,7 +242,7 @@ class SimilarityCurve(StudyResult):
         layer_cosines = LAYER_COSINES.check(
             cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
         )
-        outcomes = OUTCOMES.check(cosines[~untouched], layer=range(n_layers))
+        outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers))
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
         unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
