@@ -160,7 +160,10 @@ def answers_note(config: Mapping[str, Any]) -> list[str]:
 
 
 def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:
-    """Single points of one layer, moved apart so that their intervals can be seen."""
+    """Single points of one layer, moved apart so that their intervals can be seen; other lines as
+    they are."""
+    if any(len(line.x) != 1 for line in lines):
+        return list(lines)
     step = 0.012 if x_is_share else 0.12
     first = -(len(lines) - 1) / 2
     return [replace(line, x=[line.x[0] + (first + i) * step]) for i, line in enumerate(lines)]

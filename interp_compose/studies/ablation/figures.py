@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Panel, short, side_by_side
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
+from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.text import about
 
 MINUS: Final = "\N{MINUS SIGN}"
 CHANGE: Final = "change of the answer's log-probability (nats)"
@@ -38,12 +40,9 @@ def curve_figure(
     names = _drawn(frame)
     n_left_out = frame["group"].nunique() - len(names)
     styles = dict(zip(names, LINES, strict=False))
-    lines = [
-        _line(_label(name, frame), styles[name], frame[frame["group"] == name]) for name in names
-    ]
+    named = [(_label(name, frame), styles[name], frame[frame["group"] == name]) for name in names]
+    lines = side_by_side(lines_of(named, "layer", "accuracy", "ci_low", "ci_high"), False)
     one_layer = all(len(line.x) == 1 for line in lines)
-    if one_layer:
-        lines = side_by_side(lines, False)
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{config.get('model', 'Model')}: accuracy when {_what(config)}",
@@ -144,9 +143,7 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
 
 
 def _about(config: Mapping[str, Any], *more: str) -> str:
-    told = [str(config[key]) for key in ("task",) if config.get(key)]
-    told += [f"{key} {config[key]}" for key in ("mode", "how") if config.get(key)]
-    return " · ".join([*told, *answers_note(config), *more])
+    return " · ".join(filter(None, (config.get("task"), about(config, ("mode", "how"), *more))))
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:
@@ -155,16 +152,3 @@ def _label(name: str, frame: pd.DataFrame) -> str:
     if own["n"] == frame["n"].max():
         return name
     return f"{name}: {own['n']} ex., clean {own['clean_accuracy']:.0%}"
-
-
-def _line(label: str, style: Style, frame: pd.DataFrame) -> Line:
-    rows = frame.sort_values("layer")
-    return Line(
-        label=label,
-        style=style,
-        x=rows["layer"].astype(float).tolist(),
-        y=rows["accuracy"].tolist(),
-        low=rows["ci_low"].tolist(),
-        high=rows["ci_high"].tolist(),
-        n=rows["n"].tolist(),
-    )

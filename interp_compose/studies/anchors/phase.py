@@ -113,11 +113,6 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def diverged_runs(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells whose ``diverged`` is a remark behind a line of text, "" where no run has diverged."""
-    return cells.assign(diverged=[f"  {n} diverged" if n else "" for n in cells["diverged"]])
-
-
 def onsets_of(history: pd.DataFrame) -> pd.DataFrame:
     """The first step of each run at which it reasons, and at which W_Q has half condensed."""
     rows = []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
+from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.text import about
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
 DEPTH_TITLE = "depth at which tokens are pooled (0 % = embeddings, 100 % = last block)"
@@ -28,21 +30,14 @@ def curve_figure(
 
     ``config`` names model, task and unit in the title.
     """
-    names = list(dict.fromkeys(frame["pooling"]))
-    lines = [
-        _line(name, PROTOCOL_STYLES[name], frame[frame["pooling"] == name], normalised_depth)
-        for name in names
-    ]
-    n = int(frame["n"].max())
-    about = [f"{key} {config[key]}" for key in ("task", "unit") if config.get(key)]
-    about += answers_note(config)
-    about += [f"{n} examples, {n_affected} with a unit of several tokens", "bands: 95 % intervals"]
-    if all(len(line.x) == 1 for line in lines):
-        lines = side_by_side(lines, normalised_depth)
+    names = dict.fromkeys(frame["pooling"])
+    named = [(name, PROTOCOL_STYLES[name], frame[frame["pooling"] == name]) for name in names]
+    lines = side_by_side(_lines(named, normalised_depth), normalised_depth)
+    examples = f"{frame['n'].max()} examples, {n_affected} with a unit of several tokens"
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{config.get('model', 'Model')}: accuracy when tokens are pooled",
-        subtitle=" · ".join(about),
+        subtitle=about(config, ("task", "unit"), examples, "bands: 95 % intervals"),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
@@ -61,7 +56,7 @@ def comparison_figure(
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
     styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
     how = "averaged over protocols" if pooling == "average" else f"{pooling} pooling"
-    lines = [_line(k, styles[k], frame, normalised_depth) for k, frame in frames.items()]
+    lines = _lines([(k, styles[k], frame) for k, frame in frames.items()], normalised_depth)
     levels = [
         Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))
         for k in frames
@@ -77,14 +72,6 @@ def comparison_figure(
     return draw(chart)
 
 
-def _line(label: str, style: Style, frame: pd.DataFrame, normalised_depth: bool) -> Line:
-    rows = frame.sort_values("layer")
-    return Line(
-        label=label,
-        style=style,
-        x=rows["depth" if normalised_depth else "layer"].astype(float).tolist(),
-        y=rows["accuracy"].tolist(),
-        low=rows["ci_low"].tolist(),
-        high=rows["ci_high"].tolist(),
-        n=rows["n"].tolist(),
-    )
+def _lines(named: Iterable[tuple[str, Style, pd.DataFrame]], normalised_depth: bool) -> list[Line]:
+    x = "depth" if normalised_depth else "layer"
+    return lines_of(named, x, "accuracy", "ci_low", "ci_high")

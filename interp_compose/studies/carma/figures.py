@@ -8,9 +8,11 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, answers_note, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
+from interp_compose.studies.core.figures import lines_of, model_name
+from interp_compose.studies.core.text import about
 
 LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
 STYLES: Final = {
@@ -43,11 +45,11 @@ def cap_figure(
     for pooling in poolings:
         lines = _lines(cap[cap["pooling"] == pooling], "depth", scale=0.01, percent=True)
         title = f"{pooling} pooling" if len(poolings) > 1 else ""
-        panels.append(Panel(side_by_side(lines, True) if _single(lines) else lines, levels, title))
+        panels.append(Panel(lines, levels, title))
     how = "averaged over protocols" if list(poolings) == ["average"] else "by protocol"
     return draw(
         Chart(
-            title=f"{_model(config)}: accuracy when words are pooled, {how}",
+            title=f"{model_name(config)}: accuracy when words are pooled, {how}",
             subtitle=_about(config, summary, "dotted: nothing pooled", notice),
             x_title=DEPTH,
             y_title="accuracy",
@@ -76,12 +78,12 @@ def consistency_figure(
         )
     return draw(
         Chart(
-            title=f"{_model(config)}: still right when words become synonyms",
+            title=f"{model_name(config)}: still right when words become synonyms",
             subtitle=_about(config, summary, notice).replace("bands", "bars"),
             x_title="share of the words asked to be replaced",
             y_title="ConsistSyn (%)",
             x_is_share=True,
-            panels=[Panel(side_by_side(lines, True) if _single(lines) else lines, [])],
+            panels=[Panel(lines, [])],
             y_is_share=False,
             x_name="replaced:",
             x_ticks=sorted(set(rows["rate"])),
@@ -105,10 +107,10 @@ def representations_figure(
         lines = _lines(summary[summary["metric"] == metric], "layer", scale=1.0)
         if lines:
             title = f"tokens of {'the same word' if metric[0] == 's' else 'different words'}"
-            panels.append(Panel(side_by_side(lines, False) if _single(lines) else lines, [], title))
+            panels.append(Panel(lines, [], title))
     return draw(
         Chart(
-            title=f"{_model(config)}: how alike the tokens of a prompt are",
+            title=f"{model_name(config)}: how alike the tokens of a prompt are",
             subtitle=_about(config, summary, notice),
             x_title="layer whose input is read (0 = embeddings)",
             y_title="mean cosine",
@@ -132,12 +134,12 @@ def training_figure(
     lines = _lines(curve, "step", scale=1.0)
     return draw(
         Chart(
-            title=f"{_model(config)}: the task's loss in training",
+            title=f"{model_name(config)}: the task's loss in training",
             subtitle=_about(config, curve, "points: means of nearby steps", notice),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
             x_is_share=False,
-            panels=[Panel(side_by_side(lines, False) if _single(lines) else lines, [])],
+            panels=[Panel(lines, [])],
             y_is_share=False,
             x_name="step",
         )
@@ -152,39 +154,19 @@ def _lines(
     Student's interval of a few percentages may leave 0 … 100; it is drawn as far as it is possible.
     """
     within = (0.0, 100.0) if percent else (None, None)
-    lines = []
-    for version, style in STYLES.items():
-        mine = rows[(rows["version"] == version) & rows["mean"].notna()].sort_values(x)
-        if mine.empty:
-            continue
-        mean = mine["mean"]
-        line = Line(
-            label=LABELS[version],
-            style=style,
-            x=mine[x].astype(float).tolist(),
-            y=(scale * mean).tolist(),
-            low=(scale * mine["ci_low"].fillna(mean).clip(*within)).tolist(),
-            high=(scale * mine["ci_high"].fillna(mean).clip(*within)).tolist(),
-            n=mine["n_seeds"].tolist(),
-            interval="bars" if bars else "band",
-        )
-        lines.append(line)
-    return lines
-
-
-def _single(lines: Sequence[Line]) -> bool:
-    return all(len(line.x) == 1 for line in lines)
-
-
-def _model(config: Mapping[str, Any]) -> str:
-    """The model's name, a long one without its folder or organisation."""
-    name = str(config.get("model", "Model"))
-    return name if len(name) <= 30 else short(name.rstrip("/").rsplit("/", 1)[-1], 30)
+    ends = {end: scale * rows[end].clip(*within) for end in ("ci_low", "ci_high")}
+    scaled = rows.assign(mean=scale * rows["mean"], **ends)
+    named = [
+        (LABELS[version], style, scaled[scaled["version"] == version])
+        for version, style in STYLES.items()
+    ]
+    interval = "bars" if bars else "band"
+    lines = lines_of(named, x, "mean", "ci_low", "ci_high", n="n_seeds", interval=interval)
+    return side_by_side(lines, x != "layer" and x != "step")
 
 
 def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
     """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
     n = int(rows["n_seeds"].max())
-    task = f"task {config['task']}" if config.get("task") else ""
     seeds = f"{n} seeds · bands: 95 % intervals" if n > 1 else "one seed, no intervals"
-    return " · ".join(filter(None, (task, *answers_note(config), seeds, *more)))
+    return about(config, ["task"], seeds, *more)

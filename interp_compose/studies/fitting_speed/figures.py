@@ -15,9 +15,11 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Line, Panel, short
+from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, COMPARISON_STYLES, MUTED, VERMILLION, Style
+from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
+from interp_compose.studies.core.figures import lines_of
 
 REACHED: Final = {
     "accuracy": "every training sample is predicted right",
@@ -43,25 +45,13 @@ def fitting_epochs_figure(
     panels = []
     groups = sorted(cells["violations"].unique().tolist())
     for rate, own in cells.groupby("init_rate", sort=True):
-        lines = [
-            Line(
-                label=_groups(number),
-                style=COMPARISON_STYLES[groups.index(number)],
-                x=[float(row["n_layers"]) for row in rows],
-                y=[float(row[f"{measure}_epochs"]) for row in rows],
-                low=[float(row[f"{measure}_low"]) for row in rows],
-                high=[float(row[f"{measure}_high"]) for row in rows],
-                n=[int(row["n"]) for row in rows],
-                interval="bars",
-            )
-            for number in groups
-            if (rows := _reached(own[own["violations"] == number], f"{measure}_epochs"))
-        ]
+        columns = ("n_layers", *(f"{measure}_{what}" for what in ("epochs", "low", "high")))
+        lines = lines_of(_by_groups(own, groups), *columns, interval="bars")
         panels.append((f"γ = {rate:g}", lines))
     left_out = int(cells[f"{measure}_epochs"].isna().sum())
     return draw(
         Chart(
-            title=f"{_model(config)}: epochs until {REACHED[measure]}",
+            title=f"{shape_of(config)}: epochs until {REACHED[measure]}",
             subtitle=_subtitle(config, cells, left_out, "cell"),
             x_title="layers",
             y_title="epochs",
@@ -85,33 +75,20 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
     order = smallest.sort_values(["epochs", "low", "pair"], na_position="last")["pair"].tolist()
     panels = []
     for rate, own in pair_cells.groupby("init_rate", sort=True):
-        lines = []
-        for label, style, which in (
-            ("of those anchors alone", TOUCHED, own["touched"]),
-            ("others", OTHERS, ~own["touched"]),
-        ):
-            rows = _reached(own[which], "epochs")
-            rows = sorted(rows, key=lambda row: order.index(row["pair"]))
-            if rows:
-                lines.append(
-                    Line(
-                        label=label,
-                        style=style,
-                        x=[order.index(row["pair"]) + 1.0 for row in rows],
-                        y=[float(row["epochs"]) for row in rows],
-                        low=[float(row["low"]) for row in rows],
-                        high=[float(row["high"]) for row in rows],
-                        n=[int(row["n"]) for row in rows],
-                        interval="bars",
-                    )
-                )
+        placed = own.assign(place=[order.index(pair) + 1.0 for pair in own["pair"]])
+        named = [
+            ("of those anchors alone", TOUCHED, placed[own["touched"]]),
+            ("others", OTHERS, placed[~own["touched"]]),
+        ]
+        lines = lines_of(named, "place", "epochs", "low", "high", interval="bars")
         panels.append((f"γ = {rate:g}", lines))
     depth, number = (int(pair_cells[name].iloc[0]) for name in ("n_layers", "violations"))
+    shape = shape_of({**config, "n_layers": depth})
     violating = [row["pair"] for row in _rows(smallest) if row["violates"]]
     told = f"wrong targets: {', '.join(violating)}" if violating else "no wrong targets"
     return draw(
         Chart(
-            title=f"{_model(config, depth)}: epochs until a pair is learned",
+            title=f"{shape}: epochs until a pair is learned",
             subtitle=_subtitle(
                 config, pair_cells, int(pair_cells["epochs"].isna().sum()), "point", told, BARS
             ),
@@ -141,19 +118,8 @@ def violations_roc_figure(
     panels = []
     groups = sorted(cells["violations"].unique().tolist())
     for rate, own in roc.groupby("init_rate", sort=True):
-        lines = [
-            Line(
-                label=_groups(number),
-                style=COMPARISON_STYLES[groups.index(number)],
-                x=curve["false_positive_rate"].tolist(),
-                y=curve["true_positive_rate"].tolist(),
-                low=curve["low"].tolist(),
-                high=curve["high"].tolist(),
-                n=curve["n"].tolist(),
-            )
-            for number in groups
-            if len(curve := own[own["violations"] == number])
-        ]
+        columns = ("false_positive_rate", "true_positive_rate", "low", "high")
+        lines = lines_of(_by_groups(own, groups), *columns)
         n = [int(own["n"].max())] * 2
         ends = [0.0, 1.0]
         lines.append(Line("chance", CHANCE, x=ends, y=ends, low=ends, high=ends, n=n))
@@ -163,10 +129,10 @@ def violations_roc_figure(
             for row in _rows(areas.sort_values("violations"))
         )
         panels.append((f"γ = {rate:g}, AUC {told}", lines))
-    depth = int(cells["n_layers"].iloc[0])
+    shape = shape_of({**config, "n_layers": int(cells["n_layers"].iloc[0])})
     return draw(
         Chart(
-            title=f"{_model(config, depth)}: samples that break the rule, by lateness",
+            title=f"{shape}: samples that break the rule, by lateness",
             subtitle=_subtitle(config, roc, 0, "", "bands: lowest to highest seed"),
             x_title="false-positive rate",
             y_title="true-positive rate",
@@ -191,9 +157,12 @@ def _panels(found: Sequence[tuple[str, Sequence[Line]]], nothing: str) -> list[P
     return panels
 
 
-def _reached(cells: pd.DataFrame, column: str) -> list[Row]:
-    rows = cells[cells[column].notna()]
-    return _rows(rows.sort_values("n_layers"))
+def _by_groups(frame: pd.DataFrame, groups: Sequence[int]) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each number of violating groups."""
+    return [
+        (_groups(number), COMPARISON_STYLES[i], frame[frame["violations"] == number])
+        for i, number in enumerate(groups)
+    ]
 
 
 def _rows(frame: pd.DataFrame) -> list[Row]:
@@ -205,24 +174,12 @@ def _groups(number: int) -> str:
     return f"{number} group{'' if number == 1 else 's'} wrong"
 
 
-def _model(config: Mapping[str, Any], depth: int | None = None) -> str:
-    """Like "2 layers, pre norm, width 64"."""
-    parts = [] if depth is None else [f"{depth} layer{'' if depth == 1 else 's'}"]
-    parts += [f"{short(str(config['norm']))} norm"] if config.get("norm") is not None else []
-    parts += [f"width {config['d_model']}"] if config.get("d_model") is not None else []
-    return ", ".join(parts) or "Model"
-
-
 def _subtitle(
     config: Mapping[str, Any], cells: pd.DataFrame, left_out: int, what: str, *more: str
 ) -> str:
     """Like "5,000 samples · 3 seeds · bars: …"."""
     told = [f"{config['samples']:,} samples"] if config.get("samples") is not None else []
-    low, high = int(cells["n"].min()), int(cells["n"].max())
-    told.append(f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}")
-    told += more or [BARS]
-    if "clip" in config and config["clip"] is None:
-        told.append("gradients not clipped")
+    told += [seeds_of(cells["n"].tolist()), *(more or [BARS]), *clipping_of(config)]
     if left_out:
         counted = f"{left_out} {what}" if left_out == 1 else f"{left_out} {what}s"
         told.append(f"not drawn: {counted} that some run never reached")

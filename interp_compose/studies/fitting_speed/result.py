@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
-from interp_compose.studies.anchors.phase import diverged_runs
+from interp_compose.studies.anchors.titles import diverged_runs
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import text_table

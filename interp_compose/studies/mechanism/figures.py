@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Float
 from matplotlib.ticker import MaxNLocator
 
-from interp_compose.plots.chart import Chart, Line, Panel
+from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid, MatrixPanel
 from interp_compose.plots.matrices_interactive import draw_matrices
@@ -22,6 +22,8 @@ from interp_compose.plots.scatter import Group, Scatter, ScatterPanel, pair_styl
 from interp_compose.plots.scatter_interactive import draw_scatter
 from interp_compose.plots.theme import BLUE, GREEN, INK, VERMILLION, Style
 from interp_compose.studies.anchors.phase import phase_name
+from interp_compose.studies.anchors.titles import clipping_of
+from interp_compose.studies.core.figures import line_of
 
 Frames = Mapping[str, pd.DataFrame]
 AXES: Final = {
@@ -161,8 +163,7 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
     return draw_matrices(
         MatrixGrid(
             title="Neurons of W_Q of the first layer, over the diagram",
-            subtitle=f"{_model(config)} · seed {config['seed']}"
-            + (" · gradients not clipped" if config["clip"] is None else ""),
+            subtitle=" · ".join([_model(config), f"seed {config['seed']}", *clipping_of(config)]),
             x_title="init rate γ",
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in rates],
@@ -181,18 +182,10 @@ def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure
     panels, last = [], float(frames["history"]["step"].max())
     ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0.0, last)
     for rate, phase in _models(frames):
-        own = frames["history"].query("init_rate == @rate").sort_values("step")
-        shares = own.assign(stable_rank=own["stable_rank"] / own["stable_rank"].max())
+        own = frames["history"].query("init_rate == @rate")
+        shares = own.assign(stable_rank=own["stable_rank"] / own["stable_rank"].max(), runs=1)
         lines = [
-            Line(
-                label,
-                style,
-                x=shares["step"].astype(float).tolist(),
-                y=shares[name].tolist(),
-                low=shares[name].tolist(),
-                high=shares[name].tolist(),
-                n=[1] * len(shares),
-            )
+            line_of(label, style, shares, "step", name, name, name, n="runs")
             for name, (label, style) in LINES.items()
         ]
         panels.append(Panel(lines, [], title=_name(rate, phase)))
@@ -231,11 +224,8 @@ def _name(rate: float, phase: str) -> str:
 
 def _subtitle(config: Mapping[str, Any]) -> str:
     """Like "post-LN, 2 layers, d_model 64 · weight decay 0.01 · seed 200"."""
-    clipping = " · gradients not clipped" if config["clip"] is None else ""
-    return (
-        f"{_model(config)} · weight decay {config['weight_decay']:g} · seed {config['seed']}"
-        f"{clipping}"
-    )
+    run = [f"weight decay {config['weight_decay']:g}", f"seed {config['seed']}"]
+    return " · ".join([_model(config), *run, *clipping_of(config)])
 
 
 def _model(config: Mapping[str, Any]) -> str:

@@ -24,13 +24,15 @@ import numpy as np
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Line, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Panel, short, side_by_side
 from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
 from interp_compose.studies.anchors.phase import phase_name
+from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
+from interp_compose.studies.core.figures import line_of
 
 MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
 PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
@@ -75,11 +77,12 @@ def phase_curve_figure(
         for decay in grid.decays
         if np.isclose(decay, weight_decay, rtol=1e-9, atol=0) and (rate, decay) in grid.cells
     ]
+    frame = pd.DataFrame(rows, columns=cells.columns)
     lines = [
-        _line(*LINES[name], name, found)
-        for name in LINES
-        if (found := [row for row in rows if not np.isnan(row[name])])
+        line_of(label, style, frame, "init_rate", name, f"{name}_low", f"{name}_high")
+        for name, (label, style) in LINES.items()
     ]
+    lines = [line for line in lines if line.x]
     if not lines:
         raise InputError(
             f"nothing was measured at weight_decay={weight_decay}; cells hold "
@@ -89,8 +92,7 @@ def phase_curve_figure(
     gaps = [f"{rate:g}" for rate in grid.rates if rate not in measured]
     ticks = sorted(measured)
     step = min(np.diff(ticks), default=0.1)
-    if all(len(line.x) == 1 for line in lines):
-        lines = side_by_side(lines, True)
+    lines = side_by_side(lines, True)
     kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
     phases = {row["init_rate"]: _doubted(row) for row in rows}
     used = {_phase(row) for row in rows} | {_doubt(row) for row in rows}
@@ -98,7 +100,7 @@ def phase_curve_figure(
     explained = f" ({said})" if said else ""
     return draw(
         Chart(
-            title=f"{_model(config)}: accuracy at weight decay {weight_decay:g}",
+            title=f"{shape_of(config)}: accuracy at weight decay {weight_decay:g}",
             subtitle=" · ".join(
                 [
                     *_run(config, rows),
@@ -135,7 +137,7 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
 
     return draw_heatmap(
         HeatMap(
-            title=f"{_model(config)}: accuracy on unseen pairs",
+            title=f"{shape_of(config)}: accuracy on unseen pairs",
             subtitle=" · ".join(_run(config, grid.cells.values())),
             x_title=RATE,
             y_title="weight decay",
@@ -176,7 +178,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
     ranks = [row["stable_rank"] for row in measured.values()]
     return draw_heatmap(
         Bubbles(
-            title=f"{_model(config)}: phase and complexity",
+            title=f"{shape_of(config)}: phase and complexity",
             subtitle=" · ".join(_run(config, grid.cells.values())),
             x_title="weight decay",
             y_title=RATE,
@@ -249,24 +251,6 @@ class _Grid:
         ]
 
 
-def _line(label: str, style: Style, name: str, rows: list[Cell]) -> Line:
-    return Line(
-        label=label,
-        style=style,
-        x=[float(row["init_rate"]) for row in rows],
-        y=[float(row[name]) for row in rows],
-        low=[_end(row, name, "low") for row in rows],
-        high=[_end(row, name, "high") for row in rows],
-        n=[int(row["n"]) for row in rows],
-    )
-
-
-def _end(row: Cell, name: str, end: str) -> float:
-    """An end of the interval; the mean where there is none, as with one seed."""
-    value = float(row[f"{name}_{end}"])
-    return float(row[name]) if np.isnan(value) else value
-
-
 def _phase(row: Cell) -> str:
     """Empty where nothing was measured."""
     return "" if pd.isna(row["phase"]) else str(row["phase"])
@@ -289,15 +273,6 @@ def _hover(row: Cell | None) -> str:
     return " · ".join([phase_name(_doubted(row)), *shares, f"n = {row['n']:.0f}"])
 
 
-def _model(config: Mapping[str, Any]) -> str:
-    """Like "2 layers, pre norm, width 64"."""
-    layers = config.get("n_layers")
-    parts = [f"{layers} layer{'' if layers == 1 else 's'}"] if layers is not None else []
-    parts += [f"{short(str(config['norm']))} norm"] if config.get("norm") is not None else []
-    parts += [f"width {config['d_model']}"] if config.get("d_model") is not None else []
-    return ", ".join(parts) or "Model"
-
-
 def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
     """Like "5,000 samples", "1,500 steps", "2–3 seeds", and how many runs diverged."""
     rows = list(rows)
@@ -309,9 +284,10 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
     counts = [int(row["n"]) for row in rows if row["n"] > 0]
     if not counts:
         return told
-    low, high = min(counts), max(counts)
-    seeds = f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
-    if "clip" in config and config["clip"] is None:
-        told.append("gradients not clipped")
     diverged = sum(int(row.get("diverged", 0)) for row in rows)
-    return [*told, seeds, *([f"{diverged} runs diverged"] if diverged else [])]
+    return [
+        *told,
+        *clipping_of(config),
+        seeds_of(counts),
+        *([f"{diverged} runs diverged"] if diverged else []),
+    ]

@@ -13,10 +13,10 @@ from interp_compose.errors import OptionError
 from interp_compose.studies.anchors.phase import (
     PHASES,
     cells_of,
-    diverged_runs,
     onsets_of,
     with_phases,
 )
+from interp_compose.studies.anchors.titles import diverged_runs
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import text_table

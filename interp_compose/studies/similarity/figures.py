@@ -14,6 +14,8 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, PROTOCOL_STYLES, Style
+from interp_compose.studies.core.figures import line_of, model_name
+from interp_compose.studies.core.text import about
 
 ALL, MIRROR = "all", "mirror"
 LAYER: Final = "layer at which {} pooled (0 = embeddings)"
@@ -71,8 +73,8 @@ def similarity_figure(
     where = DEPTH if normalised_depth else LAYER
     return _draw(
         metric,
-        title=f"{_model(config)}: agreement with people when each {unit} is pooled",
-        subtitle=_about(config, "task", "unit", "embedding") + f"bands and bars: {INTERVALS}",
+        title=f"{model_name(config)}: agreement with people when each {unit} is pooled",
+        subtitle=about(config, ("task", "unit", "embedding"), f"bands and bars: {INTERVALS}"),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
         panels=panels,
@@ -100,8 +102,8 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
     ]
     return _draw(
         metric,
-        title=f"{_model(config)}: agreement with people, layer by layer",
-        subtitle=_about(config, "task", "embedding") + f"nothing pooled · bands: {INTERVALS}",
+        title=f"{model_name(config)}: agreement with people, layer by layer",
+        subtitle=about(config, ("task", "embedding"), f"nothing pooled · bands: {INTERVALS}"),
         x_title=_read_title(by_layer),
         x_is_share=False,
         panels=[Panel(_lines(named, metric, False), [_reference(metric)])],
@@ -126,12 +128,12 @@ def order_figure(by_layer: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartF
             f"{', '.join(map(str, by_layer['subset'].unique())) or 'none'}. Pass pairs in which "
             f"some phrases are another's words in the other order, as in the task 'bird'"
         )
-    about = _about(config, "task", "embedding") + _pairs(MIRROR, [rows])
+    read = f"{_pairs(MIRROR, [rows])} · nothing pooled · band: {INTERVALS}"
     named = [("AB and BA", COMPARISON_STYLES[0], rows)]
     return _draw(
         "cosine",
-        title=f"{_model(config)}: how much the order of words matters, layer by layer",
-        subtitle=f"{about} · nothing pooled · band: {INTERVALS}",
+        title=f"{model_name(config)}: how much the order of words matters, layer by layer",
+        subtitle=about(config, ("task", "embedding"), read),
         x_title=_read_title(by_layer),
         x_is_share=False,
         panels=[Panel(_lines(named, "cosine", False), [_reference("cosine")])],
@@ -249,26 +251,21 @@ def _lines(
 ) -> list[Line]:
     """One line per label, style and rows; an undefined number (NaN) has no point, and
     without an interval a point stands alone."""
-    lines = []
-    for label, style, frame in named:
-        rows = frame.dropna(subset=[column]).sort_values("layer")
-        if rows.empty:
-            continue
-        low, high = (rows[f"{column}_{end}"].fillna(rows[column]) for end in ("low", "high"))
-        line = Line(
-            label=label,
-            style=style,
-            x=rows["depth" if normalised_depth else "layer"].astype(float).tolist(),
-            y=rows[column].tolist(),
-            low=low.tolist(),
-            high=high.tolist(),
-            n=rows["n"].tolist(),
+    x = "depth" if normalised_depth else "layer"
+    lines = [
+        line_of(
+            label,
+            style,
+            rows,
+            x,
+            column,
+            f"{column}_low",
+            f"{column}_high",
             interval="band" if style.dash == "solid" else "bars",  # controls are dashed
         )
-        lines.append(line)
-    if all(len(line.x) == 1 for line in lines):
-        return side_by_side(lines, normalised_depth)
-    return lines
+        for label, style, rows in named
+    ]
+    return side_by_side([line for line in lines if line.x], normalised_depth)
 
 
 def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
@@ -299,17 +296,6 @@ def _pairs(subset: str, frames: Iterable[pd.DataFrame]) -> str:
     if len(counts) > 1:
         return f"{subset} pairs"
     return f"all {counts[0]} pairs" if subset == ALL else f"{subset} pairs ({counts[0]})"
-
-
-def _model(config: Mapping[str, Any]) -> str:
-    """The model's name, a long one without its folder or organisation."""
-    name = str(config.get("model", "Model"))
-    return name if len(name) <= 30 else short(name.rstrip("/").rsplit("/", 1)[-1], 30)
-
-
-def _about(config: Mapping[str, Any], *keys: str) -> str:
-    """What was measured: "task bird · unit phrase · "."""
-    return "".join(f"{key} {config[key]} · " for key in keys if config.get(key))
 
 
 def _read_title(by_layer: pd.DataFrame) -> str:

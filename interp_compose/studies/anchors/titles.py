@@ -1,0 +1,35 @@
+"""Words in the titles and tables of the studies that train models on anchor functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from interp_compose.plots.chart import short
+
+
+def shape_of(config: Mapping[str, Any]) -> str:
+    """Like "2 layers, pre norm, width 64"."""
+    layers = config.get("n_layers")
+    parts = [f"{layers} layer{'' if layers == 1 else 's'}"] if layers is not None else []
+    parts += [f"{short(str(config['norm']))} norm"] if config.get("norm") is not None else []
+    parts += [f"width {config['d_model']}"] if config.get("d_model") is not None else []
+    return ", ".join(parts) or "Model"
+
+
+def seeds_of(counts: Sequence[int]) -> str:
+    """Like "3 seeds", or "2–3 seeds" where cells have more and fewer."""
+    low, high = min(counts), max(counts)
+    return f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
+
+
+def clipping_of(config: Mapping[str, Any]) -> list[str]:
+    """That gradients were not clipped, where that is on record."""
+    return ["gradients not clipped"] if config.get("clip", 0) is None else []
+
+
+def diverged_runs(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells whose ``diverged`` is a remark behind a line of text, "" where no run has diverged."""
+    return cells.assign(diverged=[f"  {n} diverged" if n else "" for n in cells["diverged"]])
