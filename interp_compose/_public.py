@@ -28,7 +28,7 @@ Check = Callable[[Any], Any]
 """Returns the value, or what the caller means by it; raises :class:`_Unfit`."""
 
 LONGEST_RANGE = 1_000_000
-"""A longer one is a slip of the pen, and a list of it fills the memory."""
+"""A longer one is almost certainly a mistake, and a list of it fills the memory."""
 LISTS = (Sequence, list, tuple, set, frozenset)
 
 

@@ -70,8 +70,8 @@ class NumberedFiles:
         if not path.exists():
             if self.files():
                 raise CorruptFileError(
-                    f"{path} is missing, so nobody knows which run the {self.what} beside it "
-                    "belong to (releases before 0.1.0 wrote none for checkpoints); delete the "
+                    f"{path} is missing, so the {self.what} in this folder cannot be matched to "
+                    "a run (releases before 0.1.0 wrote none for checkpoints); delete the "
                     "folder to start afresh"
                 )
             return

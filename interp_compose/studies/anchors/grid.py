@@ -135,7 +135,7 @@ def run_grid(
 
 
 MOST: int = 10_000
-"""Values of one grid: more are a slip of the pen."""
+"""Values of one axis, at most; more are almost certainly a mistake."""
 
 
 def numbers(text: str, name: str) -> list[float]:

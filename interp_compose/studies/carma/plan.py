@@ -41,7 +41,7 @@ from interp_compose.training.finetune import check_training, encode_examples
 from interp_compose.types import Example
 
 MOST_SEEDS = 10_000
-"""More are a slip of the pen."""
+"""More are almost certainly a mistake."""
 
 
 @dataclass(frozen=True)
