@@ -333,7 +333,10 @@ def test_a_plan_says_what_it_will_train_on() -> None:
     )
     assert [carma_plan.run_config(plan, seed).seed for seed in plan.seeds] == [5, 2]
     assert replace(carma_plan.run_config(plan, 5), seed=9) == plan.training
-    assert (list(plan.cap.layers), list(plan.cap.protocols)) == ([0, 2], ["mean", "max", "sum"])
+    asked = {name: plan.cap.config[name] for name in ("layers", "pooling", "controls", "unit")}
+    assert asked == {
+        "layers": [0, 2], "pooling": ["mean", "max", "sum"], "controls": False, "unit": "word"
+    }  # fmt: skip
     assert [(one.seed, one.rate) for one in plan.replaced] == [(5, 0.25), (5, 1), (2, 0.25), (2, 1)]
     assert [len(plan.train), len(plan.validation)] == [8, 5]
     assert plan.config["train"]["max_steps"] == plan.config["total_steps"] == 3

@@ -28,11 +28,12 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights
 from interp_compose.runs.files import plain_json
-from interp_compose.runs.folder import Plan, register
+from interp_compose.runs.folder import Plan, hashed, register
 from interp_compose.studies.carma import inputs as carma_inputs, run as carma_run
 from interp_compose.studies.carma.inputs import read_inputs, write_inputs
 from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import Comparison
+from interp_compose.studies.carma.run import run_configs
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import objectives
 from interp_compose.training.carma import CarmaConfig
@@ -79,18 +80,12 @@ def folder(whole: tuple[Comparison, Path], tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def tiny_plan() -> ComparePlan:
+def tiny_plan(**changes: Any) -> ComparePlan:
     """That of :func:`tiny`."""
-    return plan_comparison(
-        tiny_model(),
-        tiny_task(),
-        seeds=1,
-        carma=None,
-        config=SETTINGS,
-        synonyms=lambda: ThesaurusSource(SYNONYMS),
-        rates=(0.4,),
-        layers=[1],
-    )
+    options: dict[str, Any] = {"model": tiny_model(), "task": tiny_task(), "seeds": 1}
+    options |= {"carma": None, "config": SETTINGS, "synonyms": ThesaurusSource(SYNONYMS)}
+    options |= {"rates": (0.4,), "layers": [1]}
+    return plan_comparison(**options | changes)
 
 
 def small_decoder() -> LensModel:
@@ -258,17 +253,27 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_run_of_another_comparison_is_taken(
-    whole: tuple[Comparison, Path], folder: Path, name: str
-) -> None:
+def test_no_run_of_another_comparison_is_the_same_run(name: str) -> None:
     options = OTHERS[name]
     if "model" in options:
         options = {"model": tiny_model(seed=options["model"])}
+    runs, others = (
+        {hashed(plain_json(config, "config")) for config in run_configs(tiny_plan(**given))}
+        for given in ({}, options)
+    )
+    assert len(runs) == len(others) == 3
+    assert not runs & others
+
+
+def test_another_comparison_is_made_beside_the_first(
+    whole: tuple[Comparison, Path], folder: Path
+) -> None:
+    carma = CarmaConfig(weight=0.4)
     before = files_of(folder / "runs")
     with counted() as trained:
-        other = tiny(folder=folder, **options)
+        other = tiny(folder=folder, carma=carma)
     assert trained == ["ft, seed 0", "carma, seed 0"]
-    assert_same(other, tiny(**options))
+    assert_same(other, tiny(carma=carma))
     assert files_of(folder / "runs").items() >= before.items()
     with nothing_runs():
         assert_same(tiny(folder=folder), whole[0])

@@ -57,7 +57,7 @@ def keywords(options: Callable[P, Asked]) -> _Keywords[P, Asked]:
 
     The fields of ``options``, a dataclass, become its keywords: with their types, which are
     checked, their defaults and, in the place of the docstring's line ``asked:``, their
-    descriptions. Fields of a base class come after those of the classes derived from it.
+    descriptions. Those of the root class, which many functions share, come last.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
@@ -96,26 +96,32 @@ def _signature(described: Callable[..., Any], options: type, returns: Any) -> in
     first, known = get_type_hints(described), get_type_hints(options)
     parameters = list(inspect.signature(described).parameters.values())[:-1]
     named = inspect.signature(options).parameters
-    declared = [name for kind in options.__mro__[:-1] for name in inspect.get_annotations(kind)]
     return inspect.Signature(
         [
             *(one.replace(annotation=first[one.name]) for one in parameters),
-            *(named[name].replace(annotation=known[name]) for name in dict.fromkeys(declared)),
+            *(named[name].replace(annotation=known[name]) for name in declared(options)),
         ],
         return_annotation=returns,
     )
 
 
+def declared(options: type) -> list[str]:
+    """The fields of a dataclass of options, those of the root class last."""
+    *kinds, root = options.__mro__[:-1]
+    names = [name for kind in (*kinds[::-1], root) for name in inspect.get_annotations(kind)]
+    return list(dict.fromkeys(names))
+
+
 def descriptions(options: type) -> dict[str, str]:
-    """What the source says below each field of a dataclass; its own come before those of bases."""
-    described: dict[str, str] = {}
+    """What the source says below each field of a dataclass."""
+    found: dict[str, str] = {}
     for kind in options.__mro__[:-1]:
         (source,) = ast.parse(inspect.getsource(kind)).body
         for field, below in pairwise(cast(ast.ClassDef, source).body):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 text = " ".join(ast.literal_eval(below.value).split())
-                described.setdefault(ast.unparse(field.target), text)
-    return described
+                found.setdefault(ast.unparse(field.target), text)
+    return {name: found.get(name, "") for name in declared(options)}
 
 
 def _documented(doc: str, described: Mapping[str, str]) -> str:
