@@ -24,6 +24,7 @@ from interp_compose.studies.core.text import decimal
 AVERAGE: Final = "average"
 PLACE: Final = ["metric", "rate", "layer", "depth", "pooling"]
 DOSE: Final = ("n_words", "n_eligible", "n_wanted", "n_replaced")
+OVER_SEEDS: Final = ("mean", "sd", "ci_low", "ci_high", "n_seeds")
 STEP_PLACES: Final = 24
 KINDS: Final[dict[str, Any]] = {"rate": float, "layer": "Int64", "depth": float, "value": float}
 REPRESENTATIONS: Final = ("same_word_cosine", "different_word_cosine", "stable_rank")
@@ -132,8 +133,7 @@ def summary_table(values: pd.DataFrame) -> pd.DataFrame:
         if about["metric"] == "consist_syn":
             rows.append(about | {"metric": "consist_syn_cv"} | _variation(numbers))
     frame = pd.DataFrame(rows).astype({name: KINDS[name] for name in ("rate", "layer", "depth")})
-    ends = ["mean", "sd", "ci_low", "ci_high", "n_seeds"]
-    return frame[["version", *PLACE, *ends]].reset_index(drop=True)
+    return frame[["version", *PLACE, *OVER_SEEDS]].reset_index(drop=True)
 
 
 def training_curve(history: pd.DataFrame) -> pd.DataFrame:
@@ -153,13 +153,9 @@ def training_curve(history: pd.DataFrame) -> pd.DataFrame:
 def _over_seeds(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float | int]:
     n = len(numbers)
     low, high = mean_interval(numbers) if n else (math.nan, math.nan)
-    return {
-        "mean": float(numbers.mean()) if n else math.nan,
-        "sd": float(numbers.std(ddof=1)) if n > 1 else math.nan,
-        "ci_low": low,
-        "ci_high": high,
-        "n_seeds": n,
-    }
+    mean = float(numbers.mean()) if n else math.nan
+    sd = float(numbers.std(ddof=1)) if n > 1 else math.nan
+    return dict(zip(OVER_SEEDS, (mean, sd, low, high, n), strict=True))
 
 
 def _variation(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float | int]:
@@ -167,13 +163,7 @@ def _variation(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, floa
     cv = coefficient_of_variation(numbers) if n else math.nan
     spread = n > 1 and numbers.min() < numbers.max()  # without one, nothing to make an interval of
     low, high = coefficient_of_variation_interval(numbers) if spread else (math.nan, math.nan)
-    return {
-        "mean": cv,
-        "sd": math.nan,
-        "ci_low": low,
-        "ci_high": high,
-        "n_seeds": n,
-    }
+    return dict(zip(OVER_SEEDS, (cv, math.nan, low, high, n), strict=True))
 
 
 PAIR: Final = ("first", "second")
@@ -284,11 +274,22 @@ def own_caveat(row: Mapping[str, Any]) -> str:
     return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(both) else ""
 
 
+def against_ft(differences: pd.DataFrame, *poolings: str) -> pd.DataFrame:
+    """The rows of CARMA minus plain fine-tuning, of some poolings ("" of a measure without)."""
+    rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
+    return rows[rows["pooling"].isin(poolings)]
+
+
+def percent(rate: float) -> str:
+    """Like "25 %"."""
+    return f"{100 * rate:g} %"
+
+
 def saturated_rates(summary: pd.DataFrame) -> str:
     """Like "25 %, 40 %": where every version whose ConsistSyn is defined is above 95 %."""
     rows = summary[(summary["metric"] == "consist_syn") & summary["mean"].notna()]
     return ", ".join(
-        f"{100 * rate:g} %"
+        percent(rate)
         for rate in sorted(set(rows["rate"]))
         if is_saturated(rows.loc[rows["rate"] == rate, "mean"].tolist())
     )

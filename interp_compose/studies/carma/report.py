@@ -13,7 +13,9 @@ from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.differences import (
     AVERAGE,
     REPRESENTATIONS,
+    against_ft,
     own_caveat,
+    percent,
     records,
     verdict,
 )
@@ -71,14 +73,13 @@ ORIGINAL_CV: Final = (
 
 def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> str:
     """Each version's mean and interval, CARMA minus FT, p and verdict; a row per layer or rate."""
-    frame, differences = comparison.frames["summary"], comparison.frames["differences"]
+    frame = comparison.frames["summary"]
     rows_of = frame[(frame["metric"] == metric) & (frame["pooling"] == pooling)]
     if metric != "consist_syn" and not rows_of["mean"].notna().any():
         return ""
     digits = 3 if metric.endswith("cosine") else 2
-    pairs = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
-    pairs = pairs[(pairs["metric"] == metric) & (pairs["pooling"] == pooling)]
-    by_place = {_place(row): row for row in records(pairs)}
+    pairs = against_ft(comparison.frames["differences"], pooling)
+    by_place = {_place(row): row for row in records(pairs[pairs["metric"] == metric])}
     versions = [name for name in VERSIONS if name in set(rows_of["version"])]
     rows = []
     for _, group in rows_of.groupby(["rate", "layer"], sort=False, dropna=False):
@@ -105,7 +106,7 @@ def _place(row: Mapping[str, Any]) -> str:
     """Like "layer 3" or "25 % replaced"."""
     if not pd.isna(row["layer"]):
         return f"layer {row['layer']}"
-    return "test split" if pd.isna(row["rate"]) else f"{100 * row['rate']:g} % replaced"
+    return "test split" if pd.isna(row["rate"]) else f"{percent(row['rate'])} replaced"
 
 
 def _interval(row: Mapping[str, Any] | None, digits: int) -> str:
@@ -139,7 +140,7 @@ def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> s
             numbers[1:] = ["–", "–"]
         if metric == "consist_syn_cv" and row["version"] == "original":
             numbers, note = ["–"] * 3, paragraph(ORIGINAL_CV, "note")
-        cells.append([LABELS[row["version"]], f"{100 * row['rate']:g} %", *numbers])
+        cells.append([LABELS[row["version"]], percent(row["rate"]), *numbers])
     head = ("version", "replaced", title, "low", "high")
     caption = f"{title}, with its 95 % interval"
     return table(head, cells, numbers=4, caption=caption) + note if rows else ""
@@ -149,7 +150,7 @@ def dose_table(dose: pd.DataFrame) -> str:
     """What share of the words was asked for, and what was reached; a row per rate."""
     rows = [
         [
-            f"{100 * row['rate']:g} %",
+            percent(row["rate"]),
             *(decimal(row[name], 2) for name in ("words", "eligible", "wanted", "replaced")),
             *(decimal(100 * row[name], 1) for name in ("dose", "dose_of_changed", "reached")),
         ]
@@ -207,7 +208,7 @@ def paper_tables(comparison: StudyResult) -> list[str]:
             decimal(_ours(comparison, row), digits := 4 if row["metric"] == "cv" else 2),
             decimal(_as_printed(comparison, row), digits),
             LABELS[row["version"]],
-            "" if pd.isna(row["rate"]) else f"{100 * row['rate']:g} %",
+            "" if pd.isna(row["rate"]) else percent(row["rate"]),
             str(row["table"]),
             row["note"],
         ]
@@ -284,7 +285,7 @@ def sentences_table(replacements: pd.DataFrame, source: str = "") -> str:
                 str(first["prompt"]),
                 str(first["replaced"]),
                 ", ".join(swaps),
-                f"{100 * first['rate']:g} %",
+                percent(first["rate"]),
                 str(first["seed"]),
             ]
         )

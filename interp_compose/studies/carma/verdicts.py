@@ -9,20 +9,21 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from interp_compose.plots.chart import answers_note
 from interp_compose.studies.carma.differences import (
     AVERAGE,
     NOTHING,
     REPRESENTATIONS,
+    against_ft,
     not_converged,
     own_caveat,
+    percent,
     records,
     saturated_rates,
     verdict,
 )
 from interp_compose.studies.carma.tables import VERSIONS
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import decimal
+from interp_compose.studies.core.text import about, decimal, text_table
 
 CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
 
@@ -54,7 +55,7 @@ def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]
         n, n_test = (int(number) for number in rows.sort_values("n")[["n", "n_test"]].iloc[0])
         if n < below * n_test:
             said.append(
-                f"At {100 * rate:g} %, ConsistSyn counts the {n} of {n_test} prompts in which a "
+                f"At {percent(rate)}, ConsistSyn counts the {n} of {n_test} prompts in which a "
                 "word was replaced (smallest over seeds)"
             )
     return said
@@ -82,7 +83,7 @@ def _same_replacements(replacements: pd.DataFrame) -> list[str]:
         rows = replacements.loc[replacements["rate"] == rate, columns]
         words[float(rate)] = frozenset(rows.itertuples(index=False, name=None))
     return [
-        f"At {100 * low:g} % and {100 * high:g} % the same words were replaced "
+        f"At {percent(low)} and {percent(high)} the same words were replaced "
         f"({len(words[low])} words, over all seeds): these texts have too few words that can be, "
         "and the two rates are one observation."
         for low, high in pairwise(sorted(words))
@@ -105,7 +106,7 @@ SYMBOLS: Final = {
 
 def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
-    rows = _against_ft(comparison.frames["differences"])
+    rows = against_ft(comparison.frames["differences"], "", AVERAGE)
     said: list[tuple[str, str]] = []
     for row in records(rows[rows["metric"] == "accuracy"]):
         said.append(("Accuracy", _sentence(row)))
@@ -113,7 +114,7 @@ def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     if len(cap):
         said.append(("CAP, mean of the protocols", _by_layer(cap)))
     for row in records(rows[rows["metric"] == "consist_syn"]):
-        at = f"{100 * row['rate']:g} % replaced"
+        at = f"{percent(row['rate'])} replaced"
         said.append((f"ConsistSyn, {at}", _sentence(row)))
         said.append(
             (f"CV of ConsistSyn, {at}", _variation(comparison.frames["summary"], row["rate"]))
@@ -152,7 +153,7 @@ def overhead_sentence(comparison: StudyResult) -> str:
 def dose_sentences(dose: pd.DataFrame) -> list[str]:
     """Like "25 % replaced: 1.0 of 4.1 words a prompt (1.0 wanted, 1.9 eligible), …"."""
     return [
-        f"{100 * row['rate']:g} % replaced: {row['replaced']:.2f} of {row['words']:.2f} words a "
+        f"{percent(row['rate'])} replaced: {row['replaced']:.2f} of {row['words']:.2f} words a "
         f"prompt ({row['wanted']:.2f} wanted, {row['eligible']:.2f} eligible), a mean dose of "
         f"{100 * row['dose']:.1f} %"
         for row in records(dose)
@@ -191,17 +192,13 @@ def terminal_summary(comparison: StudyResult) -> str:
     """A row per headline measure, a column per version, the paired difference and its verdict."""
     config = comparison.config
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
-    known = [f"{key} {config[key]}" for key in ("model", "task") if config.get(key)]
     versions = [name for name in VERSIONS if name in set(comparison.frames["summary"]["version"])]
-    lines = [
-        " · ".join([*known, *answers_note(config), f"{seeds} seed{'s' if seeds > 1 else ''}"]),
-        "",
-        f"{'mean over seeds':<26}"
-        + "".join(f"{LABELS[name]:>10}" for name in versions)
-        + "    CARMA − FT (SE)  verdict",
-    ]
+    columns = [("mean over seeds", "measure", "<26")]
+    columns += [(LABELS[name], name, ">10") for name in versions]
+    columns += [("    CARMA − FT (SE)  verdict", "difference", "")]
+    shown = []
     frame = comparison.frames["summary"]
-    rows = _against_ft(comparison.frames["differences"])
+    rows = against_ft(comparison.frames["differences"], "", AVERAGE)
     wanted = frame["pooling"].isin(["", AVERAGE])
     wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
     for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
@@ -211,10 +208,17 @@ def terminal_summary(comparison: StudyResult) -> str:
         if place["metric"] == "consist_syn_cv":
             digits = 3
             mean["original"] = None  # one model: it varies with the replaced words alone
-        cells = "".join(f"{decimal(mean.get(name), digits):>10}" for name in versions)
-        lines.append(f"{measure_name(place):<26}{cells}{_end(rows, place)}")
-    lines += ["", *dose_sentences(comparison.frames["dose_summary"])]
-    lines += [""] + [f"! {text}" for text in cautions(comparison)]
+        cells = {name: decimal(mean.get(name), digits) for name in versions}
+        shown.append({"measure": measure_name(place), **cells, "difference": _end(rows, place)})
+    lines = [
+        about(config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
+        "",
+        *text_table(pd.DataFrame(shown), columns),
+        "",
+        *dose_sentences(comparison.frames["dose_summary"]),
+        "",
+        *(f"! {text}" for text in cautions(comparison)),
+    ]
     if len(comparison.frames["overhead"]):
         lines.append(overhead_sentence(comparison))
     return "\n".join(lines).strip("\n")
@@ -227,12 +231,7 @@ def measure_name(row: Mapping[str, Any]) -> str:
     if row["metric"] == "cap":
         return f"CAP at layer {row['layer']} (%)"
     name = "ConsistSyn (%)" if row["metric"] == "consist_syn" else "CV of ConsistSyn"
-    return f"{name}, {100 * row['rate']:g} %"
-
-
-def _against_ft(differences: pd.DataFrame) -> pd.DataFrame:
-    rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
-    return rows[rows["pooling"].isin(["", AVERAGE])]
+    return f"{name}, {percent(row['rate'])}"
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
