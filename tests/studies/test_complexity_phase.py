@@ -19,13 +19,7 @@ from interp_compose.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.phases.result import (
-    CIRCUITS,
-    HISTORY,
-    MEASURED,
-    PLACE,
-    PhaseDiagram,
-)
+from interp_compose.studies.phases.result import PhaseDiagram
 
 
 @pytest.mark.parametrize(
@@ -102,9 +96,7 @@ def test_runs_that_did_not_fit_are_marked_as_such() -> None:
 def test_a_phase_of_another_rule_is_not_believed() -> None:
     stale = runs(train=[0.5, 1.0], id=[0.1, 0.1], finite=[True, False]).assign(phase="1")
     assert with_phases(stale)["phase"].tolist() == ["0", ""]
-    places = {"runs": [*PLACE, *MEASURED], "history": HISTORY, "circuits": CIRCUITS}
-    empty = {name: pd.DataFrame(columns=list(columns)) for name, columns in places.items()}
-    loaded = PhaseDiagram(config={}, frames={**empty, "runs": stale}, versions={})
+    loaded = PhaseDiagram(config={}, frames={"runs": stale}, versions={})
     assert loaded.frame["phase"].tolist() == ["0", ""]
     (cell,) = loaded.cells.to_dict("records")
     assert (cell["phase"], cell["agree"]) == ("0", 1)

@@ -229,7 +229,7 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         (
             "cosines",
             only("pooling != 'none' or layer != 1"),
-            "layer_cosines has no row for pair 0",
+            "layer_cosines .* .0, 2, 3.; expected all of 0 … 3",
         ),
         ("cosines", put("cosine", 1.0000001), "cosine 1.0000001 in row 0; expected -1 <= cosine"),
         ("cosines", put("cosine", -1.5), "cosine -1.5 in row 0"),

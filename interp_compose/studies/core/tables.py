@@ -92,7 +92,11 @@ class Table:
         frame = self._typed(frame)
         every = every or {}
         for column, values in {**self.known, **known, **every}.items():
-            foreign = frame[column][~frame[column].isin(list(values))]
+            if isinstance(values, range):  # perhaps of more numbers than fit into memory
+                is_known = frame[column].between(values.start, values.stop - 1)
+            else:
+                is_known = frame[column].isin(list(values))
+            foreign = frame[column][~is_known]
             if len(foreign):
                 raise ERRORS.get(column, InputError)(
                     f"{self.name} has the {column} {foreign.tolist()[0]!r}; "
@@ -196,6 +200,6 @@ def _row(rows: pd.DataFrame) -> str:
 
 def _list(values: Sequence[Any]) -> str:
     if isinstance(values, range):
-        return f"{values[0]} … {values[-1]}"
+        return f"{values.start} … {values.stop - 1}"
     more = f", … ({len(values)} in all)" if len(values) > 10 else ""
     return ", ".join(str(value) for value in list(values)[:10]) + more

@@ -240,8 +240,13 @@ class SimilarityCurve(StudyResult):
         cosines = COSINES.ordered(cosines, every)
         untouched = cosines["pooling"] == NONE
         layer_cosines = LAYER_COSINES.check(
-            cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
+            cosines[untouched].drop(columns="pooling"), every, layer=range(n_layers + 1)
         )
+        layers = sorted(set(layer_cosines["layer"]))
+        if len(layers) != n_layers + 1:
+            raise InputError(
+                f"layer_cosines has the layers {layers}; expected all of 0 … {n_layers}"
+            )
         outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers))
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
