@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from interp_compose import cli
 from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
-from interp_compose.studies.core import command as core_command
+from interp_compose.studies.core import command as core_command, output
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
@@ -103,29 +102,6 @@ def contents(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
-FINISHED: dict[str, tuple[Path, str]] = {}
-
-
-@pytest.fixture
-def finished(
-    request: pytest.FixtureRequest, here: Path, capsys: pytest.CaptureFixture[str]
-) -> tuple[Path, str]:
-    """Where the small run of a command was written, and what it printed; done once."""
-    name = request.getfixturevalue("name")
-    for each in ("phases", name) if name == "mechanism" else (name,):
-        if each not in FINISHED or not FINISHED[each][0].is_relative_to(here):
-            run(each, here / each)
-            FINISHED[each] = here / each, capsys.readouterr().out
-    return FINISHED[name]
-
-
-@pytest.fixture
-def out(finished: tuple[Path, str], tmp_path: Path) -> Path:
-    """A copy of it."""
-    shutil.copytree(finished[0], tmp_path / "out")
-    return tmp_path / "out"
-
-
 def result_of(folder: Path) -> Any:
     """The result as its own class, which the manifest names."""
     import interp_compose as ic
@@ -135,62 +111,83 @@ def result_of(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_run_writes_what_its_result_announces(name: str, finished: tuple[Path, str]) -> None:
-    folder, printed = finished
-    result = result_of(folder)
-    assert result.summary() in printed
-    assert f"written to {folder}/: " in printed
-    figures = set(result.figures())
-    assert figures
-    assert figures <= set(result.FIGURES)
-    for figure in figures:
-        assert f"{figure}.html, {figure}.png" in printed
-        assert (folder / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
-        html = (folder / f"{figure}.html").read_text(encoding="utf-8")
-        assert "Plotly.newPlot" in html
-        assert not re.search(r"<(script|link)[^>]+(src|href)=", html)  # nothing from elsewhere
-    assert set(result.frames) <= set(result.TABLES)
-    for table, frame in result.frames.items():
-        assert len(pd.read_csv(folder / f"{table}.csv")) == len(frame)
-    kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
-    expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
-    expected |= {f"{table}.parquet" for table in result.frames} | set(result.PAGES)
-    assert set(contents(folder)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
-    assert not list(folder.rglob("*.tmp"))
-    assert not (folder / "batches").exists()
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_again_quietly_it_prints_nothing_and_ends_in_the_same_files(
-    name: str, out: Path, capsys: pytest.CaptureFixture[str]
+def test_a_run_again_and_another(
+    name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What is written is announced; the same again ends in the same; another is refused."""
+    if name == "mechanism":
+        phases_runs(here)
+    out = tmp_path / "out"
+    run(name, out)
+    check_written(out, capsys.readouterr().out)
     before = contents(out)
-    run(name, out, "-q")
-    assert capsys.readouterr() == ("", "")
-    after = contents(out)
-    assert {each for each in before if before[each] != after.get(each)} <= {"report.html"}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_another_run_is_refused_and_replaces_it_on_demand(
-    name: str, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options, message = OTHER[name]
-    before = contents(out)
-    error = refused(capsys, name, out, f"{options} -q")
-    assert "holds the result of another run: " in error
-    assert message in error
-    assert contents(out) == before
-    run(name, out, f"{options} -q --overwrite")
+    with pytest.MonkeyPatch.context() as patch:
+        small_figures(patch)  # that they repeat is tested with figures
+        run(name, out, "-q")
+        assert capsys.readouterr() == ("", "")
+        after = contents(out)
+        assert set(after) == set(before)
+        tables = {each for each in before if each.endswith((".csv", ".parquet", "result.json"))}
+        assert all(after[each] == before[each] for each in tables)
+        options, message = OTHER[name]
+        error = refused(capsys, name, out, f"{options} -q")
+        assert "holds the result of another run: " in error
+        assert message in error
+        assert contents(out) == after
+        run(name, out, f"{options} -q --overwrite")
     assert Result.load(out).config != json.loads(before["result.json"])["config"]
     figures = {path.stem for path in out.glob("*.png")}
     assert figures == set(result_of(out).figures())  # none is left of the one before
 
 
+def check_written(out: Path, printed: str) -> None:
+    """Every file that the result announces and no other, each whole; the summary on the screen."""
+    result = result_of(out)
+    assert result.summary() in printed
+    assert f"written to {out}/: " in printed
+    figures = set(result.figures())
+    assert figures
+    assert figures <= set(result.FIGURES)
+    for figure in figures:
+        assert f"{figure}.html, {figure}.png" in printed
+        assert (out / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+        html = (out / f"{figure}.html").read_text(encoding="utf-8")
+        assert "Plotly.newPlot" in html
+        assert not re.search(r"<(script|link)[^>]+(src|href)=", html)  # nothing from elsewhere
+    assert set(result.frames) <= set(result.TABLES)
+    for table, frame in result.frames.items():
+        assert len(pd.read_csv(out / f"{table}.csv")) == len(frame)
+    kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
+    expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
+    expected |= {f"{table}.parquet" for table in result.frames} | set(result.PAGES)
+    assert set(contents(out)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
+    assert not list(out.rglob("*.tmp"))
+    assert not (out / "batches").exists()
+
+
+def small_figures(patch: pytest.MonkeyPatch) -> None:
+    for drawn in ("page_bytes", "picture_bytes"):
+        patch.setattr(output, drawn, lambda figure: b"drawn")
+
+
+def phases_runs(here: Path) -> None:
+    if not (here / "phases").exists():
+        with pytest.MonkeyPatch.context() as patch:
+            small_figures(patch)
+            run("phases", here / "phases", "-q")
+
+
 @pytest.mark.parametrize("name", IN_BATCHES)
 def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
-    name: str, finished: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    here: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    small_figures(monkeypatch)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(name, whole, "-q")
     folder = "ablation" if name == "ablate" else name
     module = import_module(f"interp_compose.studies.{folder}.measure")
     real, calls = module._measure, [0]
@@ -201,8 +198,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
             raise KeyboardInterrupt
         return real(*args, **options)  # type: ignore[no-any-return]
 
-    broken = tmp_path / "broken"
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(module, "_measure", dies_at_the_second)
         stopped = refused(capsys, name, broken, "-q", status=130)
         assert "Interrupted. Run the same command again to resume." in stopped
@@ -210,10 +206,9 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
         assert not (broken / "manifest.json").exists()
         assert "different run" in refused(capsys, name, broken, "--layers 1 -q")
     run(name, broken, "-q")
-    whole = contents(finished[0])
-    tables = [each for each in whole if each.endswith(".csv")]
+    tables = [each for each in contents(whole) if each.endswith(".csv")]
     assert tables
-    assert all(contents(broken)[each] == whole[each] for each in tables)
+    assert all(contents(broken)[each] == contents(whole)[each] for each in tables)
     assert not (broken / "batches").exists()
 
 
@@ -327,8 +322,8 @@ def test_bad_input_exits_with_2_and_writes_nothing(
 ) -> None:
     for file, text in GARBLED.items():
         (here / file).write_text(text, encoding="utf-8")
-    if name == "mechanism" and not (here / "phases").exists():
-        run("phases", here / "phases", "-q")
+    if name == "mechanism":
+        phases_runs(here)
     out = tmp_path / "out"
     error = refused(capsys, name, out, options)
     assert REFUSED[name][options] in " ".join(re.sub("[│╭╰─╯╮]", " ", error).split())
@@ -341,8 +336,8 @@ def test_bad_input_exits_with_2_and_writes_nothing(
 def test_a_file_is_no_folder_even_to_be_replaced(
     name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "mechanism" and not (here / "phases").exists():
-        run("phases", here / "phases", "-q")
+    if name == "mechanism":
+        phases_runs(here)
     out = tmp_path / "notes.txt"
     out.write_text("mine", encoding="utf-8")
     assert "notes.txt is a file" in refused(capsys, name, out, "--overwrite -q")
