@@ -25,7 +25,7 @@ from docs import (
     verdict_page,
 )
 from docs.measured import Table
-from interp_compose.cli import main as interp_compose
+from interp_compose.cli import COMMANDS, main as interp_compose
 from interp_compose.studies.anchors.presets import PRESETS as COMPLEXITY
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
@@ -290,14 +290,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_settings.md": carma_settings,
     "prompts.md": prompts,
     "shipped_tasks.md": shipped_tasks,
-    "cap_help.txt": partial(help_of, "cap"),
-    "similarity_help.txt": partial(help_of, "similarity"),
-    "carma_help.txt": partial(help_of, "carma"),
-    "ablate_help.txt": partial(help_of, "ablate"),
-    "weights_help.txt": partial(help_of, "weights"),
-    "phases_help.txt": partial(help_of, "phases"),
-    "mechanism_help.txt": partial(help_of, "mechanism"),
-    "speed_help.txt": partial(help_of, "speed"),
+    **{f"{name}_help.txt": partial(help_of, name) for name in COMMANDS},
     "authors_cap.md": partial(compared_with_authors, "cap", authors_results.cap),
     "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),

@@ -188,8 +188,7 @@ def test_an_interrupted_run_exits_with_130_and_resumes_to_the_same_result(
     small_figures(monkeypatch)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run(name, whole, "-q")
-    folder = "ablation" if name == "ablate" else name
-    module = import_module(f"interp_compose.studies.{folder}.measure")
+    module = import_module(f"interp_compose.studies.{cli.COMMANDS[name][1].partition(':')[0]}")
     real, calls = module._measure, [0]
 
     def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:

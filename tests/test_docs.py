@@ -163,8 +163,8 @@ def test_the_study_of_the_step_by_step_page_works(
     folder = tmp_path / "surety"
     folder.mkdir()
     for before, code in blocks(DOCS / "contributing.md"):
-        (name,) = re.findall(r"`studies/surety/(\w+\.py)` (?:declares|says|plans)", before)[-1:]
-        (folder / name).write_text(code, encoding="utf-8")
+        names = re.findall(r"`studies/surety/(\w+\.py)` (?:declares|says|plans|turns)", before)
+        (folder / names[-1]).write_text(code, encoding="utf-8")
     from interp_compose import studies
 
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
@@ -174,6 +174,7 @@ def test_the_study_of_the_step_by_step_page_works(
     surety = measure.surety(model, examples, threshold=0.9, batch_size=3, progress=False)
     assert re.fullmatch(r"\d\.\d{3} of 8 answers are sure", surety.summary())
     assert surety.config["threshold"] == 0.9
+    assert surety.figures()["surety"].chart is not None
     surety.save(tmp_path / "out")
     assert type(surety).load(tmp_path / "out").summary() == surety.summary()
     with pytest.raises(interp_compose.errors.OptionError, match=r"surety: threshold='a' is a str"):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from interp_compose.studies.core.options import PromptOptions, TaskCommand
+from interp_compose.studies.core.options import Layers, PromptOptions, TaskCommand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +16,8 @@ class AblationOptions(PromptOptions):
 
     what: Literal["words", "heads", "layers", "attn", "mlp"] = "words"
     """Attention to a word, heads, or what blocks, their attention or their MLP add."""
+    layers: Layers = None
+    """Layers of the knockouts (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     tagger: Annotated[
         Any, tyro.conf.arg(constructor=str, metavar="STR", help_behavior_hint="(default: None)")
     ] = None

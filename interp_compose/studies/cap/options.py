@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from interp_compose.studies.core.options import Pooling, PromptOptions, TaskCommand
+from interp_compose.studies.core.options import Layers, Pooling, PromptOptions, TaskCommand
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapOptions(PromptOptions):
     """What is measured, and how."""
 
+    layers: Layers = None
+    """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
     """How the tokens of a unit become one vector."""
     mode: Literal["collapse", "broadcast"] = "collapse"

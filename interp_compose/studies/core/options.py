@@ -47,8 +47,6 @@ OF_TASK: Final = ("labels",)
 class Options:
     """What is measured, and how."""
 
-    layers: Layers = None
-    """Layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     batch_size: int | None = None
     """Examples or pairs per batch; by default what fits a fixed memory budget."""
     seed: int = 42

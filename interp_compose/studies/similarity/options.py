@@ -8,6 +8,7 @@ from typing import Literal
 
 from interp_compose.studies.core.options import (
     Labels,
+    Layers,
     ModelSource,
     Options,
     Output,
@@ -29,6 +30,8 @@ class SimilarityOptions(Options):
     """For constituents: the largest of at most this height."""
     parser: Parser | None = None
     """For constituents: parse with this, instead of reading the data's own trees."""
+    layers: Layers = None
+    """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
     """How the tokens of a unit become one vector."""
     controls: bool = True
