@@ -1,6 +1,7 @@
-"""The command line: one command per study, whose config dataclass is its options.
+"""The command line: one command per study.
 
-A study's module holds its config and ``run(config)``, which returns the result.
+A command's options are a dataclass of the study's ``options.py``; ``run`` in its ``measure.py`` is
+given them and returns the result.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _kill_is_ctrl_c() -> Iterator[None]:
     """``kill``, ``timeout`` and a cluster's cancelling end a command, and its workers, as Ctrl-C
     does."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are another's here
+        yield  # only the main thread may handle signals
         return
 
     def interrupt(number: int, frame: object) -> None:

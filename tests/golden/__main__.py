@@ -97,7 +97,7 @@ def run(out: Path, names: Sequence[str]) -> None:
     from interp_compose import cli
 
     torch.set_num_threads(1)
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True)  # files of an earlier run would be taken for this one's
     os.chdir(out)
     _inputs(Path("inputs"))
     for name in names:
