@@ -19,7 +19,7 @@ from interp_compose.studies.core.options import (
 
 @dataclass(frozen=True, kw_only=True)
 class CarmaSettings:
-    """CARMA's own: what is not given is the paper's with --paper, else the default."""
+    """CARMA's settings: what is not given is the paper's with --paper, else the default."""
 
     weight: Annotated[float | None, by_default("0.2")] = None
     """λ, CARMA's share in the total loss."""

@@ -254,8 +254,8 @@ def outcome_rows(
     """One row each, behind the columns of ``place``, "example" and "layer" among them.
 
     Raises:
-        NonFiniteError: not all logits were finite of one. ``after``, a format string of its row,
-            says under which intervention.
+        NonFiniteError: the logits of a row were not all finite. ``after``, a format string of the
+            row, says under which intervention.
     """
     outcomes = outcomes.cpu()
     frame = pd.DataFrame(

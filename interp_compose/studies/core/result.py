@@ -27,7 +27,7 @@ class StudyResult(Result):
     FIGURES: ClassVar[tuple[str, ...]]
     PAGES: ClassVar[tuple[str, ...]] = ()
     RUNS: ClassVar[tuple[str, ...]] = ()
-    """What is in its folder besides, in words."""
+    """What else its command writes, in words."""
 
     @classmethod
     def load(cls: type[StudyResultT], folder: str | os.PathLike[str]) -> StudyResultT:
