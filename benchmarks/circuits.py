@@ -43,6 +43,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.core.inputs import prepare
+from interp_compose.studies.core.options import PromptOptions
 from interp_compose.tasks.load import load_task
 from interp_compose.text.tagging import tagger_of, unit_tags
 
@@ -248,7 +249,7 @@ def trained_leak() -> dict[str, Any]:
     """The shipped model, a content word of each of 64 test prompts hidden."""
     model = load_model("mini-idm")
     task = load_task("mini-idm", model)
-    items = prepare(model, task.test[:64], unit="word", labels=None, height=None, parser=None)
+    items = prepare(model, task.test[:64], PromptOptions())
     kinds = tagger_of("kind")
     rows = []
     for item in items:
