@@ -247,7 +247,7 @@ def measured_leaks() -> dict[str, dict[str, Any]]:
 
 def trained_leak() -> dict[str, Any]:
     """The shipped model, a content word of each of 64 test prompts hidden."""
-    model = load_model("mini-idm")
+    model = load_model("mini-idm", device="cpu")
     task = load_task("mini-idm", model)
     items = prepare(model, task.test[:64], PromptOptions())
     kinds = tagger_of("kind")

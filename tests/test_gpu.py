@@ -24,6 +24,7 @@ from interp_compose.training.losses import mutual_information_loss, stability_lo
 from interp_compose.types import Example
 from tests import architectures
 from tests.architectures import DECODERS, ENCODERS
+from tests.studies import similarity_reference
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.training import runs, test_parallel as decoders
 
@@ -56,7 +57,8 @@ def test_bf16_stays_within_its_tolerance(name: str) -> None:
 
 
 def cosines(name: str, device: str, dtype: torch.dtype = torch.float32) -> pd.DataFrame:
-    model = load_model(architectures.build(name).to(device, dtype), tokenizer=splitting_tokenizer())
+    tokenizer = similarity_reference.tokenizer_for(name)
+    model = load_model(architectures.build(name).to(device, dtype), tokenizer=tokenizer)
     pairs = [
         {"text1": one, "text2": two, "score": float(i)}
         for i, (one, two) in enumerate(pairwise(TEXTS))
@@ -90,13 +92,13 @@ def test_synchronisations_do_not_grow_with_the_examples() -> None:
     def syncs(n: int) -> int:
         asked = CapOptions(pooling=("mean", "max"), controls=False)
         plan = cap_curve.plan(model, EXAMPLES[:1] * n, asked)
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
                 plan.rows(plan.batches[0])
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
         return sum("synchroniz" in str(warning.message) for warning in seen)
 
     assert syncs(16) <= syncs(2)
@@ -108,7 +110,7 @@ def test_losses_and_their_gradients_agree(negatives: Any) -> None:
     resid = torch.randn(3, 2, 7, 11, generator=torch.Generator().manual_seed(0))
     found = []
     for device in ("cpu", "cuda"):
-        layers = resid.to(device).requires_grad_()
+        layers = resid.to(device, copy=True).requires_grad_()
         ids = words.to(device)
         loss = mutual_information_loss(layers, ids, negatives=negatives, seed=3)
         (loss + stability_loss(layers, ids >= 0)).backward()
