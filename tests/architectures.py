@@ -194,6 +194,8 @@ needs_tl4 = pytest.mark.skipif(
 ENCODERS = ("BERT", "RoBERTa")
 DECODERS = ("GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "native")
 """The architectures on which every intervention is held to an independent reference."""
+SMALL = ("small, pre", "small, post", "small, query")
+"""Small decoders, by the place of their norm."""
 
 
 def build(name: str, *, seed: int = 0) -> Any:
@@ -224,3 +226,18 @@ def build_native(*, seed: int = 0, rotary: bool = True) -> Any:
         initializer_range=0.2,
     )
     return TransformerBridge.boot_native(config).eval()
+
+
+def load(name: str, *, seed: int = 0) -> Any:
+    """The model as ``load_model`` gives it; ``"native, positions"`` has no rotary embedding."""
+    from interp_compose.models.decoder import DecoderConfig
+    from interp_compose.models.load import load_model
+    from interp_compose.models.small_decoder import small_decoder
+
+    if name in SMALL:
+        sizes: dict[str, Any] = {"d_vocab": D_VOCAB, "n_ctx": N_CTX, "n_layers": N_LAYERS}
+        sizes |= {"d_model": 40, "n_heads": 2, "d_mlp": 53, "norm": name.removeprefix("small, ")}
+        return small_decoder(DecoderConfig(**sizes), init_rate=0.4, seed=seed)
+    if name.startswith("native"):
+        return load_model(build_native(seed=seed, rotary=name == "native"))
+    return load_model(build(name, seed=seed))

@@ -37,17 +37,20 @@ def params(*names: str) -> list[Any]:
     return [pytest.param(name, marks=marks[name]) if name in marks else name for name in names]
 
 
+def make(name: str) -> LensModel:
+    """A model with random weights."""
+    model: LensModel
+    if name == "HookedTransformer":
+        model = load_model(hooked_transformer("gqa"))
+    else:
+        model = architectures.load(name)
+    return model
+
+
 @cache
 def shared(name: str) -> LensModel:
-    """A model with random weights that no test may change."""
-    source: Any
-    if name == "native":
-        source = architectures.build_native()
-    elif name == "HookedTransformer":
-        source = hooked_transformer("gqa")
-    else:
-        source = architectures.build(name)
-    return load_model(source)
+    """The same for every test, none of which may change it."""
+    return make(name)
 
 
 def run(model: LensModel, tokens: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -15,15 +15,7 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.attention import edited_attention, unedited
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import copy_model
-from tests.interventions.shared import (
-    TOKENS,
-    WRAPPED,
-    assert_clean,
-    params,
-    run,
-    shared,
-)
-from tests.models.test_bridge import make
+from tests.interventions.shared import FEW, TOKENS, assert_clean, make, params, run, shared
 
 pytestmark = pytest.mark.tl3
 
@@ -47,7 +39,7 @@ class Edit:
         return torch.cat([pattern[:, :1] * self.times, pattern[:, 1:]], dim=1)
 
 
-@pytest.fixture(params=params(*WRAPPED, "native", "HookedTransformer"))
+@pytest.fixture(params=params(*FEW))
 def model(request: pytest.FixtureRequest) -> LensModel:
     return shared(request.param)
 

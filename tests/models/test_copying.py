@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,22 +17,12 @@ from interp_compose.models.weights import copy_model
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests import architectures
-from tests.interventions.test_hooked_transformer import make as hooked_transformer
+from tests.interventions.shared import make, params
 from tests.studies.conftest import splitting_tokenizer
 
-needs_tl3 = pytest.mark.skipif(
-    not version("transformer-lens").startswith("3."),
-    reason="transformer-lens 4 removed HookedTransformer (make test-tl3 runs this)",
-)
-MASKED = ("BERT", "RoBERTa", "MPNet", "DistilBERT")
-ALL = [name for name in architectures.BUILDERS if name not in MASKED]
+KINDS = ("GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "BLOOM", "native", "small, post")
+"""Attention split and fused, grouped and not, computed by TransformerLens and by the module."""
 TOKENS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 11, 12]])
-
-
-def built(name: str) -> LensModel:
-    return load_model(
-        architectures.build_native() if name == "native" else architectures.build(name)
-    )
 
 
 def gradients(model: LensModel) -> list[torch.Tensor | None]:
@@ -48,9 +37,10 @@ def equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return torch.equal(one, other)
 
 
-@pytest.mark.parametrize("name", [*ALL, "native"])
+@pytest.mark.tl3
+@pytest.mark.parametrize("name", params(*KINDS, "HookedTransformer"))
 def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) -> None:
-    model = built(name)
+    model = make(name)
     model(TOKENS)  # in a graph, of which some wrappers keep a part
     copied = copy_model(model)
     assert list(copied.active_hooks) == []
@@ -67,28 +57,15 @@ def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) ->
         assert not torch.equal(copied(TOKENS), before)
 
 
-@pytest.mark.tl3
-@needs_tl3
-@pytest.mark.parametrize("kind", ["standard", "rotary"])
-def test_a_hooked_transformer_is_copied(kind: str) -> None:
-    model = load_model(hooked_transformer(kind))
-    model(TOKENS)
-    copied = copy_model(model)
-    of_the_copy = gradients(copied)
-    assert all(weight.grad is None for weight in model.parameters())
-    pairs = zip(of_the_copy, gradients(model), strict=True)
-    assert all(equal(one, other) for one, other in pairs)
-
-
 def test_a_broken_model_is_copied_as_it_is() -> None:
-    model = built("GPT-2")
+    model = make("GPT-2")
     with torch.no_grad():
         next(model.parameters())[0, 0] = float("nan")
     assert bool(copy_model(model)(TOKENS * 0).isnan().any())
 
 
 def test_modes_and_frozen_weights_are_copied() -> None:
-    model = built("Llama")
+    model = make("Llama")
     model.lens.blocks[1].train()
     first = next(model.parameters())
     first.requires_grad_(False)
@@ -115,7 +92,7 @@ def test_open_interventions_are_refused() -> None:
 
 
 def test_a_copy_that_shares_or_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = built("Llama")
+    model = make("Llama")
     other = load_model(architectures.build("Llama", seed=1))
     monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: one))
     with pytest.raises(CapabilityError, match="the copy shares weights with it. Load the model"):

@@ -13,6 +13,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
+from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.decoder import DecoderConfig, Norm, SmallDecoder
 
 pytestmark = pytest.mark.tl3
@@ -144,17 +145,6 @@ def test_padding_on_either_side_changes_nothing(model: SmallDecoder, side: str) 
 
 
 @torch.no_grad()
-def test_one_token(model: SmallDecoder) -> None:
-    model.double()
-    tokens = torch.tensor([[4], [21]])
-    found = model(tokens)
-    for row in range(2):
-        expected = torch.from_numpy(reference(model, tokens[row].tolist()))
-        torch.testing.assert_close(found[row], expected, atol=1e-10, rtol=1e-10)
-    torch.testing.assert_close(model.last_logits(tokens), found[:, -1], atol=1e-12, rtol=1e-12)
-
-
-@torch.no_grad()
 def test_gpt2_of_hugging_face_is_the_same_model() -> None:
     """A second witness of norm="pre"."""
     cfg = DecoderConfig(**SHAPE, n_heads=3)
@@ -207,15 +197,14 @@ def test_gpt2_of_hugging_face_is_the_same_model() -> None:
 # ---- no more than the loss needs ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize(("n_layers", "length"), [(1, 7), (3, 7), (3, 1)])
 def test_last_logits_and_their_gradients_are_the_full_ones(
-    model: SmallDecoder, n_layers: int
+    model: SmallDecoder, n_layers: int, length: int
 ) -> None:
     model = random(DecoderConfig(**{**vars(model.cfg), "n_layers": n_layers}))
-    full = model(TOKENS)[:, -1]
-    short = model.last_logits(TOKENS)
+    tokens, target = TOKENS[:, :length], TOKENS[:, 0]
+    full, short = model(tokens)[:, -1], model.last_logits(tokens)
     torch.testing.assert_close(short, full, atol=2e-5, rtol=2e-5)
-    target = TOKENS[:, 0]
     expected, found = (
         torch.autograd.grad(torch.nn.functional.cross_entropy(logits, target), model.parameters())
         for logits in (full, short)
@@ -389,3 +378,38 @@ def test_stacked_weights_by_name(model: SmallDecoder) -> None:
         _ = model.b_Q
     with pytest.raises(AttributeError, match="W_gate"):
         _ = model.W_gate
+
+
+# ---- shapes that are refused ---------------------------------------------------------------
+
+
+def test_biases_of_the_unembedding_alone() -> None:
+    names = [name for name, _ in SmallDecoder(CASES[0]).named_parameters()]
+    assert [name for name in names if ".b_" in name] == ["unembed.b_U"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"n_layers": 0}, "n_layers=0: expected a whole number, 1 or more"),
+        ({"n_layers": 10**6, "d_model": 1, "d_mlp": 1}, "n_layers=1000000: expected at most 10000"),
+        ({"d_head": 0}, "d_head=0: expected a whole number, 1 or more"),
+        ({"n_heads": 3}, "n_heads=3 do not divide d_model=64: give d_head"),
+    ],
+)
+def test_sizes_that_are_none(shape: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        DecoderConfig(**shape)
+
+
+def test_d_head_may_be_any() -> None:
+    assert DecoderConfig(n_heads=3, d_head=5).head_width == 5
+    assert DecoderConfig(d_model=64, n_heads=4).head_width == 16
+
+
+def test_too_long_a_sequence_is_refused(model: SmallDecoder) -> None:
+    long = torch.zeros((2, 12), dtype=torch.long)
+    mask = torch.ones_like(long)
+    for call in (lambda: model(long), lambda: model.last_logits(long), lambda: model(long, mask)):
+        with pytest.raises(PromptError, match="has 12 tokens, and the model n_ctx=11 positions"):
+            call()

@@ -11,7 +11,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from interp_compose.errors import CapabilityError, CorruptFileError, DeviceError, OptionError
+from interp_compose.errors import CorruptFileError, DeviceError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights, verify_checksums
@@ -127,13 +127,6 @@ def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.Monke
 def test_remote_code_needs_a_pinned_revision(folder: Path) -> None:
     with pytest.raises(OptionError, match="pin it with revision=<commit>"):
         load_model(folder, trust_remote_code=True)
-
-
-def test_an_architecture_that_is_not_known_is_refused_by_name(tmp_path: Path) -> None:
-    architectures.build("DistilBERT").save_pretrained(tmp_path)
-    byte_level_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(CapabilityError, match="DistilBert"):
-        load_model(tmp_path)
 
 
 def test_truncated_weights_are_refused(copy: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
-from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
 from interp_compose.models.bridge import bridge_around
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.load import load_model
-from interp_compose.models.memory import weights_digest
 from interp_compose.models.sentence_config import SentenceConfig
-from interp_compose.models.weights import load_weights, save_weights
 from tests import architectures, real_model
 from tests.models.test_load import byte_level_tokenizer
 from tests.models.test_sentence_folder import FLAGS, flags, offline, state  # noqa: F401
+from tests.studies.similarity_reference import bert_tokenizer
 from tests.text.conftest import word_piece
 
 TOKENS = torch.tensor([[1, 17, 3, 41, 2], [1, 5, 53, 7, 2]])
@@ -140,19 +141,9 @@ def test_a_transformer_in_a_subfolder(tmp_path: Path) -> None:
     same(model, bert())
 
 
-@pytest.mark.parametrize(
-    ("files", "named"),
-    [
-        ({"pooling": {"pooling_mode": "max"}}, "pooling by max"),
-        ({"further": ("Dense",)}, "the modules Transformer, Pooling, Dense"),
-        ({"general": {"default_prompt_name": "query", "prompts": {"query": "q"}}}, "a prompt"),
-    ],
-)
-def test_an_embedding_beyond_us_is_refused_when_it_is_asked_for(
-    headless: Path, files: dict[str, Any], named: str
-) -> None:
-    model = load_model(state(headless, **files))
-    with pytest.raises(CapabilityError, match=f"states an embedding with {named}"):
+def test_an_embedding_that_is_not_computed_is_refused_when_it_is_asked_for(headless: Path) -> None:
+    model = load_model(state(headless, {"pooling_mode": "max"}))
+    with pytest.raises(CapabilityError, match="states an embedding with pooling by max"):
         embed_texts(model, ["a dog"])
     assert embed_texts(model, ["a dog"], embedding="cls").shape == (1, 40)
 
@@ -168,19 +159,33 @@ def test_dtypes(headless: Path) -> None:
     assert float((half - bert()(TOKENS).last_hidden_state).abs().max()) < 0.3
 
 
-def test_two_loads_are_the_same_weights(headless: Path) -> None:
-    one, other = load_model(headless), load_model(headless)
-    first, second = one.state_dict(), other.state_dict()
-    assert list(first) == list(second)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert weights_digest(one) == weights_digest(other)
+def saved_by_their_package(tmp_path: Path, *further: str) -> tuple[Path, torch.Tensor]:
+    """A folder that sentence-transformers read and saved again, and its embedding of a text."""
+    source = saved(tmp_path / "by hand", bert())
+    bert_tokenizer(120).save_pretrained(source)  # it pads, as that package does
+    state(source, further=further, transformer={"max_seq_length": 19})
+    with warnings.catch_warnings():  # of that package's, at import and on loading
+        warnings.simplefilter("ignore")
+        from sentence_transformers import SentenceTransformer
+
+        theirs = SentenceTransformer(str(source), device="cpu")
+        theirs.save(str(tmp_path / "theirs"))
+        return tmp_path / "theirs", theirs.encode(
+            ["a young dog"], show_progress_bar=False, convert_to_tensor=True
+        )
 
 
-def test_weights_survive_a_round_trip(headless: Path, tmp_path: Path) -> None:
-    other = load_model(saved(tmp_path / "other", bert(seed=1)))
-    path = save_weights(load_model(headless), tmp_path / "weights.safetensors")
-    load_weights(other, path)
-    same(other, bert())
+@pytest.mark.parametrize("further", [("Normalize",), ()])
+def test_what_sentence_transformers_saves_today_is_read(
+    tmp_path: Path, further: tuple[str, ...]
+) -> None:
+    folder, expected = saved_by_their_package(tmp_path, *further)
+    model = load_model(folder)
+    assert model.n_ctx == 19
+    assert model.stated is not None
+    assert (model.stated.pooling, model.stated.normalise) == ("mean", bool(further))
+    assert model.stated.unsupported is None
+    torch.testing.assert_close(embed_texts(model, ["a young dog"]), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_nothing_is_said_on_loading(
@@ -207,8 +212,6 @@ def test_nothing_is_said_on_loading(
     ],
 )
 def test_weights_that_are_missing_are_named(tmp_path: Path, architecture: str, first: str) -> None:
-    from safetensors.torch import load_file, save_file
-
     folder = saved(tmp_path, bert(architecture))
     weights = load_file(folder / "model.safetensors")
     assert weights.pop(first) is not None
@@ -232,27 +235,43 @@ def test_weights_of_another_shape_are_refused(headless: Path) -> None:
         load_model(headless)
 
 
-@pytest.mark.parametrize("damage", ["modules.json", "sentence_bert_config.json", "no pooling"])
-def test_a_damaged_sentence_transformers_folder_is_refused(headless: Path, damage: str) -> None:
-    state(headless, transformer={})
-    if damage == "no pooling":
-        (headless / "1_Pooling/config.json").unlink()
-    else:
-        (headless / damage).write_text("{", encoding="utf-8")
-    with pytest.raises(CorruptFileError, match=r"get the folder again"):
-        load_model(headless)
+@pytest.mark.parametrize("name", ["BERT", "GPT-2"])
+def test_a_folder_has_no_revision(name: str, tmp_path: Path) -> None:
+    saved(tmp_path, architectures.build(name))
+    with pytest.raises(OptionError, match=r"revision='main' is of the hub, .*folder.*leave it out"):
+        load_model(tmp_path, revision="main")
+    assert load_model(tmp_path).n_layers == architectures.N_LAYERS
 
 
-def test_a_tokenizer_of_ones_own_is_used_as_it_is(tmp_path: Path) -> None:
-    bert().save_pretrained(tmp_path)
-    own = word_piece()
-    assert load_model(tmp_path, tokenizer=own).tokenizer is own
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    bert().save_pretrained(tmp_path)
-    with pytest.raises(CorruptFileError, match="tokenizer"):
+@pytest.mark.parametrize(
+    ("kind", "first", "count"),
+    [
+        ("BertModel", "encoder.layer.2.attention", 16),
+        ("BertForMaskedLM", "bert.encoder.layer.2.attention", 16),
+        pytest.param(
+            "RobertaModel", "encoder.layer.2.attention", 16, marks=architectures.needs_tl4
+        ),
+    ],
+)
+def test_layers_that_the_config_does_not_have_are_refused(
+    tmp_path: Path, kind: str, first: str, count: int
+) -> None:
+    """A model of two of its three layers would load without a word."""
+    rewrite(saved(tmp_path, bert(kind)) / "config.json", num_hidden_layers=2)
+    with pytest.raises(
+        CorruptFileError,
+        match=rf"hold '{first}[a-zA-Z.]*' \({count} such in all\), of a layer that its config",
+    ):
         load_model(tmp_path)
+
+
+def test_weights_beyond_the_layers_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    """Many checkpoints have heads of other tasks."""
+    saved(tmp_path, bert())
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["classifier.weight"] = torch.zeros(2, 40)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert load_model(tmp_path).n_layers == architectures.N_LAYERS
 
 
 def test_relative_positions_are_refused_by_name(headless: Path) -> None:
@@ -338,12 +357,9 @@ def test_an_encoder_turned_decoder_is_refused(kind: str, tmp_path: Path) -> None
         load_model(bert(kind, is_decoder=True))
     with pytest.raises(CapabilityError, match=r"with is_decoder=True"):
         load_model(saved(tmp_path, bert(kind, is_decoder=True)))
-
-
-def test_a_bridge_around_an_encoder_turned_decoder_is_refused() -> None:
-    bridge = bridge_around(bert("BertForMaskedLM", is_decoder=True))
-    with pytest.raises(CapabilityError, match="with is_decoder=True"):
-        load_model(bridge)
+    if kind == "BertForMaskedLM":
+        with pytest.raises(CapabilityError, match="with is_decoder=True"):
+            load_model(bridge_around(bert(kind, is_decoder=True)))
 
 
 @pytest.mark.parametrize("name", ["DistilBERT", "MPNet"])

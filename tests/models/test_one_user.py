@@ -21,8 +21,9 @@ from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.small_decoder import small_decoder
 from tests import architectures
+from tests.architectures import load as make
+from tests.interventions.shared import shared
 from tests.studies.conftest import splitting_tokenizer
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
@@ -37,18 +38,12 @@ BLOCKS: dict[str, Callable[[LensModel], AbstractContextManager[Any]]] = {
 }
 
 
-def make(name: str) -> LensModel:
-    if name == "small decoder":
-        return small_decoder(init_rate=0.5, seed=0)
-    return load_model(architectures.build(name))
-
-
 @torch.no_grad()
 @pytest.mark.tl3
-@pytest.mark.parametrize("name", ["GPT-2", "small decoder"])
+@pytest.mark.parametrize("name", ["GPT-2", "small, pre"])
 @pytest.mark.parametrize("kinds", list(permutations(BLOCKS, 2)), ids="-".join)
 def test_blocks_may_end_in_any_order(name: str, kinds: tuple[str, str]) -> None:
-    model = make(name)
+    model = shared(name)
     clean = model(TOKENS)
     first, second = (BLOCKS[kind](model) for kind in kinds)
     with BLOCKS[kinds[1]](model):
@@ -71,7 +66,7 @@ def in_thread(work: Callable[[], Any]) -> BaseException | None:
 @torch.no_grad()
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_another_thread_is_refused_inside_a_block(kind: str) -> None:
-    model = make("GPT-2")
+    model = shared("GPT-2")
     clean = model(TOKENS)
     with BLOCKS[kind](model):
         edited = model(TOKENS)

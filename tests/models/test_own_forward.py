@@ -70,7 +70,7 @@ def test_a_bridge_that_came_wrapped_is_held_to_its_settings(name: str) -> None:
         load_model(bridge_around(MISCOMPUTED[name]()))
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "Llama", "OPT", "native"])
+@pytest.mark.parametrize("name", ["Gemma 2", "OPT", "native"])
 def test_bridges_load(name: str) -> None:
     native = name == "native"
     bridge = architectures.build_native() if native else bridge_around(architectures.build(name))
@@ -119,7 +119,7 @@ def test_a_hook_that_wrapping_loses_is_refused() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "BLOOM", "Phi", "BERT", "RoBERTa"])
+@pytest.mark.parametrize("name", ["GPT-2", "BLOOM", "RoBERTa"])
 def test_every_text_is_compared_alone_with_both_paddings(name: str) -> None:
     """Float64 sums over the logits of the module itself, text by text."""
     module = architectures.build(name)

@@ -13,9 +13,8 @@ from interp_compose.models import autocast as masked_scores
 from interp_compose.models.autocast import finite_scores
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from tests import architectures
-from tests.interventions.test_hooked_transformer import make as hooked_transformer
-from tests.models.test_copying import ALL, TOKENS, built, equal, needs_tl3
+from tests.interventions.shared import make, params
+from tests.models.test_copying import KINDS, TOKENS, equal
 from tests.training.runs import hugging_face
 
 MASK = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
@@ -36,9 +35,10 @@ def gradients(model: LensModel) -> list[torch.Tensor | None]:
     return found
 
 
-@pytest.mark.parametrize("name", [*architectures.DECODERS, "OPT", "BLOOM", "GPT-J", "Phi-3"])
+@pytest.mark.tl3
+@pytest.mark.parametrize("name", params(*KINDS, "HookedTransformer"))
 def test_gradients_are_the_same_to_the_bit(name: str) -> None:
-    model = built(name).train()
+    model = make(name).train()
     loss_of(model).backward()
     expected = gradients(model)
     with model.activation_checkpointing():
@@ -46,21 +46,6 @@ def test_gradients_are_the_same_to_the_bit(name: str) -> None:
     loss.backward()  # after the block
     pairs = zip(gradients(model), expected, strict=True)
     assert all(equal(one, other) for one, other in pairs)
-
-
-@pytest.mark.tl3
-@needs_tl3
-def test_a_hooked_transformer_recomputes_and_stays_finite_in_bfloat16() -> None:
-    model = load_model(hooked_transformer("standard"))
-    loss_of(model).backward()
-    expected = gradients(model)
-    with model.activation_checkpointing():
-        loss = loss_of(model)
-    loss.backward()
-    assert all(equal(a, b) for a, b in zip(gradients(model), expected, strict=True))
-    with finite_scores(model), torch.autocast("cpu", torch.bfloat16):
-        loss_of(model).backward()
-    assert all(bool(g.isfinite().all()) for g in gradients(model) if g is not None)
 
 
 def count_runs(model: LensModel) -> list[int]:
@@ -90,7 +75,7 @@ def test_blocks_run_a_second_time_under_the_same_dropout(dropout: float) -> None
 
 
 def test_blocks_are_as_before_however_the_block_ends() -> None:
-    model = built("GPT-2")
+    model = make("GPT-2")
     runs = count_runs(model)
     with pytest.raises(ZeroDivisionError), model.activation_checkpointing():
         raise ZeroDivisionError
@@ -100,7 +85,7 @@ def test_blocks_are_as_before_however_the_block_ends() -> None:
 
 
 def test_without_gradients_nothing_runs_twice() -> None:
-    model = built("Llama")
+    model = make("Llama")
     runs = count_runs(model)
     with torch.no_grad(), model.activation_checkpointing():
         logits = model(TOKENS)
@@ -111,9 +96,10 @@ def test_without_gradients_nothing_runs_twice() -> None:
 # ---- bfloat16 ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*ALL, "native"])
+@pytest.mark.tl3
+@pytest.mark.parametrize("name", params(*KINDS, "HookedTransformer"))
 def test_padding_is_finite_in_bfloat16(name: str) -> None:
-    model = built(name)
+    model = make(name)
     full = model(TOKENS, attention_mask=MASK)[:, -1].detach()
     with finite_scores(model):
         with torch.autocast("cpu", torch.bfloat16), model.activation_checkpointing():
@@ -128,13 +114,13 @@ def test_padding_is_finite_in_bfloat16(name: str) -> None:
 
 def test_without_it_padding_is_not_finite() -> None:
     """Should this fail, TransformerLens has mended its mask and ``finite_scores`` can go."""
-    model = built("GPT-2")
+    model = make("GPT-2")
     with torch.autocast("cpu", torch.bfloat16):
         assert bool(model(TOKENS, attention_mask=MASK)[0, -1].isnan().any())
 
 
 def test_scores_of_float32_stay_and_nothing_is_left_behind() -> None:
-    model = built("Llama")
+    model = make("Llama")
     before = model(TOKENS, attention_mask=MASK)
     with finite_scores(model):
         torch.testing.assert_close(model(TOKENS, attention_mask=MASK), before, rtol=0, atol=0)
@@ -148,5 +134,5 @@ def test_a_model_that_is_not_finite_all_the_same_is_refused(
 ) -> None:
     monkeypatch.setattr(masked_scores, "_bounded", lambda module, args, scores: scores)
     message = r'gives NaN on a padded batch in bfloat16; train with precision="float32"'
-    with pytest.raises(CapabilityError, match=message), finite_scores(built("GPT-2")):
+    with pytest.raises(CapabilityError, match=message), finite_scores(make("GPT-2")):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ def state(
     folder: Path,
     pooling: Any = None,
     *,
+    kinds: tuple[str, ...] = ("Transformer", "Pooling"),
     further: tuple[str, ...] = (),
     subfolder: str = "",
     transformer: dict[str, Any] | None = None,
@@ -45,16 +47,13 @@ def state(
     prefix: str = "sentence_transformers.models",
 ) -> Path:
     """A sentence-transformers folder's files: modules, pooling, and further options."""
-    kinds = ["Transformer", "Pooling", *further]
-    paths = [subfolder, *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
-    write(
-        folder / "modules.json",
-        [
-            {"idx": i, "name": str(i), "path": path, "type": f"{prefix}.{kind}"}
-            for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
-        ],
-    )
-    write(folder / "1_Pooling/config.json", flags(FLAGS[1]) if pooling is None else pooling)
+    modules = []
+    for i, kind in enumerate([*kinds, *further]):
+        path = f"{i}_{kind}" if i or kind != "Transformer" else subfolder
+        modules.append({"idx": i, "name": str(i), "path": path, "type": f"{prefix}.{kind}"})
+        if kind == "Pooling":
+            write(folder / path / "config.json", flags(FLAGS[1]) if pooling is None else pooling)
+    write(folder / "modules.json", modules)
     if transformer is not None:
         write(folder / subfolder / "sentence_bert_config.json", transformer)
     if general is not None:
@@ -92,92 +91,94 @@ def test_modules_without_a_pooling_state_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pooling", "expected"),
+    ("files", "expected"),
     [
-        (flags(FLAGS[1]), "mean"),
-        (flags(FLAGS[0]), "cls"),
-        (flags(FLAGS[5]), "last"),
-        ({"pooling_mode": "mean"}, "mean"),
-        ({"pooling_mode": "cls", "embedding_dimension": 40, "include_prompt": True}, "cls"),
-        ({"pooling_mode": "lasttoken"}, "last"),
-        ({"pooling_mode": ["mean"]}, "mean"),
-    ],
-)
-def test_both_forms_of_pooling(tmp_path: Path, pooling: Any, expected: str) -> None:
-    stated = read_sentence_config(str(state(tmp_path, pooling)))
-    assert stated == SentenceConfig(expected, False)
-    stated.check("x")
-
-
-@pytest.mark.parametrize(
-    ("pooling", "named"),
-    [
-        (flags(FLAGS[2]), "pooling by max_tokens"),
-        (flags(FLAGS[3]), "pooling by mean_sqrt_len_tokens"),
-        (flags(FLAGS[4]), "pooling by weightedmean_tokens"),
-        (flags(FLAGS[0], FLAGS[1]), "pooling by cls and mean"),
-        (flags(), "pooling by nothing"),
-        ({"pooling_mode": "max"}, "pooling by max"),
-        ({"pooling_mode": ["mean", "max"]}, "pooling by mean and max"),
-    ],
-)
-def test_pooling_that_is_not_done_is_named(tmp_path: Path, pooling: Any, named: str) -> None:
-    stated = read_sentence_config(str(state(tmp_path, pooling, further=("Normalize",))))
-    assert stated is not None
-    with pytest.raises(
-        CapabilityError, match=rf"'org/x' states an embedding with {named}, .*choose embedding="
-    ):
-        stated.check("org/x")
-
-
-@pytest.mark.parametrize(
-    ("further", "named"),
-    [
-        (("Dense",), "the modules Transformer, Pooling, Dense"),
-        (("Dense", "Normalize"), "the modules Transformer, Pooling, Dense, Normalize"),
-        (("LayerNorm",), "the modules Transformer, Pooling, LayerNorm"),
-    ],
-)
-def test_other_modules_are_named(tmp_path: Path, further: tuple[str, ...], named: str) -> None:
-    stated = read_sentence_config(str(state(tmp_path, further=further)))
-    assert stated is not None
-    assert stated.unsupported == named
-    with pytest.raises(CapabilityError, match=named):
-        stated.check("x")
-
-
-def test_what_is_said_beside_the_modules(tmp_path: Path) -> None:
-    folder = state(
-        tmp_path,
-        further=("Normalize",),
-        subfolder="0_Transformer",
-        transformer={"max_seq_length": 19, "do_lower_case": False},
-        general={"prompts": {"query": "query: "}, "default_prompt_name": None},
-        prefix="sentence_transformers.base.modules.thing",
-    )
-    assert read_sentence_config(str(folder)) == SentenceConfig("mean", True, 19, "0_Transformer")
-
-
-@pytest.mark.parametrize(
-    ("files", "named"),
-    [
-        ({"transformer": {"do_lower_case": True}}, "lower-casing"),
+        ({"pooling": flags(FLAGS[1])}, ("mean", False)),
+        ({"pooling": flags(FLAGS[0])}, ("cls", False)),
+        ({"pooling": flags(FLAGS[5])}, ("last", False)),
+        ({"pooling": {"pooling_mode": "mean"}}, ("mean", False)),
+        ({"pooling": {"pooling_mode": "cls", "include_prompt": True}}, ("cls", False)),
+        ({"pooling": {"pooling_mode": "lasttoken"}}, ("last", False)),
+        ({"pooling": {"pooling_mode": ["mean"]}}, ("mean", False)),
+        ({"further": ("Normalize",)}, ("mean", True)),
+        ({"transformer": {"max_seq_length": None}}, ("mean", False, None)),
+        ({"transformer": {"max_seq_length": 19}, "subfolder": "0_T"}, ("mean", False, 19, "0_T")),
         (
-            {"general": {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
-            "a prompt in front of every text",
+            {
+                "transformer": {
+                    "max_seq_length": 19,
+                    "do_lower_case": False,
+                    "config_args": {},
+                    "transformer_task": "feature-extraction",
+                    "module_output_name": "token_embeddings",
+                },
+                "general": {
+                    "prompts": {"query": "query: "},
+                    "default_prompt_name": None,
+                    "truncate_dim": None,
+                },
+                "prefix": "sentence_transformers.base.modules.thing",
+            },
+            ("mean", False, 19),
         ),
     ],
 )
-def test_what_is_done_to_texts_is_named(tmp_path: Path, files: dict[str, Any], named: str) -> None:
+def test_what_is_stated(tmp_path: Path, files: dict[str, Any], expected: Any) -> None:
+    stated = read_sentence_config(str(state(tmp_path, **files)))
+    assert stated == SentenceConfig(*expected)
+    stated.check("x")
+
+
+NORMALISED = ("Transformer", "Pooling", "Normalize")
+ORDERS: list[tuple[str, ...]] = [
+    ("Transformer", "Pooling", "Dense"),
+    ("Transformer", "Pooling", "Dense", "Normalize"),
+    ("Transformer", "Pooling", "LayerNorm"),
+    ("Transformer", "Normalize", "Pooling"),
+    ("Pooling", "Transformer"),
+    (*NORMALISED, "Normalize"),
+    ("Transformer", "Pooling", "Pooling"),
+    ("Pooling",),
+    ("Transformer", "Transformer", "Pooling"),
+]
+UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
+    ({"pooling": flags(FLAGS[2]), "kinds": NORMALISED}, "pooling by max_tokens"),
+    ({"pooling": flags(FLAGS[3])}, "pooling by mean_sqrt_len_tokens"),
+    ({"pooling": flags(FLAGS[4])}, "pooling by weightedmean_tokens"),
+    ({"pooling": flags(FLAGS[0], FLAGS[1])}, "pooling by cls and mean"),
+    ({"pooling": flags()}, "pooling by nothing"),
+    ({"pooling": {"pooling_mode": "max"}}, "pooling by max"),
+    ({"pooling": {"pooling_mode": ["mean", "max"]}}, "pooling by mean and max"),
+    *(({"kinds": kinds}, f"the modules {', '.join(kinds)}") for kinds in ORDERS),
+    ({"transformer": {"do_lower_case": True}}, "lower-casing"),
+    ({"transformer": {"config_args": {"hidden_act": "relu"}}}, "config_args = {'hidden_act"),
+    ({"transformer": {"model_args": {"dtype": "float16"}}}, "model_args = "),
+    ({"transformer": {"transformer_task": "fill-mask"}}, "transformer_task = 'fill-mask'"),
+    ({"general": {"truncate_dim": 16}}, "vectors that are cut short"),
+    ({"general": {"default_prompt_name": "query"}}, "a prompt in front of every text"),
+]
+
+
+@pytest.mark.parametrize(("files", "named"), UNSUPPORTED)
+def test_what_is_not_computed_is_named(tmp_path: Path, files: dict[str, Any], named: str) -> None:
     stated = read_sentence_config(str(state(tmp_path, **files)))
     assert stated is not None
-    with pytest.raises(CapabilityError, match=named):
-        stated.check("x")
+    message = rf"'org/x' states an embedding with {re.escape(named)}.*, which .*choose embedding="
+    with pytest.raises(CapabilityError, match=message):
+        stated.check("org/x")
 
 
-def test_a_length_that_is_not_stated(tmp_path: Path) -> None:
-    stated = read_sentence_config(str(state(tmp_path, transformer={"max_seq_length": None})))
-    assert stated == SentenceConfig("mean", False, None)
+def test_the_older_file_s_length_is_read(tmp_path: Path) -> None:
+    state(tmp_path)
+    older = tmp_path / "sentence_roberta_config.json"
+    write(older, {"max_seq_length": 17, "do_lower_case": False})
+    assert read_sentence_config(str(tmp_path)) == SentenceConfig("mean", False, 17)
+    write(older, {"max_seq_length": 17, "do_lower_case": True})
+    stated = read_sentence_config(str(tmp_path))
+    assert stated is not None
+    assert (stated.max_length, stated.unsupported) == (17, "lower-casing")
+    write(tmp_path / "sentence_bert_config.json", {"max_seq_length": 19})  # today's name wins
+    assert read_sentence_config(str(tmp_path)) == SentenceConfig("mean", False, 19)
 
 
 @pytest.mark.parametrize(
@@ -197,22 +198,27 @@ def test_a_pooling_without_its_config_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "wrong"),
     [
-        ("modules.json", [{"idx": 0}]),
-        ("modules.json", [1]),
-        ("modules.json", {"a": 1}),
-        ("1_Pooling/config.json", []),
-        ("1_Pooling/config.json", {"pooling_mode": 3}),
-        ("sentence_bert_config.json", {"max_seq_length": "long"}),
-        ("sentence_bert_config.json", [1]),
+        ("modules.json", [{"idx": 0}], "the module {'idx': 0} has no type and path"),
+        ("modules.json", [1], "the module 1 has no type and path"),
+        ("modules.json", {"a": 1}, "it holds {'a': 1}"),
+        ("1_Pooling/config.json", [], "it holds []"),
+        ("1_Pooling/config.json", {"pooling_mode": 3}, "pooling_mode is 3"),
+        ("sentence_bert_config.json", [1], "it holds [1]"),
+        *(
+            (name, {"max_seq_length": length}, f"max_seq_length is {length!r}, not a number of tok")
+            for name in ("sentence_bert_config.json", "sentence_roberta_config.json")
+            for length in (True, False, 0, -5, 3.5, "19")
+        ),
     ],
 )
-def test_json_of_another_form_is_refused(tmp_path: Path, name: str, content: Any) -> None:
-    folder = state(tmp_path)
-    write(folder / name, content)
-    with pytest.raises(CorruptFileError, match=name):
-        read_sentence_config(str(folder))
+def test_json_of_another_form_is_refused(
+    tmp_path: Path, name: str, content: Any, wrong: str
+) -> None:
+    write(state(tmp_path) / name, content)
+    with pytest.raises(CorruptFileError, match=rf"{name} of .*{re.escape(wrong)}"):
+        read_sentence_config(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,16 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weight_matrices import WeightMatrix, left_out, weight_matrices
-from tests import architectures
-from tests.architectures import D_VOCAB, N_CTX, N_LAYERS
+from tests.architectures import D_VOCAB, N_CTX, N_LAYERS, load as make
+from tests.interventions.shared import params
 
 pytestmark = pytest.mark.tl3
 TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
-WRAPPED = [name for name in architectures.BUILDERS if name not in ("MPNet", "DistilBERT")]
-NAMES = [
-    pytest.param(name, marks=architectures.needs_tl4 if name == "RoBERTa" else ())
-    for name in [*WRAPPED, "native", "native, positions"]
-]
-GROUPED = ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma 2", "Gemma 3", "Phi-3", "OLMo 2")
+NAMES = params(
+    *("GPT-2", "Llama", "Gemma 2", "GPT-NeoX", "Phi-3", "OPT", "BLOOM", "BERT", "RoBERTa"),
+    *("native", "native, positions"),
+)
+GROUPED = ("Llama", "Gemma 2", "Phi-3")
 UNNAMED = {  # by Hugging Face's names
     "BERT": (
         "bert.embeddings.token_type_embeddings.weight",
@@ -44,12 +43,6 @@ BETWEEN = {  # what enters and what leaves a matrix, as hooks see it
     "W_gate": ("mlp.gate.hook_in", "mlp.gate.hook_out"),
     "W_out": ("mlp.out.hook_in", "mlp.out.hook_out"),
 }
-
-
-def make(name: str) -> LensModel:
-    if name.startswith("native"):
-        return load_model(architectures.build_native(rotary=name == "native"))
-    return load_model(architectures.build(name))
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -119,9 +112,10 @@ def test_heads_are_the_models_own(case: tuple[str, LensModel]) -> None:
     _, model = case
     matrix = by_name(model, 1)["W_O"]
     assert matrix.heads is not None
-    _, seen = model.capture(TOKENS, ["blocks.1.attn.hook_z", "blocks.1.attn.o.hook_out"])
-    z = seen["blocks.1.attn.hook_z"].flatten(2).unflatten(2, (model.n_heads, -1))
-    bias = seen["blocks.1.attn.o.hook_out"] - torch.einsum("bphd,hmd->bpm", z, matrix.heads)
+    entering, leaving = (f"blocks.1.{end}" for end in BETWEEN["W_O"])
+    _, seen = model.capture(TOKENS, [entering, leaving])
+    z = seen[entering].flatten(2).unflatten(2, (model.n_heads, -1))
+    bias = seen[leaving] - torch.einsum("bphd,hmd->bpm", z, matrix.heads)
     torch.testing.assert_close(bias, bias[:1, :1].expand_as(bias), atol=3e-5, rtol=0)
 
 

@@ -18,7 +18,6 @@ from interp_compose.tasks.anchors import AnchorTask
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
-from tests.untyped import outcomes_of
 
 TASKS = [
     AnchorTask(),
@@ -149,31 +148,3 @@ def test_cap_pools_the_chain() -> None:
     data = task.sample("ood", 12, seed=0)
     curve: Any = cap_curve(model, anchor_examples(task, data), unit="span")
     assert curve.clean["affected"].tolist() == (data.positions < 6).tolist()
-
-
-UNTYPED = """
-import torch
-from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
-from interp_compose.tasks.anchors import AnchorTask
-
-task = AnchorTask()
-data = task.sample("train", 2, seed=0)
-calls = {
-    "a tokenizer of a name": lambda: anchor_tokenizer("anchors"),
-    "examples of a name": lambda: anchor_examples("anchors", data),
-    "examples of tokens": lambda: anchor_examples(task, data.tokens),
-    "the other way round": lambda: anchor_examples(data, task),
-}
-"""
-
-
-def test_untyped_misuse_is_refused_by_name() -> None:
-    found = outcomes_of(UNTYPED)
-    for name, start in {
-        "a tokenizer of a name": "anchor_tokenizer: task='anchors' is a str; expected an Anchor",
-        "examples of a name": "anchor_examples: task='anchors' is a str; expected an AnchorTask",
-        "examples of tokens": "anchor_examples: data is a Tensor [2, 9] of torch.int64; expected",
-        "the other way round": "anchor_examples: task=AnchorData(tokens=tensor([[94, ",
-    }.items():
-        assert found.pop(name).startswith(f"OptionError: {start}"), name
-    assert not found

@@ -66,12 +66,9 @@ def test_a_garbled_row_is_named(line: str, wrong: str, tmp_path: Path) -> None:
         bird(here)
 
 
-@pytest.mark.parametrize(
-    "column", ["term1", "term2", "term2: unigram or bigram", "relatedness score"]
-)
-def test_a_header_without_a_column_is_refused(column: str, tmp_path: Path) -> None:
-    header = HEADER.replace(f"\t{column}\t", "\tother\t")
-    with pytest.raises(DataFormatError, match=f"line 1 has 0 columns named '{column}'"):
+def test_a_header_without_a_column_is_refused(tmp_path: Path) -> None:
+    header = HEADER.replace("\tterm2\t", "\tother\t")
+    with pytest.raises(DataFormatError, match="line 1 has 0 columns named 'term2'"):
         bird(folder(tmp_path, row("x y", "y x"), header=header))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interp_compose.errors import DataFormatError, MissingDataError, OptionError
+from interp_compose.errors import OptionError
 from interp_compose.tasks.load import PAIR_TASK_NAMES, load_pairs
 from interp_compose.tasks.pairs import Pair
 from tests.tasks import test_bird, test_paws
@@ -22,20 +22,9 @@ def test_names(tmp_path: Path) -> None:
     assert tasks["paws-qqp"].test == (Pair("a", "b", label=1),)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("tsv", "text1\ttext2\tscore\nwater body\tbody water\t2\nwater\tlake\t4.5\n"),
-        (
-            "jsonl",
-            '{"text1": "water body", "text2": "body water", "score": 2}\n'
-            '{"text1": "water", "text2": "lake", "score": 4.5}\n',
-        ),
-    ],
-)
-def test_a_file_is_all_test(kind: str, text: str, tmp_path: Path) -> None:
-    path = tmp_path / f"own.{kind}"
-    path.write_text(text)
+def test_a_file_is_all_test(tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("text1\ttext2\tscore\nwater body\tbody water\t2\nwater\tlake\t4.5\n")
     task = load_pairs(path)
     assert task == load_pairs(str(path))
     assert (task.name, task.train) == (str(path), ())
@@ -55,19 +44,3 @@ def test_an_unknown_name_is_refused(name: str) -> None:
 def test_a_file_takes_no_data_dir(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="file 'own.tsv' needs no data_dir; leave .* out"):
         load_pairs("own.tsv", data_dir=tmp_path)
-
-
-@pytest.mark.parametrize("name", PAIR_TASK_NAMES)
-def test_a_data_set_needs_its_folder(name: str, tmp_path: Path) -> None:
-    for data_dir in (None, tmp_path):
-        with pytest.raises(MissingDataError, match=r"as data_dir \(--data-dir\)"):
-            load_pairs(name, data_dir=data_dir)
-
-
-def test_files_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"there is no file .*none.tsv"):
-        load_pairs(tmp_path / "none.tsv")
-    path = tmp_path / "own.tsv"
-    path.write_text("text1\ttext2\tscore\na\tb\tmuch\n")
-    with pytest.raises(DataFormatError, match="own.tsv, line 2 has 'much' as its score"):
-        load_pairs(path)

@@ -15,9 +15,9 @@ HEADER = "id\tsentence1\tsentence2\tlabel\n"
 TRAIN = '1\tIs "a" b ?\tIs b "a" ?\t0\n'
 
 
-def folder(tmp_path: Path, test: str, header: str = HEADER) -> Path:
+def folder(tmp_path: Path, test: str) -> Path:
     (tmp_path / "train.tsv").write_bytes((HEADER + TRAIN).replace("\n", "\r\n").encode())
-    (tmp_path / "dev_and_test.tsv").write_text(header + test, encoding="utf-8")
+    (tmp_path / "dev_and_test.tsv").write_text(HEADER + test, encoding="utf-8")
     return tmp_path
 
 
@@ -56,13 +56,6 @@ GARBLED = [
 def test_a_garbled_row_is_named(line: str, wrong: str, tmp_path: Path) -> None:
     here = folder(tmp_path, f"1\ta b\tb a\t0\n{line}\n3\te\tf\t1\n")
     with pytest.raises(DataFormatError, match=f"dev_and_test.tsv, line 3 {wrong}"):
-        paws_qqp(here)
-
-
-@pytest.mark.parametrize("column", ["sentence1", "sentence2", "label"])
-def test_a_header_without_a_column_is_refused(column: str, tmp_path: Path) -> None:
-    here = folder(tmp_path, "1\ta\tb\t0\n", header=HEADER.replace(column, "other"))
-    with pytest.raises(DataFormatError, match=f"line 1 has 0 columns named '{column}'"):
         paws_qqp(here)
 
 

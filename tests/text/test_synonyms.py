@@ -154,37 +154,16 @@ def test_the_next_word_takes_the_turn_of_one_without_a_candidate() -> None:
         assert set(got.frame["replacement"]) == {"movie", "bold"}
 
 
-@pytest.mark.parametrize(
-    ("rate", "n"), [(0.01, 1), (0.25, 2), (0.29, 2), (0.4, 4), (0.3, 3), (0.99, 9), (1.0, 10)]
-)
-def test_how_many_words_are_replaced(rate: float, n: int) -> None:
-    words = [f"word{letter}" for letter in "abcdefghij"]
-    source = ThesaurusSource({word: [f"new{word}"] for word in words})
-    assert len(replaced([" ".join(words)], source, rate=rate).frame) == n
-
-
 DEFINITIONS = (  # in WordNet's manner
-    "a large natural stream of water",
     "a young domestic cat",
-    "the act of making a rapid journey",
-    "a person who writes books or stories or articles",
     "a piece of furniture having a smooth flat surface that is usually supported by vertical legs",
-    "the quality of being brave",
-    "a small vessel for travel on water",
     "a building in which people live; usually larger than a cottage",
     "an instrument that is used to cut well-made cloth, as in a tailor's shop",
-    "the feeling of great pleasure",
     "run fast by using one's feet",
-    "give instructions to or direct somebody to do something with authority",
-    "of small stature",
     "an official document",
-    "a sudden loud sound",
 )
-COMMON = "large stream water young cat act journey person books stories furniture surface legs"
-COMMON += (
-    " quality brave small vessel travel building people cottage instrument cloth feeling pleasure"
-)
-COMMON += " run fast feet instructions authority stature document sudden sound"
+COMMON = "young cat furniture surface legs building people cottage instrument cloth run fast feet"
+COMMON += " document"
 DISTINCT = ThesaurusSource({word: [f"{word}like"] for word in COMMON.split()})
 
 
@@ -198,20 +177,12 @@ def slow_counts(text: str, rate: float) -> tuple[int, int, int]:
     return len(words), wanted, min(wanted, eligible)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.25, 0.4, 0.75, 1.0])
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.25, 0.29, 0.3, 0.4, 0.75, 0.99, 1.0])
 def test_the_dose_is_of_the_texts_words(rate: float) -> None:
     got = replaced(DEFINITIONS, DISTINCT, rate=rate).sentences()
     counts = got[["n_words", "n_wanted", "n_replaced"]].itertuples(index=False, name=None)
     assert list(counts) == [slow_counts(text, rate) for text in DEFINITIONS]
     assert list(got["dose"]) == list(got["n_replaced"] / got["n_words"])
-
-
-def test_a_quarter_and_two_fifths_differ_in_most_definitions() -> None:
-    """Of shares of the *eligible* words they would in none: 1 to 4 of them are 1 at both."""
-    quarter, more = (replaced(DEFINITIONS, DISTINCT, rate=rate).sentences() for rate in (0.25, 0.4))
-    differ = (quarter["n_replaced"] < more["n_replaced"]).sum()
-    assert differ > len(DEFINITIONS) / 2
-    assert all(max(1, int(0.25 * n)) == max(1, int(0.4 * n)) for n in quarter["n_eligible"])
 
 
 @given(
@@ -228,7 +199,7 @@ def test_a_quarter_and_two_fifths_differ_in_most_definitions() -> None:
 def test_never_more_than_asked_never_the_template_never_fewer_at_a_higher_rate(
     texts: list[str], rates: list[float], seed: int
 ) -> None:
-    template = "people said: {} = a large person"
+    template = "people said: {} = a young cat"
     rows = [Example(template.format(text), "x") for text in texts]
     rows.append(Example(template.format("a cat"), "x"))  # so that something is replaced
     low, high, again = (
@@ -241,7 +212,7 @@ def test_never_more_than_asked_never_the_template_never_fewer_at_a_higher_rate(
         assert (table["n_replaced"] <= table["n_wanted"]).all()
         assert (table["n_replaced"] <= table["n_eligible"]).all()
         assert all(
-            after.prompt.startswith("people said: ") and after.prompt.endswith(" = a large person")
+            after.prompt.startswith("people said: ") and after.prompt.endswith(" = a young cat")
             for after in one.examples
         )
     assert (low.sentences()["n_replaced"] <= high.sentences()["n_replaced"]).all()
