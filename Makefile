@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: make demo, make test.
+# On a fresh machine: make demo, make test, and make docs for pages and notebooks.
 PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
@@ -13,7 +13,7 @@ venv: .venv/.ready
 	@touch $@
 
 # Threads that wait, wait asleep: a busy machine would else lose most of its time in spinning.
-demo test: export OMP_WAIT_POLICY = PASSIVE
+demo test docs: export OMP_WAIT_POLICY = PASSIVE
 
 demo: venv
 	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
@@ -22,7 +22,7 @@ test: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'
 
 .venv-tl3/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-tl3
@@ -74,6 +74,7 @@ bench: venv
 
 docs: venv
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m docs tests/test_docs.py tests/test_notebooks.py
 
 clean:
 	rm -rf .venv .venv-tl3 out docs/_build

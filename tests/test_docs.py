@@ -51,21 +51,18 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages, built as ``make docs`` builds them, elsewhere."""
-    folder = tmp_path_factory.mktemp("docs")
+def site() -> Path:
+    """The pages as ``make docs`` builds them, and where it does."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    folder = DOCS / "_build" / "html"
     built = subprocess.run(
-        [*command, "-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, str(DOCS), str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stderr
-    return folder / "html"
+    return folder
 
 
+@pytest.mark.docs
 def test_it_builds_without_a_warning(site: Path) -> None:
     expected = {page.with_suffix(".html").name for page in DOCS.glob("*.md")}
     assert expected <= {page.name for page in site.glob("*.html")}
@@ -73,6 +70,7 @@ def test_it_builds_without_a_warning(site: Path) -> None:
     assert "BloomForCausalLM" in (site / "models.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.docs
 def test_every_public_name_is_described(site: Path) -> None:
     page = (site / "api.html").read_text(encoding="utf-8")
     for name in set(interp_compose.__all__) - {"__version__"}:
@@ -81,6 +79,7 @@ def test_every_public_name_is_described(site: Path) -> None:
         assert f'href="#{described}"' in page, f"docs/api.md does not list {name}"
 
 
+@pytest.mark.docs
 def test_no_page_names_a_path_of_a_machine(site: Path) -> None:
     built = [*site.glob("*.html")]
     for page in [*PAGES, *DOCS.glob("_generated/*"), *built]:

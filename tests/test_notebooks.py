@@ -57,6 +57,7 @@ def test_there_is_a_notebook_for_each_study() -> None:
     ]
 
 
+@pytest.mark.docs
 def test_it_runs_and_stays_small(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
