@@ -275,7 +275,7 @@ REFUSED: dict[str, dict[str, str]] = {
         **MODEL,
         "--seeds 1 1": "OptionError: seeds=[1, 1] name 1 more than once",
         "--seeds 0": "OptionError: seeds=0: expected 1 to 10000",
-        "--seeds": "OptionError: seeds=(): expected how many",
+        "--seeds": "OptionError: seeds=(): expected 1 to 10000",
         "--seeds 3 -1": "OptionError: seed=-1: expected an integer, 0 or more",
         "--weight 1.5": "OptionError: weight=1.5: expected a number between 0 and 1",
         "--weight 0": "OptionError: λ (weight) is 0",

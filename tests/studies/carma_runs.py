@@ -17,6 +17,7 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.sweep import sweep_status
 from interp_compose.studies.carma import run as carma_run
 from interp_compose.studies.carma.measure import compare
+from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import ThesaurusSource
@@ -59,13 +60,20 @@ def tiny_task() -> Task:
     return Task("made-up", '{} "', rows, rows[:5], rows, {"source": "a test"})
 
 
-def tiny(**options: Any) -> Comparison:
+TINY: dict[str, Any] = {"seeds": 1, "config": SETTINGS, "rates": (0.4,), "layers": [1]}
+TINY |= {"synonyms": ThesaurusSource(SYNONYMS)}
+
+
+def tiny(model: LensModel | None = None, task: Task | None = None, **options: Any) -> Comparison:
     """A comparison of :func:`tiny_model` on :func:`tiny_task`, one layer, one seed, one rate."""
-    given: dict[str, Any] = {"seeds": 1, "config": SETTINGS, "rates": (0.4,), "layers": [1]}
-    given |= {"synonyms": ThesaurusSource(SYNONYMS), "progress": False}
-    given |= options
-    model = given.pop("model", None) or _shared_model()
-    return compare(model, given.pop("task", None) or tiny_task(), **given)
+    given = {**TINY, "progress": False, **options}
+    return compare(model or _shared_model(), task or tiny_task(), **given)
+
+
+def tiny_plan(**options: Any) -> ComparePlan:
+    """That of :func:`tiny`, of a model of its own."""
+    given = {"model": tiny_model(), "task": tiny_task(), "carma": None, **TINY, **options}
+    return plan_comparison(**given)
 
 
 @contextmanager

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
 import interp_compose as ic
-from interp_compose._public import public
 from interp_compose.errors import (
     AnswerError,
     CapabilityError,
@@ -39,6 +36,7 @@ from tests.studies.carma_runs import (
     nothing_runs,
     tiny,
     tiny_model,
+    tiny_plan,
     tiny_task,
     with_splits,
 )
@@ -52,128 +50,69 @@ TWO_TOKENS = Example('a small house "', "zebra")
 def refused(error: type[Exception], message: str, tmp_path: Path, **options: Any) -> None:
     out = tmp_path / "out"
     with nothing_runs(), pytest.raises(error, match=message):
-        tiny(folder=out, **options)
+        tiny(**{"folder": out, **options})
     assert not out.exists()
 
 
-# ---- seeds, rates, versions ---------------------------------------------------------------
-
-
-@given(st.integers(1, 200))
-def test_a_number_of_seeds(n: int) -> None:
-    assert checked_seeds(n) == list(range(n))
-
-
 @given(st.lists(st.integers(0, 2**40), min_size=1, unique=True))
-def test_seeds_by_name_keep_their_order(seeds: list[int]) -> None:
-    assert checked_seeds(seeds) == checked_seeds(tuple(seeds)) == seeds
+def test_seeds_by_number_and_by_name(seeds: list[int]) -> None:
+    assert checked_seeds(len(seeds)) == list(range(len(seeds)))
+    assert checked_seeds(seeds) == checked_seeds(tuple(seeds)) == seeds  # in their order
     with pytest.raises(OptionError, match=f"name {min(seeds)} more than once"):
         checked_seeds([*seeds, min(seeds)])
 
 
-seeds_of = public(checked_seeds)
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    found = seeds_of([np.int64(3), 1])
-    assert found == [3, 1]
-    assert {type(seed) for seed in found} == {int}
-    assert seeds_of(np.int32(2)) == [0, 1]
-    assert seeds_of({1, 0}) == [0, 1]
-
-
 @pytest.mark.parametrize(
-    ("seeds", "message"),
+    ("options", "error", "message"),
     [
-        (0, "seeds=0: expected 1 to 10000"),
-        (-2, "seeds=-2: expected 1 to 10000"),
-        (10**9, "seeds=1000000000: expected 1 to 10000"),
-        (range(10**9), r"seeds=range\(0, 1000000000\) is a range; expected at most 1000000"),
-        ([], r"seeds=\[\]: expected how many"),
-        ((), r"seeds=\(\): expected how many"),
-        ([0, -1], "seed=-1: expected an integer, 0 or more"),
-        ([0, 1.5], r"seeds\[1\]=1.5 is a float; expected an integer"),
-        ([True], r"seeds\[0\]=True is a bool; expected an integer"),
-        (True, "seeds=True is a bool; expected an integer or a sequence"),
-        (1.0, "seeds=1.0 is a float; expected an integer or a sequence"),
-        ("3", "seeds='3' is a str; expected an integer or a sequence"),
-        (None, "seeds=None; expected an integer or a sequence"),
-        ([3, 1, 3], r"seeds=\[3, 1, 3\] name 3 more than once"),
+        ({"seeds": -2}, OptionError, "seeds=-2: expected 1 to 10000"),
+        ({"seeds": 10**9}, OptionError, "seeds=1000000000: expected 1 to 10000"),
+        ({"seeds": []}, OptionError, r"seeds=\[\]: expected 1 to 10000, or a list"),
+        ({"seeds": [0, -1]}, OptionError, "seed=-1: expected an integer, 0 or more"),
+        ({"seeds": [3, 1, 3]}, OptionError, r"seeds=\[3, 1, 3\] name 3 more than once"),
+        ({"rates": []}, OptionError, r"rates=\[\]: expected shares of words, each once"),
+        ({"rates": (0.25, 0.25)}, OptionError, "rates=.*each once"),
+        ({"rates": [0.0]}, OptionError, r"rates hold 0.0; expected .* in \(0, 1\]"),
+        ({"rates": [1.01]}, OptionError, "rates hold 1.01"),
+        ({"rates": [float("nan")]}, OptionError, "rates hold nan"),
+        ({"versions": ("ft",)}, OptionError, "versions=.*expected two or all of"),
+        ({"versions": ("ft", "ft")}, OptionError, "versions=.*each once"),
+        ({"versions": ("ft", "CARMA")}, OptionError, "versions=.*expected two or all of"),
+        ({"carma": CarmaConfig(weight=0.0)}, OptionError, r"λ \(weight\) is 0"),
+        (
+            {"carma": CarmaConfig(mi_weight=0.0, stability_weight=0.0)},
+            InterventionError,
+            "would do nothing",
+        ),
+        ({"carma": CarmaConfig(layers=(1, 3))}, LayerError, "layers end at 3, outside the model"),
+        ({"layers": [3]}, LayerError, "layer 3 is outside the model"),
+        ({"layers": [1.5]}, LayerError, "depth 1.5 is outside"),
+        ({"layers": []}, LayerError, "no layers"),
+        ({"synonyms": "thesaurus"}, OptionError, "synonyms 'thesaurus' are unknown"),
+        ({"synonyms": "shipped"}, OptionError, "no synonyms are shipped for the task"),
+        (
+            {"synonyms": ThesaurusSource({"zebra": ["horse"]})},
+            InterventionError,
+            "nothing was replaced",
+        ),
+        (
+            {"synonyms": ThesaurusSource({"sea": ["antidisestablishmentarianism" * 3]})},
+            PromptError,
+            r"test \(synonyms at 40%, seed 0\) example 4: its prompt has .* tokens",
+        ),
+        (
+            {"task": with_splits(validation=()), "config": TrainConfig(patience=1)},
+            InputError,
+            "validation split is empty",
+        ),
+        ({"where": "workers", "folder": None}, OptionError, "where='workers' without a folder"),
+        ({"workers": 2}, OptionError, "workers=2 with where='here'"),
     ],
 )
-def test_seeds_that_are_none(seeds: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        seeds_of(seeds)
-
-
-@pytest.mark.parametrize(
-    "rates", [[], "0.25", 0.25, None, [0.0], [-0.1], [1.01], [float("nan")], [True], ["0.25"]]
-)
-def test_rates_outside_zero_to_one(rates: Any) -> None:
-    with pytest.raises(OptionError, match=r"rates(=| hold |\[0\]=)"):
-        public(carma_plan._check_rates)(rates)
-
-
-def test_a_rate_named_twice(tmp_path: Path) -> None:
-    refused(OptionError, "rates=.*each once", tmp_path, rates=(0.25, 0.25))
-    carma_plan._check_rates([1.0, 0.25])
-
-
-@pytest.mark.parametrize(
-    "versions",
-    [[], ["ft"], ["ft", "ft"], ["ft", "CARMA"], "ft", None, [["ft"], ["carma"]], ["ft", 3]],
-)
-def test_versions_that_are_none(versions: Any) -> None:
-    with pytest.raises(
-        OptionError, match=r"versions=.*expected two or all of|versions(\[\d\])?=.*; expected a s"
-    ):
-        public(carma_plan._check_versions)(versions)
-
-
-def test_bad_options_reach_nobody(tmp_path: Path) -> None:
-    refused(OptionError, "more than once", tmp_path, seeds=[1, 1])
-    refused(OptionError, "seeds=0", tmp_path, seeds=0)
-    refused(OptionError, "expected two or all", tmp_path, versions=("ft",))
-    refused(OptionError, "shares of words", tmp_path, rates=(0.0,))
-
-
-# ---- CARMA's settings ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["weight", "mi_weight", "stability_weight"])
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_weights_outside_zero_to_one(name: str, value: float, tmp_path: Path) -> None:
-    with nothing_runs(), pytest.raises(OptionError, match=f"{name}={value}: expected a number"):
-        tiny(folder=tmp_path, carma=CarmaConfig(**{name: value}))
-
-
-def test_settings_under_which_carma_would_do_nothing(tmp_path: Path) -> None:
-    refused(OptionError, r"λ \(weight\) is 0", tmp_path, carma=CarmaConfig(weight=0.0))
-    nothing = CarmaConfig(mi_weight=0.0, stability_weight=0.0)
-    refused(InterventionError, "would do nothing", tmp_path, carma=nothing)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"carma": CarmaConfig(layers=(1, 3))}, r"layers end at 3, outside the model.* 1 … 2"),
-        ({"carma": CarmaConfig(stability_layers=(2, 9))}, "stability_layers end at 9"),
-        ({"layers": [3]}, "layer 3 is outside the model"),
-        ({"layers": [-1]}, "layer -1 is outside"),
-        ({"layers": [1.5]}, "depth 1.5 is outside"),
-        ({"layers": []}, "no layers"),
-    ],
-)
-def test_layers_outside_the_model(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    refused(LayerError, message, tmp_path, **options)
-
-
-def test_layers_reversed() -> None:
-    with pytest.raises(LayerError, match=r"layers=\(2, 1\): expected 1 ≤ first ≤ last"):
-        CarmaConfig(layers=(2, 1))
-
-
-# ---- the task -----------------------------------------------------------------------------
+def test_options_that_cannot_be(
+    options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    refused(error, message, tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -202,26 +141,6 @@ def test_tasks_that_cannot_be_compared_on(
 def test_without_carma_its_words_are_not_asked_for() -> None:
     plan = tiny(task=with_splits(train=SHORT), versions=("original", "ft"))
     assert set(plan.frames["accuracy"]["version"]) == {"original", "ft"}
-
-
-def test_patience_without_validation(tmp_path: Path) -> None:
-    config = TrainConfig(patience=1)
-    task = with_splits(validation=())
-    refused(InputError, "validation split is empty", tmp_path, task=task, config=config)
-
-
-def test_a_replaced_prompt_that_grows_too_long(tmp_path: Path) -> None:
-    source = ThesaurusSource({"sea": ["antidisestablishmentarianism" * 3]})
-    message = r"test \(synonyms at 40%, seed 0\) example 4: its prompt has .* tokens"
-    refused(PromptError, message, tmp_path, synonyms=source)
-
-
-def test_no_word_has_a_synonym(tmp_path: Path) -> None:
-    source = ThesaurusSource({"zebra": ["horse"]})
-    refused(InterventionError, "nothing was replaced", tmp_path, synonyms=source)
-
-
-# ---- the model ----------------------------------------------------------------------------
 
 
 def encoder() -> Any:
@@ -267,44 +186,26 @@ def test_open_interventions(tmp_path: Path) -> None:
 def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused(InputError, r"WORLD_SIZE=2; .*ic\.finetune under accelerate launch", tmp_path)
-    monkeypatch.setenv("WORLD_SIZE", "")
-    carma_plan._check_alone()
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    carma_plan._check_alone()
-
-
-# ---- synonyms -----------------------------------------------------------------------------
+    for alone in ("", "1"):
+        monkeypatch.setenv("WORLD_SIZE", alone)
+        refused(OptionError, "seeds=0", tmp_path, seeds=0)
 
 
 @pytest.mark.parametrize(
     "error", [MissingDataError("no WordNet"), MissingPackageError("no TextBlob")]
 )
-def test_missing_synonyms(
+def test_missing_synonyms_are_told_after_what_is_wrong_with_the_task(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(*args: Any, **options: Any) -> Any:
-        raise error
-
-    monkeypatch.setattr(carma_compare, "synonym_source", missing)
-    refused(type(error), str(error), tmp_path, synonyms="auto")
-
-
-def test_what_is_wrong_with_the_task_is_told_before_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody should get WordNet only to hear that the task cannot be trained on."""
 
     def missing(*args: Any, **options: Any) -> Any:
-        raise MissingDataError("no WordNet")
+        raise error
 
     monkeypatch.setattr(carma_compare, "synonym_source", missing)
+    refused(type(error), str(error), tmp_path, synonyms="wordnet")
     task = with_splits(train=())
     refused(InputError, "training split is empty", tmp_path, synonyms="wordnet", task=task)
-
-
-def test_an_unknown_source(tmp_path: Path) -> None:
-    refused(OptionError, "synonyms 'thesaurus' are unknown", tmp_path, synonyms="thesaurus")
-    refused(OptionError, "no synonyms are shipped for the task", tmp_path, synonyms="shipped")
 
 
 def test_the_source_is_known_by_its_candidates_and_not_by_its_name() -> None:
@@ -320,19 +221,9 @@ def test_the_source_is_known_by_its_candidates_and_not_by_its_name() -> None:
 
 
 def test_a_plan_says_what_it_will_train_on() -> None:
-    task = tiny_task()
-    plan = carma_plan.plan_comparison(
-        tiny_model(),
-        task,
-        seeds=[5, 2],
-        carma=None,
-        config=TrainConfig(max_steps=3, seed=9),
-        synonyms=lambda: ThesaurusSource(SYNONYMS),
-        rates=[0.25, 1.0],
-        layers=[1.0, 0],
-    )
-    assert [carma_plan.run_config(plan, seed).seed for seed in plan.seeds] == [5, 2]
-    assert replace(carma_plan.run_config(plan, 5), seed=9) == plan.training
+    config = TrainConfig(max_steps=3, seed=9)
+    plan = tiny_plan(seeds=[5, 2], config=config, rates=[0.25, 1.0], layers=[1.0, 0])
+    assert plan.training == config
     asked = {name: plan.cap.config[name] for name in ("layers", "pooling", "controls", "unit")}
     assert asked == {
         "layers": [0, 2], "pooling": ["mean", "max", "sum"], "controls": False, "unit": "word"
@@ -342,18 +233,6 @@ def test_a_plan_says_what_it_will_train_on() -> None:
     assert plan.config["train"]["max_steps"] == plan.config["total_steps"] == 3
     assert plan.carma.layers == plan.carma.stability_layers == (1, 1)
     assert {len(one.items) for one in plan.replaced} == {8}
-
-
-def test_the_default_training_is_what_is_suggested_for_the_size() -> None:
-    plan = carma_plan.plan_comparison(
-        tiny_model(),
-        tiny_task(),
-        seeds=1,
-        carma=None,
-        config=None,
-        synonyms=lambda: ThesaurusSource(SYNONYMS),
-        rates=[0.25],
-        layers=None,
-    )
-    assert plan.training == TrainConfig.suggested(1000)
-    assert plan.config["layers"] == [0, 1, 2]
+    by_default = tiny_plan(config=None, layers=None)
+    assert by_default.training == TrainConfig.suggested(1000)  # of a model of that size
+    assert by_default.config["layers"] == [0, 1, 2]

@@ -20,7 +20,6 @@ from interp_compose.errors import (
     CorruptFileError,
     InputError,
     NonFiniteError,
-    OptionError,
     OutputError,
 )
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
@@ -31,7 +30,6 @@ from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import Plan, hashed, register
 from interp_compose.studies.carma import inputs as carma_inputs, run as carma_run
 from interp_compose.studies.carma.inputs import read_inputs, write_inputs
-from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.run import run_configs
 from interp_compose.text.synonyms.sources import ThesaurusSource
@@ -51,6 +49,7 @@ from tests.studies.carma_runs import (
     states,
     tiny,
     tiny_model,
+    tiny_plan,
     tiny_task,
     with_splits,
 )
@@ -78,14 +77,6 @@ def folder(whole: tuple[Comparison, Path], tmp_path: Path) -> Path:
     """A copy of the undisturbed comparison's folder."""
     shutil.copytree(whole[1], tmp_path / "copy")
     return tmp_path / "copy"
-
-
-def tiny_plan(**changes: Any) -> ComparePlan:
-    """That of :func:`tiny`."""
-    options: dict[str, Any] = {"model": tiny_model(), "task": tiny_task(), "seeds": 1}
-    options |= {"carma": None, "config": SETTINGS, "synonyms": ThesaurusSource(SYNONYMS)}
-    options |= {"rates": (0.4,), "layers": [1]}
-    return plan_comparison(**options | changes)
 
 
 def small_decoder() -> LensModel:
@@ -297,13 +288,6 @@ def test_another_release_of_a_package_is_another_comparison(
     assert trained == ["ft, seed 0", "carma, seed 0"]
 
 
-def test_runs_of_older_releases_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "comparison.json").write_text("{}", encoding="utf-8")
-    with nothing_runs(), pytest.raises(InputError, match=r"only releases .* before 0\.1\.0 read"):
-        tiny(folder=tmp_path)
-
-
 def test_a_folder_of_another_sweep_is_refused(tmp_path: Path) -> None:
     register(tmp_path, Plan("anchors", [{"seed": 0}]))
     with nothing_runs(), pytest.raises(InputError, match="holds a sweep of 'anchors', not of 'ca"):
@@ -348,13 +332,6 @@ def test_two_workers_end_as_one_process_to_the_bit(tmp_path: Path) -> None:
     with nothing_runs():
         assert_same(tiny(model=model, seeds=2, folder=tmp_path / "there"), here)
     assert not list(tmp_path.rglob("*.pkl"))
-
-
-def test_workers_need_a_folder() -> None:
-    with nothing_runs(), pytest.raises(OptionError, match="where='workers' without a folder"):
-        tiny(where="workers")
-    with nothing_runs(), pytest.raises(OptionError, match="workers=2 with where='here'"):
-        tiny(workers=2)
 
 
 @pytest.mark.parametrize("name", ["inputs.json", "seed0.json", "weights.safetensors"])

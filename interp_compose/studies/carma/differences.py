@@ -26,7 +26,7 @@ PLACE: Final = ["metric", "rate", "layer", "depth", "pooling"]
 DOSE: Final = ("n_words", "n_eligible", "n_wanted", "n_replaced")
 OVER_SEEDS: Final = ("mean", "sd", "ci_low", "ci_high", "n_seeds")
 STEP_PLACES: Final = 24
-KINDS: Final[dict[str, Any]] = {"rate": float, "layer": "Int64", "depth": float, "value": float}
+PLACE_TYPES: Final[dict[str, Any]] = {"rate": float, "layer": "Int64", "depth": float}
 REPRESENTATIONS: Final = ("same_word_cosine", "different_word_cosine", "stable_rank")
 
 
@@ -92,7 +92,7 @@ def _part(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns of :func:`seed_values`, those that the frame lacks without a value."""
     gaps: dict[str, Any] = {"rate": math.nan, "layer": pd.NA, "depth": math.nan, "pooling": ""}
     full = frame.assign(**{name: gap for name, gap in gaps.items() if name not in frame})
-    return full[[*PLACE, "version", "seed", "value"]].astype(KINDS)
+    return full[[*PLACE, "version", "seed", "value"]].astype({**PLACE_TYPES, "value": float})
 
 
 def improvements(values: pd.DataFrame) -> pd.DataFrame:
@@ -132,8 +132,7 @@ def summary_table(values: pd.DataFrame) -> pd.DataFrame:
         rows.append(about | _over_seeds(numbers))
         if about["metric"] == "consist_syn":
             rows.append(about | {"metric": "consist_syn_cv"} | _variation(numbers))
-    frame = pd.DataFrame(rows).astype({name: KINDS[name] for name in ("rate", "layer", "depth")})
-    return frame[["version", *PLACE, *OVER_SEEDS]].reset_index(drop=True)
+    return pd.DataFrame(rows, columns=["version", *PLACE, *OVER_SEEDS]).astype(PLACE_TYPES)
 
 
 def training_curve(history: pd.DataFrame) -> pd.DataFrame:
@@ -172,7 +171,15 @@ LEVEL: Final = 0.05
 TOO_EASY: Final = (
     f"saturated (both versions above {SATURATED:.0f} %): this set does not discriminate"
 )
-NOTHING: Final = "no difference established"
+KINDS: Final = {
+    "higher": "CARMA higher",
+    "lower": "CARMA lower",
+    "hint": "hint only",
+    "none": "no difference established",
+    "one seed": "one seed: no statement",
+    "undefined": "undefined",
+}
+"""The kinds of verdict on CARMA minus plain fine-tuning, in few words."""
 
 
 def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFrame:
@@ -207,7 +214,7 @@ def differences_table(values: pd.DataFrame, training: pd.DataFrame) -> pd.DataFr
                 | _paired(both)
                 | {"family": _family(about), "observation": _observation(about, both)}
             )
-    frame = pd.DataFrame(rows, columns=[*_COLUMNS, "observation"]).astype(_KINDS)
+    frame = pd.DataFrame(rows, columns=[*_COLUMNS, "observation"]).astype(_TYPES)
     frame["n_compared"] = 0
     for _, family in frame.groupby(["first", "second", "family"], sort=False):
         corrected = _holm(family)
@@ -237,16 +244,16 @@ def verdict(row: Mapping[str, Any]) -> Verdict:
     if not row["n_seeds"]:
         never_right = row["metric"] == "consist_syn"
         why = ": no prompt was right before" if never_right else ""
-        return Verdict("undefined", f"undefined{why}")
+        return Verdict("undefined", KINDS["undefined"] + why)
     if row["n_seeds"] < 2:
-        return Verdict("one seed", "one seed: no statement")
+        return Verdict("one seed", KINDS["one seed"])
     higher: Literal["higher", "lower"] = "higher" if row["difference"] > 0 else "lower"
     finding = f"{row['first']} {higher} by {_size(row)}"
     if row["standard_error"] == 0 and row["difference"] != 0:
         why = "all seeds differ by the same, no spread to test against"
         return Verdict("hint", f"hint only, {why}: {finding}")
     if not row["p"] < LEVEL:  # NaN: the versions do not differ in any seed
-        return Verdict("none", NOTHING)
+        return Verdict("none", KINDS["none"])
     if not row["p_holm"] < LEVEL:
         why = f"does not survive correction for {row['n_compared']} comparisons"
         return Verdict("hint", f"hint only, {why}: {finding}")
@@ -274,10 +281,10 @@ def own_caveat(row: Mapping[str, Any]) -> str:
     return TOO_EASY if row["metric"] == "consist_syn" and is_saturated(both) else ""
 
 
-def against_ft(differences: pd.DataFrame, *poolings: str) -> pd.DataFrame:
-    """The rows of CARMA minus plain fine-tuning, of some poolings ("" of a measure without)."""
+def against_ft(differences: pd.DataFrame, metric: str, pooling: str = "") -> pd.DataFrame:
+    """The rows of CARMA minus plain fine-tuning."""
     rows = differences[(differences["first"] == "carma") & (differences["second"] == "ft")]
-    return rows[rows["pooling"].isin(poolings)]
+    return rows[(rows["metric"] == metric) & (rows["pooling"] == pooling)]
 
 
 def percent(rate: float) -> str:
@@ -295,16 +302,13 @@ def saturated_rates(summary: pd.DataFrame) -> str:
     )
 
 
-_COLUMNS: Final = [
-    *("first", "second", *PLACE, "mean_first", "mean_second", "difference", "standard_error"),
-    *("ci_low", "ci_high", "n_seeds", "p", "p_holm", "n_compared", "family", "verdict", "caveat"),
-]
-_FLOATS: Final = [
-    *("rate", "depth", "mean_first", "mean_second", "difference", "standard_error"),
-    *("ci_low", "ci_high", "p", "p_holm"),
-]
+_TESTED: Final = ("mean_first", "mean_second", "difference", "standard_error", "ci_low", "ci_high")
+_TYPES: Final = PLACE_TYPES | dict.fromkeys((*_TESTED, "p", "p_holm"), float)
 _TEXTS: Final = ("first", "second", "metric", "pooling", "family", "verdict", "caveat")
-_KINDS: Final[dict[str, Any]] = {"layer": "Int64"} | dict.fromkeys(_FLOATS, float)
+_COLUMNS: Final = [
+    *("first", "second", *PLACE, *_TESTED, "n_seeds", "p", "p_holm"),
+    *("n_compared", "family", "verdict", "caveat"),
+]
 
 
 def _paired(by_seed: pd.DataFrame) -> dict[str, float | int]:
@@ -313,9 +317,7 @@ def _paired(by_seed: pd.DataFrame) -> dict[str, float | int]:
     n = len(by_seed)
     if n > 1:
         found = paired_difference(first, second)
-        names = ["mean_first", "mean_second", "difference", "standard_error"]
-        if found.standard_error:  # else neither test nor interval
-            names += ["ci_low", "ci_high", "p"]
+        names = (*_TESTED, "p") if found.standard_error else _TESTED[:4]  # no test, no interval
         return {"n_seeds": n} | {name: getattr(found, name) for name in names}
     means = {"mean_first": first.mean(), "mean_second": second.mean()} if n else {}
     difference = means["mean_first"] - means["mean_second"] if n else math.nan

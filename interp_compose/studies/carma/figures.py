@@ -11,10 +11,10 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
+from interp_compose.studies.carma.tables import LABELS
 from interp_compose.studies.core.figures import lines_of, model_name
 from interp_compose.studies.core.text import about
 
-LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
 STYLES: Final = {
     "original": Style(MUTED, "triangle-up", dash="dash", width=1.8),
     "ft": Style(VERMILLION, "square"),
@@ -64,10 +64,7 @@ def consistency_figure(
 ) -> ChartFigure:
     """ConsistSyn against the share of words replaced: points with intervals, one line a version.
 
-    Args:
-        summary: as in :func:`cap_figure`, of the metric "consist_syn", by rate.
-        config: names model and task in the titles.
-        notice: what the reader must know, at the end of the subtitle.
+    Of ``summary``, as in :func:`cap_figure`, the metric "consist_syn", by rate.
     """
     rows = summary[summary["metric"] == "consist_syn"]
     lines = _lines(rows, "rate", scale=1.0, bars=True, percent=True)
@@ -96,11 +93,8 @@ def representations_figure(
 ) -> ChartFigure:
     """Cosines of two tokens of the same word, and of different words, by layer.
 
-    Args:
-        summary: as in :func:`cap_figure`, of the metrics "same_word_cosine" and
-            "different_word_cosine", by layer.
-        config: names model and task in the titles.
-        notice: what the reader must know, at the end of the subtitle.
+    Of ``summary``, as in :func:`cap_figure`, the metrics "same_word_cosine" and
+    "different_word_cosine", by layer.
     """
     panels = []
     for metric in ("same_word_cosine", "different_word_cosine"):
@@ -126,10 +120,7 @@ def training_figure(
 ) -> ChartFigure:
     """The task's loss over the steps, a curve per trained version.
 
-    Args:
-        curve: version, step, mean, ci_low, ci_high, n_seeds.
-        config: names model and task in the titles.
-        notice: what the reader must know, at the end of the subtitle.
+    ``curve`` is :func:`.differences.training_curve`'s; the rest as in :func:`cap_figure`.
     """
     lines = _lines(curve, "step", scale=1.0)
     return draw(

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import torch
 
 from interp_compose.errors import CapabilityError
@@ -51,7 +50,7 @@ def write_inputs(plan: ComparePlan, folder: Path) -> None:
         OutputError: the folder cannot be written to.
     """
     make_folder(folder)
-    for seed in plan.seeds:
+    for seed in plan.config["seeds"]:
         replaced = [
             {"rate": one.rate, "items": _rows(one.items), "changed": one.changed.tolist()}
             for one in plan.replaced
@@ -104,20 +103,18 @@ def read_inputs(folder: Path, config: Mapping[str, Any]) -> ComparePlan:
         for seed in config["seeds"]
         for one in read_signed(folder / f"seed{seed}.json")
     ]
+    settings = config["carma"].items()  # JSON has no tuples
+    carma: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings}
     return ComparePlan(
         model=model,
         task=about["task"],
-        versions=[config["version"]],
         train=_items(about["train"]),
         validation=_items(about["validation"]),
         test=test,
         cap=cap,
-        seeds=config["seeds"],
         training=TrainConfig(**config["train"]),
-        carma=CarmaConfig(**{key: _tuple(value) for key, value in config["carma"].items()}),
+        carma=CarmaConfig(**carma),
         replaced=replaced,
-        replacements=pd.DataFrame(),
-        doses=pd.DataFrame(),
         config=config,
     )
 
@@ -178,7 +175,3 @@ def _items(rows: Sequence[Sequence[Any]]) -> list[TrainingExample]:
 
 def _spans(rows: Sequence[Sequence[int]] | None) -> tuple[tuple[int, int], ...] | None:
     return None if rows is None else tuple((start, stop) for start, stop in rows)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

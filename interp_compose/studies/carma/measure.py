@@ -37,8 +37,9 @@ from interp_compose.studies.carma.run import (
     run_name,
     run_version,
 )
-from interp_compose.studies.carma.tables import VERSIONS
+from interp_compose.studies.carma.tables import TABLES, VERSIONS
 from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.options import Execution
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.synonyms import synonym_source
@@ -46,15 +47,6 @@ from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import SynonymSource
 from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
-
-TABLES = (
-    "accuracy",
-    "cap",
-    "synonyms",
-    "training",
-    "representations",
-    "history",
-)
 
 
 @public
@@ -119,7 +111,12 @@ def compare(
         NonFiniteError: a training broke; names version, seed, step and term. Other runs are kept.
         ModelError: a run failed otherwise; names the first and its folder.
     """
-    _check_where(where, workers, slurm, folder)
+    check_options(where, workers, slurm)
+    if folder is None and where != "here":
+        raise OptionError(
+            f"where={where!r} without a folder: other processes read and write their runs there; "
+            "give folder=…, or choose where='here'"
+        )
     plan = plan_comparison(
         model,
         task,
@@ -136,28 +133,19 @@ def compare(
         layers=layers,
         answers=answers,
     )
-    return carry_out(
-        plan, folder=folder, where=where, workers=workers, slurm=slurm, progress=progress
-    )
+    execution = Execution(where=where, workers=workers, slurm=slurm, progress=progress)
+    return carry_out(plan, folder, execution)
 
 
-def carry_out(
-    plan: ComparePlan,
-    *,
-    folder: str | Path | None,
-    where: Where = "here",
-    workers: int | None = None,
-    slurm: Mapping[str, Any] | None = None,
-    progress: bool,
-) -> Comparison:
+def carry_out(plan: ComparePlan, folder: str | Path | None, execution: Execution) -> Comparison:
     """Every run of a plan, and the comparison of them.
 
     Raises:
-        InputError: ``folder`` holds another sweep, or runs of a release before 0.1.0.
+        InputError: ``folder`` holds another sweep.
         ModelError: runs failed; the others are kept.
         OutputError: the folder cannot be written to, or another process is writing there.
     """
-    _check_where(where, workers, slurm, folder)
+    where, progress = execution.where, execution.progress
     configs = [plain_json(config, "config") for config in run_configs(plan)]
     numbers = {hashed(config): f"{n}/{len(configs)}" for n, config in enumerate(configs, start=1)}
 
@@ -169,7 +157,6 @@ def carry_out(
         runs = [run_here(config, None) for config in configs]
     else:
         out = Path(folder).absolute()
-        _refuse_old_runs(out)
         with locked(out):
             if where != "here":
                 write_inputs(plan, inputs_of(configs[0], out))
@@ -178,44 +165,19 @@ def carry_out(
                 run_here,
                 out,
                 where=where,
-                workers=workers,
-                slurm=slurm,
+                workers=execution.workers,
+                slurm=execution.slurm,
                 progress=progress and where != "here",
             )
         done.check()
         runs = [VersionRun.load(place) for place in done.folders]
     versions = gathered_versions({run_name(run.config): run.versions for run in runs})
     tables = {
-        table: pd.concat(
-            [run.frames[table] for run in runs if table in run.frames], ignore_index=True
-        )
+        table: pd.concat([run.frames[table] for run in runs if table in run.frames])
         for table in TABLES
+        if table not in plan.drawn
     }
-    drawn = {"replacements": plan.replacements, "doses": plan.doses}
-    return replace(Comparison.from_runs({**tables, **drawn}, plan.config), versions=versions)
-
-
-def _check_where(
-    where: Where,
-    workers: int | None,
-    slurm: Mapping[str, Any] | None,
-    folder: str | Path | None,
-) -> None:
-    check_options(where, workers, slurm)
-    if folder is None and where != "here":
-        raise OptionError(
-            f"where={where!r} without a folder: other processes read and write their runs there; "
-            "give folder=…, or choose where='here'"
-        )
-
-
-def _refuse_old_runs(out: Path) -> None:
-    old = out / "runs" / "comparison.json"
-    if old.exists():
-        raise InputError(
-            f"{old} belongs to runs that only releases of interp_compose before 0.1.0 read. Go on "
-            "with one of them, or choose another folder"
-        )
+    return replace(Comparison.from_runs({**tables, **plan.drawn}, plan.config), versions=versions)
 
 
 def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
@@ -269,10 +231,8 @@ def run(command: CarmaCommand) -> Comparison:
     with held_folder(output.out, Comparison, plan.config, overwrite=output.overwrite):
         comparison = finished(output.out, plan) or carry_out(
             plan,
-            folder=output.out,
-            where=command.execution.where,
-            workers=command.execution.workers,
-            progress=not output.quiet,
+            output.out,
+            replace(command.execution, progress=not output.quiet),
         )
         write_result(output.out, comparison, overwrite=output.overwrite)
     return comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -23,7 +23,7 @@ from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.options import CarmaCommand, CarmaSettings, TrainSettings
-from interp_compose.studies.carma.tables import VERSIONS
+from interp_compose.studies.carma.tables import TABLES, VERSIONS
 from interp_compose.studies.core.study import Plan
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.tasks.task import Task
@@ -62,18 +62,16 @@ class ComparePlan:
 
     model: LensModel
     task: str
-    versions: Sequence[str]
     train: Sequence[TrainingExample]
     validation: Sequence[TrainingExample]
     test: Sequence[Example]
     cap: Plan[CapCurve]
-    seeds: Sequence[int]
     training: TrainConfig
     carma: CarmaConfig
     replaced: Sequence[Replacement]
-    replacements: pd.DataFrame
-    doses: pd.DataFrame
     config: Mapping[str, Any]
+    drawn: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """The tables "replacements" and "doses"."""
 
 
 def plan_comparison(
@@ -119,7 +117,7 @@ def plan_comparison(
     )
     check_training(model, train, validation, config, carma if "carma" in versions else None)
     source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
-    replaced, rows, doses = _replaced(model, task, source, chosen, rates, among)
+    replaced, tables = _replaced(model, task, source, chosen, rates, among)
     settings = {
         "study": "carma",
         "model": model.name,
@@ -146,22 +144,8 @@ def plan_comparison(
         "device": model.device.type,
         "dtype": str(model.dtype).removeprefix("torch."),
     }
-    return ComparePlan(
-        model,
-        task.name,
-        versions,
-        train,
-        validation,
-        task.test,
-        cap,
-        chosen,
-        config,
-        carma,
-        replaced,
-        rows,
-        doses,
-        settings,
-    )
+    data = (train, validation, task.test)
+    return ComparePlan(model, task.name, *data, cap, config, carma, replaced, settings, tables)
 
 
 def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
@@ -170,24 +154,19 @@ def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     Raises:
         OptionError: no seed, one that is no integer of 0 or more, or one that is named twice.
     """
-    if isinstance(seeds, int):
-        if not 1 <= seeds <= MOST_SEEDS:
-            raise OptionError(
-                f"seeds={seeds}: expected 1 to {MOST_SEEDS}, or a list of seeds such as [0, 1, 2]"
-            )
-        return list(range(seeds))
-    if not 1 <= len(seeds) <= MOST_SEEDS:
-        raise OptionError(f"seeds={seeds!r}: expected how many, or a list such as [0, 1, 2]")
-    for seed in seeds:
+    if not 1 <= (seeds if isinstance(seeds, int) else len(seeds)) <= MOST_SEEDS:
+        raise OptionError(
+            f"seeds={seeds!r}: expected 1 to {MOST_SEEDS}, or a list of seeds such as [0, 1, 2]"
+        )
+    chosen = list(range(seeds) if isinstance(seeds, int) else seeds)
+    for seed in sorted(chosen):
         if seed < 0:
             raise OptionError(f"seed={seed!r}: expected an integer, 0 or more")
-    chosen = list(seeds)
-    repeated = sorted({seed for seed in chosen if chosen.count(seed) > 1})
-    if repeated:
-        raise OptionError(
-            f"seeds={chosen} name {repeated[0]} more than once; the same run twice is no second "
-            "observation: name each seed once"
-        )
+        if chosen.count(seed) > 1:
+            raise OptionError(
+                f"seeds={chosen} name {seed} more than once; the same run twice is no second "
+                "observation: name each seed once"
+            )
     return chosen
 
 
@@ -209,12 +188,10 @@ def _check_versions(versions: Sequence[str]) -> None:
 
 
 def _check_rates(rates: Sequence[float]) -> None:
-    if not rates:
-        raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
     for rate in rates:
         if not 0 < rate <= 1:
             raise OptionError(f"rates hold {rate!r}; expected shares of words in (0, 1], as 0.25")
-    if len(set(rates)) != len(rates):
+    if not rates or len(set(rates)) != len(rates):
         raise OptionError(f"rates={rates!r}: expected shares of words, each once, as (0.25, 0.4)")
 
 
@@ -226,9 +203,6 @@ def plan_of_test(
     return cap_curve.plan(model, task.test, asked)
 
 
-_DOSE = ["rate", "seed", "example", "n_words", "n_eligible", "n_wanted", "n_replaced"]
-
-
 def _replaced(
     model: LensModel,
     task: Task,
@@ -236,11 +210,10 @@ def _replaced(
     seeds: Sequence[int],
     rates: Sequence[float],
     answers: str | Sequence[str],
-) -> tuple[list[Replacement], pd.DataFrame, pd.DataFrame]:
+) -> tuple[list[Replacement], dict[str, pd.DataFrame]]:
     """The test prompts of each seed and rate, every word that was replaced, and the doses."""
     found: list[Replacement] = []
-    tables: list[pd.DataFrame] = []
-    doses: list[pd.DataFrame] = []
+    rows: dict[str, list[pd.DataFrame]] = {"replacements": [], "doses": []}
     for seed in seeds:
         for rate in rates:
             new = replace_synonyms(
@@ -251,15 +224,13 @@ def _replaced(
             changed = np.zeros(len(items), dtype=bool)
             changed[new.frame["example"].unique()] = True
             found.append(Replacement(seed, float(rate), items, changed))
-            sentences, at = new.sentences(), {"rate": float(rate), "seed": seed}
-            texts = sentences[["example", "prompt", "replaced"]]
-            table = new.frame.merge(texts, on="example").rename(columns={"start": "position"})
-            tables.append(table.assign(**at))
-            doses.append(sentences.assign(**at)[_DOSE])
-    columns = ["rate", "seed", "example", "prompt", "replaced", "position", "original"]
-    columns += ["replacement", "similarity"]
-    replaced = pd.concat(tables, ignore_index=True)[columns]
-    return found, replaced, pd.concat(doses, ignore_index=True)
+            sentences = new.sentences().assign(rate=float(rate), seed=seed)
+            rows["doses"].append(sentences)
+            words = new.frame.rename(columns={"start": "position"})
+            rows["replacements"].append(words.merge(sentences, on="example"))
+    return found, {
+        name: TABLES[name].of(pd.concat(each, ignore_index=True)) for name, each in rows.items()
+    }
 
 
 def _digest(task: Task) -> str:
@@ -277,11 +248,6 @@ def _synonyms_digest(task: Task, source: SynonymSource) -> str:
     words = {word.text.lower() for text in texts for word in content_words(text, words_of(text))}
     known = [[word, *(one.word for one in source.candidates(word, None))] for word in sorted(words)]
     return sha256(json.dumps(known).encode()).hexdigest()
-
-
-def run_config(plan: ComparePlan, seed: int) -> TrainConfig:
-    """The training settings of one seed: the same for both versions."""
-    return replace(plan.training, seed=seed)
 
 
 def carma_of(command: CarmaCommand) -> CarmaConfig:

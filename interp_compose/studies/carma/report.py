@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from interp_compose.stats.seeds import coefficient_of_variation
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.differences import (
     AVERAGE,
+    KINDS,
     REPRESENTATIONS,
     against_ft,
     own_caveat,
@@ -20,9 +21,8 @@ from interp_compose.studies.carma.differences import (
     verdict,
 )
 from interp_compose.studies.carma.paper import paper_numbers_for
-from interp_compose.studies.carma.tables import VERSIONS
+from interp_compose.studies.carma.tables import LABELS
 from interp_compose.studies.carma.verdicts import (
-    LABELS,
     cautions,
     counted_prompts,
     overhead_sentence,
@@ -50,14 +50,6 @@ TITLES: Final = {
     "different_word_cosine": "Cosine of tokens of different words",
     "stable_rank": "Stable rank",
 }
-SHORT: Final = {
-    "higher": "CARMA higher",
-    "lower": "CARMA lower",
-    "hint": "hint only",
-    "none": "no difference established",
-    "one seed": "one seed: no statement",
-    "undefined": "undefined",
-}
 WORDNET: Final = "; similarity: 1 / number of the sense that both words share in WordNet"
 PRINTED: Final = (
     "ConsistSyn is not defined alike. Eq. 12 as printed divides all prompts that are right after "
@@ -71,6 +63,11 @@ ORIGINAL_CV: Final = (
 )
 
 
+def _listing(rows: Sequence[Mapping[str, str]], **how: Any) -> str:
+    """A table under the names of the rows' cells; nothing without rows."""
+    return table(list(rows[0]), [list(row.values()) for row in rows], **how) if rows else ""
+
+
 def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> str:
     """Each version's mean and interval, CARMA minus FT, p and verdict; a row per layer or rate."""
     frame = comparison.frames["summary"]
@@ -78,17 +75,15 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
     if metric != "consist_syn" and not rows_of["mean"].notna().any():
         return ""
     digits = 3 if metric.endswith("cosine") else 2
-    pairs = against_ft(comparison.frames["differences"], pooling)
-    by_place = {_place(row): row for row in records(pairs[pairs["metric"] == metric])}
-    versions = [name for name in VERSIONS if name in set(rows_of["version"])]
+    pairs = records(against_ft(comparison.frames["differences"], metric, pooling))
+    by_place = {_place(row): row for row in pairs}
+    versions = [name for name in LABELS if name in set(rows_of["version"])]
     rows = []
     for _, group in rows_of.groupby(["rate", "layer"], sort=False, dropna=False):
         mine = {row["version"]: row for row in records(group)}
         place = _place(next(iter(mine.values())))
-        cells = [_interval(mine.get(name), digits) for name in versions]
-        rows.append([place, *cells, *_difference(by_place.get(place), digits)])
-    head = ["", *(LABELS[name] for name in versions)]
-    head += ["CARMA − FT", "SE", "p", "p (Holm)", "verdict"]
+        cells = {LABELS[name]: _interval(mine.get(name), digits) for name in versions}
+        rows.append({"": place, **cells, **_difference(by_place.get(place), digits)})
     how = {"": "", AVERAGE: ", mean of the protocols"}.get(pooling, f", {pooling} pooling")
     title = f"{TITLES[metric]}{how}: mean over seeds [95 % interval]"
     # the first table and the page's top tell who has not converged
@@ -98,7 +93,7 @@ def measures_table(comparison: StudyResult, metric: str, pooling: str = "") -> s
     notes = sorted({*caveats} - {""})
     if metric == "consist_syn":
         notes += counted_prompts(comparison)
-    shown = table(head, rows, numbers=len(versions) + 4, caption=title)
+    shown = _listing(rows, numbers=len(versions) + 4, caption=title)
     return shown + "".join(paragraph(f"Note: {text}.", "note") for text in notes)
 
 
@@ -118,77 +113,69 @@ def _interval(row: Mapping[str, Any] | None, digits: int) -> str:
     return f"{mean} [{decimal(row['ci_low'], digits)}, {decimal(row['ci_high'], digits)}]"
 
 
-def _difference(row: Mapping[str, Any] | None, digits: int) -> list[str]:
+def _difference(row: Mapping[str, Any] | None, digits: int) -> dict[str, str]:
     if row is None:
-        return ["–"] * 4 + [""]
-    return [
-        decimal(row["difference"], digits, sign=True),
-        decimal(row["standard_error"], digits),
-        probability(row["p"]),
-        probability(row["p_holm"]),
-        SHORT[verdict(row).kind],
-    ]
+        return dict.fromkeys(("CARMA − FT", "SE", "p", "p (Holm)"), "–") | {"verdict": ""}
+    return {
+        "CARMA − FT": decimal(row["difference"], digits, sign=True),
+        "SE": decimal(row["standard_error"], digits),
+        "p": probability(row["p"]),
+        "p (Holm)": probability(row["p_holm"]),
+        "verdict": KINDS[verdict(row).kind],
+    }
 
 
 def spread_table(frame: pd.DataFrame, metric: str, title: str, digits: int) -> str:
     """Version by version and rate by rate, a mean and its interval."""
-    rows = records(frame[(frame["metric"] == metric) & frame["mean"].notna()])
-    cells, note = [], ""
-    for row in rows:
+    rows, note = [], ""
+    for row in records(frame[(frame["metric"] == metric) & frame["mean"].notna()]):
         numbers = [decimal(row[name], digits) for name in ("mean", "ci_low", "ci_high")]
         if not row["ci_low"] < row["ci_high"]:  # one seed, or one number for all
             numbers[1:] = ["–", "–"]
         if metric == "consist_syn_cv" and row["version"] == "original":
             numbers, note = ["–"] * 3, paragraph(ORIGINAL_CV, "note")
-        cells.append([LABELS[row["version"]], percent(row["rate"]), *numbers])
-    head = ("version", "replaced", title, "low", "high")
-    caption = f"{title}, with its 95 % interval"
-    return table(head, cells, numbers=4, caption=caption) + note if rows else ""
+        place = {"version": LABELS[row["version"]], "replaced": percent(row["rate"])}
+        rows.append(place | dict(zip((title, "low", "high"), numbers, strict=True)))
+    return _listing(rows, numbers=4, caption=f"{title}, with its 95 % interval") + note
 
 
 def dose_table(dose: pd.DataFrame) -> str:
     """What share of the words was asked for, and what was reached; a row per rate."""
     rows = [
-        [
-            percent(row["rate"]),
-            *(decimal(row[name], 2) for name in ("words", "eligible", "wanted", "replaced")),
-            *(decimal(100 * row[name], 1) for name in ("dose", "dose_of_changed", "reached")),
-        ]
+        {
+            "rate": percent(row["rate"]),
+            **{name: decimal(row[name], 2) for name in ("words", "eligible", "wanted", "replaced")},
+            "dose (%)": decimal(100 * row["dose"], 1),
+            "dose of changed prompts (%)": decimal(100 * row["dose_of_changed"], 1),
+            "prompts that reach the rate (%)": decimal(100 * row["reached"], 1),
+        }
         for row in records(dose)
     ]
-    head = ["rate", "words", "eligible", "wanted", "replaced", "dose (%)"]
-    head += ["dose of changed prompts (%)", "prompts that reach the rate (%)"]
     caption = "Words of a prompt's own text, and how many were replaced: means over prompts, seeds"
-    return table(head, rows, numbers=7, caption=caption)
+    return _listing(rows, numbers=7, caption=caption)
 
 
 def training_tables(comparison: StudyResult) -> list[str]:
     """Overhead in words, then a row per run."""
     rows = [
-        [
-            LABELS[row["version"]],
-            str(row["seed"]),
-            str(row["steps"]),
-            decimal(row["seconds"], 1),
-            decimal(1000 * row["step_seconds"], 1),
-            decimal(row["first_loss"], 3),
-            decimal(row["last_loss"], 3),
-            decimal(100 * row["validation_accuracy"], 1),
-            ("yes" if row["converged"] else f"no: {row['why']}")
+        {
+            "version": LABELS[row["version"]],
+            "seed": str(row["seed"]),
+            "steps": str(row["steps"]),
+            "seconds": decimal(row["seconds"], 1),
+            "step (ms)": decimal(1000 * row["step_seconds"], 1),
+            "first loss": decimal(row["first_loss"], 3),
+            "last loss": decimal(row["last_loss"], 3),
+            "validation (%)": decimal(100 * row["validation_accuracy"], 1),
+            "converged": ("yes" if row["converged"] else f"no: {row['why']}")
             + (", stopped early" if row["stopped_early"] else ""),
-        ]
+        }
         for row in records(comparison.frames["training"])
     ]
-    if not rows:
-        return []
-    head = (
-        *("version", "seed", "steps", "seconds", "step (ms)", "first loss", "last loss"),
-        *("validation (%)", "converged"),
-    )
     said = overhead_sentence(comparison) if len(comparison.frames["overhead"]) else ""
     return [
         paragraph(f"{said[0].upper()}{said[1:]}.") if said else "",
-        table(head, rows, numbers=7, caption="Each run; a step is the median of its steps"),
+        _listing(rows, numbers=7, caption="Each run; a step is the median of its steps"),
     ]
 
 
@@ -201,21 +188,21 @@ def paper_tables(comparison: StudyResult) -> list[str]:
     if paper.empty:
         return [paragraph("CARMA prints no numbers for this model and task.", "note")]
     names = {"consist_syn": "ConsistSyn (%)", "cv": "CV", "minutes": "training (min)"}
-    rows = [
-        [
-            names.get(row["metric"], row["metric"]),
-            row["printed"],
-            decimal(_ours(comparison, row), digits := 4 if row["metric"] == "cv" else 2),
-            decimal(_as_printed(comparison, row), digits),
-            LABELS[row["version"]],
-            "" if pd.isna(row["rate"]) else percent(row["rate"]),
-            str(row["table"]),
-            row["note"],
-        ]
-        for row in records(paper)
-    ]
-    head = ["measure", "paper, as printed", "ours", "ours by eq. 12 as printed"]
-    head += ["version", "replaced", "table", "note"]
+    rows = []
+    for row in records(paper):
+        digits = 4 if row["metric"] == "cv" else 2
+        rows.append(
+            {
+                "measure": names.get(row["metric"], row["metric"]),
+                "paper, as printed": row["printed"],
+                "ours": decimal(_ours(comparison, row), digits),
+                "ours by eq. 12 as printed": decimal(_as_printed(comparison, row), digits),
+                "version": LABELS[row["version"]],
+                "replaced": "" if pd.isna(row["rate"]) else percent(row["rate"]),
+                "table": str(row["table"]),
+                "note": row["note"],
+            }
+        )
     return [
         paragraph(
             f"Matched by the model's {matched}. Times depend on the machine; prompts, words "
@@ -223,22 +210,22 @@ def paper_tables(comparison: StudyResult) -> list[str]:
             "note",
         ),
         paragraph(PRINTED, "note"),
-        table(head, rows, numbers=3),
+        _listing(rows, numbers=3),
     ]
 
 
 def _ours(comparison: StudyResult, row: Mapping[str, Any]) -> float | None:
     """Our number for a row of the paper, if there is one."""
-    overhead, version = comparison.frames["overhead"], row["version"]
     if row["metric"] in ("minutes", "overhead"):
+        overhead = comparison.frames["overhead"]
         if overhead.empty:
             return None
         seconds = {name: overhead[f"{name}_seconds"].median() for name in ("ft", "carma")}
         ratio = seconds["carma"] / seconds["ft"]
-        return float(seconds[version] / 60 if row["metric"] == "minutes" else ratio)
+        return float(seconds[row["version"]] / 60 if row["metric"] == "minutes" else ratio)
     metric = {"cv": "consist_syn_cv"}.get(row["metric"], row["metric"])
     frame = comparison.frames["summary"]
-    mine = frame[(frame["metric"] == metric) & (frame["version"] == version)]
+    mine = frame[(frame["metric"] == metric) & (frame["version"] == row["version"])]
     mine = mine[mine["rate"] == row["rate"]]
     return float(mine["mean"].iloc[0]) if len(mine) else None
 
@@ -247,15 +234,9 @@ def _as_printed(comparison: StudyResult, row: Mapping[str, Any]) -> float | None
     """ConsistSyn as eq. 12 prints it, over all prompts, and its CV; means over seeds."""
     if row["metric"] not in ("consist_syn", "cv"):
         return None
-    cell = {"version": row["version"], "rate": row["rate"]}
-    synonyms, accuracy = (
-        frame[(frame[list(names)] == [cell[name] for name in names]).all(axis=1)]
-        for frame, names in (
-            (comparison.frames["synonyms"], ("version", "rate")),
-            (comparison.frames["accuracy"], ("version",)),
-        )
-    )
-    both = synonyms.merge(accuracy[["seed", "n_correct"]], on="seed")
+    accuracy = comparison.frames["accuracy"][["version", "seed", "n_correct"]]
+    both = comparison.frames["synonyms"].merge(accuracy, on=["version", "seed"])
+    both = both[(both["version"] == row["version"]) & (both["rate"] == row["rate"])]
     if both.empty or (both["n_correct"] == 0).any():
         return None
     # A prompt in which nothing was replaced is right after if it was before.
@@ -281,19 +262,17 @@ def sentences_table(replacements: pd.DataFrame, source: str = "") -> str:
             for row in records(words)
         ]
         rows.append(
-            [
-                str(first["prompt"]),
-                str(first["replaced"]),
-                ", ".join(swaps),
-                percent(first["rate"]),
-                str(first["seed"]),
-            ]
+            {
+                "prompt": first["prompt"],
+                "with synonyms": first["replaced"],
+                "replaced (similarity)" if measured else "replaced": ", ".join(swaps),
+                "rate": percent(first["rate"]),
+                "seed": str(first["seed"]),
+            }
         )
-    replaced = "replaced (similarity)" if measured else "replaced"
-    head = ("prompt", "with synonyms", replaced, "rate", "seed")
     caption = f"{len(rows)} of {len(changed)} changed prompts"
     caption += WORDNET if measured and source.lower() == "wordnet" else ""
-    return table(head, rows, numbers=0, caption=caption) if rows else ""
+    return _listing(rows, numbers=0, caption=caption)
 
 
 CAPTIONS: Final = {

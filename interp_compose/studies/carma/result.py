@@ -50,14 +50,7 @@ class Comparison(StudyResult):
         "overhead",
         "values",
         "dose_summary",
-        "accuracy",
-        "cap",
-        "synonyms",
-        "training",
-        "representations",
-        "history",
-        "replacements",
-        "doses",
+        *(table.name for table in SCHEMA),
     )
     RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")

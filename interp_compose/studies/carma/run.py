@@ -17,9 +17,9 @@ from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import file_sha256
 from interp_compose.runs.folder import hashed
 from interp_compose.runs.result import PACKAGES, Result, environment_versions, store
-from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.inputs import read_inputs
-from interp_compose.studies.carma.plan import ComparePlan, run_config
+from interp_compose.studies.carma.plan import ComparePlan
+from interp_compose.studies.carma.tables import TABLES
 from interp_compose.studies.core.study import measure
 from interp_compose.training.evaluate import answered, convergence, representations
 from interp_compose.training.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
@@ -39,15 +39,16 @@ def run_configs(plan: ComparePlan) -> list[dict[str, Any]]:
 
     The original is measured once, for all seeds.
     """
-    versions = environment_versions()
-    shared = {key: value for key, value in plan.config.items() if key not in ("seeds", "versions")}
-    shared["packages"] = {name: versions[name] for name in PACKAGES}
+    shared = dict(plan.config)
+    versions, seeds = shared.pop("versions"), shared.pop("seeds")
+    packages = environment_versions()
+    shared["packages"] = {name: packages[name] for name in PACKAGES}
     weights = plan.model.lens.named_parameters()
     shared["frozen"] = [name for name, weight in weights if not weight.requires_grad]
-    trained = [version for version in plan.versions if version != "original"]
-    runs = [("original", list(plan.seeds))] if "original" in plan.versions else []
-    runs += [(version, [seed]) for seed in plan.seeds for version in trained]
-    return [{**shared, "version": version, "seeds": seeds} for version, seeds in runs]
+    trained = [version for version in versions if version != "original"]
+    runs = [("original", seeds)] if "original" in versions else []
+    runs += [(version, [seed]) for seed in seeds for version in trained]
+    return [{**shared, "version": version, "seeds": of_run} for version, of_run in runs]
 
 
 def run_name(config: Mapping[str, Any]) -> str:
@@ -90,15 +91,31 @@ def run_version(
     Raises:
         NonFiniteError: a training or a measurement broke; names version and seed.
     """
-    title = f"{label} {run_name(config)}".strip()
+    version, seeds, training = config["version"], config["seeds"], None
     try:
-        run, model = _computed(plan, config, folder, title=title, progress=progress)
+        if version != "original":
+            training = finetune_on(
+                plan.model,
+                plan.train,
+                plan.validation,
+                plan.task,
+                carma=plan.carma if version == "carma" else None,
+                config=replace(plan.training, seed=seeds[0]),
+                folder=folder,
+                progress=progress,
+                title=f"{label} {run_name(config)}".strip(),
+            )
+        model = training.model if training else plan.model
+        tables = _measured(plan, model, version, seeds, progress=progress)
     except NonFiniteError as broken:
         raise NonFiniteError(f"{run_name(config)}: {broken}") from broken
+    if training:
+        tables |= _trained(training, version, seeds[0])
+    run = VersionRun(config, tables, environment_versions())
     if folder is None:
         return run
     others: dict[str, bytes | str] = {}
-    if config["version"] != "original":
+    if training:
         save_weights(model, folder / WEIGHTS)
         beside = (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)
         others = {name: file_sha256(folder / name) for name in beside}
@@ -107,91 +124,48 @@ def run_version(
     return run
 
 
-def _computed(
-    plan: ComparePlan,
-    config: Mapping[str, Any],
-    folder: Path | None,
-    *,
-    title: str,
-    progress: bool,
-) -> tuple[VersionRun, LensModel]:
-    version, seeds = config["version"], config["seeds"]
-    model, training = plan.model, None
-    if version != "original":
-        training = finetune_on(
-            plan.model,
-            plan.train,
-            plan.validation,
-            plan.task,
-            carma=plan.carma if version == "carma" else None,
-            config=run_config(plan, seeds[0]),
-            folder=folder,
-            progress=progress,
-            title=title,
-        )
-        model = training.model
-    tables = _measured(plan, model, version, seeds, progress=progress)
-    if training is not None:
-        tables |= _trained(training, version, seeds[0])
-    return VersionRun(config, tables, environment_versions()), model
-
-
 def _measured(
     plan: ComparePlan, model: LensModel, version: str, seeds: Sequence[int], *, progress: bool
 ) -> dict[str, pd.DataFrame]:
     """Accuracy, CAP, ConsistSyn's counts and representations; one row per seed each."""
     curve = measure(replace(plan.cap, model=model), progress=progress)
     before = curve.clean.sort_values("example")["correct"].to_numpy(bool)
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("accuracy", "synonyms")}
-    for seed in seeds:
-        here = {"version": version, "seed": seed}
-        rows["accuracy"].append(
-            {
-                **here,
-                "n_correct": int(before.sum()),
-                "n": len(before),
-                "n_distinct": int(curve.clean["prediction"].nunique()),
-            }
-        )
-        for replaced in plan.replaced:
-            if replaced.seed == seed:
-                # A prompt in which no word was replaced cannot fail, and does not count.
-                after = answered(model, replaced.items)[0].cpu().numpy()[replaced.changed]
-                right = before[replaced.changed]
-                rows["synonyms"].append(
-                    {
-                        **here,
-                        "rate": replaced.rate,
-                        "n_test": len(before),
-                        "n": len(right),
-                        "n_before": int(right.sum()),
-                        "n_after": int(after.sum()),
-                        "n_both": int((right & after).sum()),
-                    }
-                )
-    probed = representations(model, plan.validation or plan.train)
-    return {
-        "cap": pd.concat([_cap(curve, version, seed) for seed in seeds], ignore_index=True),
-        "representations": pd.DataFrame(
-            [{"version": version, "seed": seed, **row} for seed in seeds for row in probed]
-        ).astype({"same_word_cosine": float, "different_word_cosine": float, "stable_rank": float}),
-        **{name: pd.DataFrame(of_table) for name, of_table in rows.items()},
+    cap = curve.frame.assign(n_correct=(curve.frame["accuracy"] * curve.frame["n"]).round())
+    accuracy = {
+        "n_correct": int(before.sum()),
+        "n": len(before),
+        "n_distinct": curve.clean["prediction"].nunique(),
     }
-
-
-def _cap(curve: CapCurve, version: str, seed: int) -> pd.DataFrame:
-    frame = curve.frame
-    return pd.DataFrame(
-        {
-            "version": version,
-            "seed": seed,
-            "layer": frame["layer"],
-            "depth": frame["depth"],
-            "pooling": frame["pooling"],
-            "n_correct": (frame["accuracy"] * frame["n"]).round().astype("int64"),
-            "n": frame["n"].astype("int64"),
-        }
-    )
+    synonyms: list[dict[str, Any]] = []
+    for replaced in plan.replaced:
+        if replaced.seed in seeds:
+            # A prompt in which no word was replaced cannot fail, and does not count.
+            after = answered(model, replaced.items)[0].cpu().numpy()[replaced.changed]
+            right = before[replaced.changed]
+            synonyms.append(
+                {
+                    "version": version,
+                    "seed": replaced.seed,
+                    "rate": replaced.rate,
+                    "n_test": len(before),
+                    "n": len(right),
+                    "n_before": int(right.sum()),
+                    "n_after": int(after.sum()),
+                    "n_both": int((right & after).sum()),
+                }
+            )
+    of_every_seed = {
+        "cap": cap,
+        "representations": pd.DataFrame(representations(model, plan.validation or plan.train)),
+        "accuracy": pd.DataFrame([accuracy]),
+    }
+    tables = {
+        name: TABLES[name].of(
+            pd.concat([frame.assign(version=version, seed=seed) for seed in seeds])
+        )
+        for name, frame in of_every_seed.items()
+    }
+    return {**tables, "synonyms": pd.DataFrame(synonyms)}
 
 
 def _trained(training: Finetuned, version: str, seed: int) -> dict[str, pd.DataFrame]:
@@ -227,5 +201,4 @@ def _thinned(steps: pd.DataFrame, version: str, seed: int) -> pd.DataFrame:
     groups = steps.groupby(np.arange(len(steps)) // stretch)
     means = groups[["loss", "task_loss", "mi", "stability"]].mean()
     table = means.assign(version=version, seed=seed, step=groups["step"].last())
-    columns = ["version", "seed", "step", "loss", "task_loss", "mi", "stability"]
-    return table[columns].reset_index(drop=True)
+    return TABLES["history"].of(table)

@@ -11,7 +11,9 @@ from interp_compose.errors import InputError
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.core.tables import Table
 
-VERSIONS: Final = ("original", "ft", "carma")
+LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
+"""The versions, and what texts and figures call them."""
+VERSIONS: Final = tuple(LABELS)
 TRAINED: Final = ("ft", "carma")
 RATE: Final = "0 < rate <= 1"
 EVERY_RUN: Final = (("version",), ("seed",))
@@ -96,6 +98,7 @@ SCHEMA: Final = (
         may_be_empty=True,
     ),
 )
+TABLES: Final = {table.name: table for table in SCHEMA}
 
 
 def checked_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -105,13 +108,12 @@ def checked_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame
         InputError: a table is missing or foreign, or is not as described; tables that must be
             complete speak of other versions or seeds than ``accuracy``.
     """
-    names = [table.name for table in SCHEMA]
-    if set(tables) != set(names):
-        missing = [name for name in names if name not in tables]
-        foreign = [name for name in tables if name not in names]
+    if set(tables) != set(TABLES):
+        missing = [name for name in TABLES if name not in tables]
+        foreign = [name for name in tables if name not in TABLES]
         raise InputError(
             f"the tables {missing} are missing and {foreign} are foreign; "
-            f"expected {', '.join(names)}"
+            f"expected {', '.join(TABLES)}"
         )
     accuracy = SCHEMA[0].ordered(tables["accuracy"])
     runs = {name: accuracy[name].drop_duplicates().tolist() for name in ("version", "seed")}

@@ -11,7 +11,7 @@ import pandas as pd
 
 from interp_compose.studies.carma.differences import (
     AVERAGE,
-    NOTHING,
+    KINDS,
     REPRESENTATIONS,
     against_ft,
     not_converged,
@@ -21,7 +21,7 @@ from interp_compose.studies.carma.differences import (
     saturated_rates,
     verdict,
 )
-from interp_compose.studies.carma.tables import VERSIONS
+from interp_compose.studies.carma.tables import LABELS
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import about, decimal, text_table
 
@@ -91,7 +91,6 @@ def _same_replacements(replacements: pd.DataFrame) -> list[str]:
     ]
 
 
-LABELS: Final = {"original": "Original", "ft": "FT", "carma": "CARMA"}
 TIMED: Final = 10
 """Steps that a run needs before the time of one is told."""
 SYMBOLS: Final = {
@@ -106,21 +105,19 @@ SYMBOLS: Final = {
 
 def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
     """What CARMA changes beside plain fine-tuning: (subject, sentence), the most telling first."""
-    rows = against_ft(comparison.frames["differences"], "", AVERAGE)
-    said: list[tuple[str, str]] = []
-    for row in records(rows[rows["metric"] == "accuracy"]):
-        said.append(("Accuracy", _sentence(row)))
-    cap = rows[(rows["metric"] == "cap") & (rows["pooling"] == AVERAGE)]
+    differences = comparison.frames["differences"]
+    said = [("Accuracy", _sentence(row)) for row in records(against_ft(differences, "accuracy"))]
+    cap = against_ft(differences, "cap", AVERAGE)
     if len(cap):
         said.append(("CAP, mean of the protocols", _by_layer(cap)))
-    for row in records(rows[rows["metric"] == "consist_syn"]):
+    for row in records(against_ft(differences, "consist_syn")):
         at = f"{percent(row['rate'])} replaced"
         said.append((f"ConsistSyn, {at}", _sentence(row)))
         said.append(
             (f"CV of ConsistSyn, {at}", _variation(comparison.frames["summary"], row["rate"]))
         )
     for metric in REPRESENTATIONS:
-        part = rows[rows["metric"] == metric]
+        part = against_ft(differences, metric)
         if part["difference"].notna().any():
             said.append((metric.replace("_", " ").capitalize(), _by_layer(part)))
     if len(comparison.frames["overhead"]):
@@ -131,10 +128,8 @@ def verdicts(comparison: StudyResult) -> list[tuple[str, str]]:
 def overhead_sentence(comparison: StudyResult) -> str:
     """Like "a step takes 1.05 times as long (1.03 … 1.08 over 5 seeds); …"; no ratio where a run
     has fewer than :data:`TIMED` steps."""
-    overhead, steps = (
-        comparison.frames["overhead"],
-        int(comparison.frames["training"]["steps"].min()),
-    )
+    overhead = comparison.frames["overhead"]
+    steps = int(comparison.frames["training"]["steps"].min())
     if steps < TIMED:
         return (
             f"{steps} step{'s' if steps != 1 else ''} a run cannot time CARMA beside plain "
@@ -190,28 +185,31 @@ def shown(value: object) -> str:
 
 def terminal_summary(comparison: StudyResult) -> str:
     """A row per headline measure, a column per version, the paired difference and its verdict."""
-    config = comparison.config
+    frame, differences = comparison.frames["summary"], comparison.frames["differences"]
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
-    versions = [name for name in VERSIONS if name in set(comparison.frames["summary"]["version"])]
+    versions = [name for name in LABELS if name in set(frame["version"])]
     columns = [("mean over seeds", "measure", "<26")]
     columns += [(LABELS[name], name, ">10") for name in versions]
     columns += [("    CARMA − FT (SE)  verdict", "difference", "")]
     shown = []
-    frame = comparison.frames["summary"]
-    rows = against_ft(comparison.frames["differences"], "", AVERAGE)
+    ends = {
+        measure_name(row): _end(row)
+        for metric, pooling in (("accuracy", ""), ("cap", AVERAGE), ("consist_syn", ""))
+        for row in records(against_ft(differences, metric, pooling))
+    }
     wanted = frame["pooling"].isin(["", AVERAGE])
     wanted &= frame["metric"].isin(["accuracy", "cap", "consist_syn", "consist_syn_cv"])
     for _, part in frame[wanted].groupby(["metric", "rate", "layer"], sort=False, dropna=False):
-        place = records(part)[0]
+        name = measure_name(records(part)[0])
         mean = dict(zip(part["version"], part["mean"], strict=True))
         digits = 1
-        if place["metric"] == "consist_syn_cv":
+        if (part["metric"] == "consist_syn_cv").any():
             digits = 3
             mean["original"] = None  # one model: it varies with the replaced words alone
-        cells = {name: decimal(mean.get(name), digits) for name in versions}
-        shown.append({"measure": measure_name(place), **cells, "difference": _end(rows, place)})
+        cells = {version: decimal(mean.get(version), digits) for version in versions}
+        shown.append({"measure": name, **cells, "difference": ends.get(name, "")})
     lines = [
-        about(config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
+        about(comparison.config, ("model", "task"), f"{seeds} seed{'s' if seeds > 1 else ''}"),
         "",
         *text_table(pd.DataFrame(shown), columns),
         "",
@@ -266,26 +264,20 @@ def _variation(summary: pd.DataFrame, rate: float) -> str:
     if carma["ci_high"] < ft["ci_low"] or ft["ci_high"] < carma["ci_low"]:
         steadier = "CARMA" if carma["mean"] < ft["mean"] else "FT"
         return f"{steadier} steadier, the 95 % intervals do not overlap: {values}"
-    return f"{NOTHING}, the 95 % intervals overlap: {values}"
+    return f"{KINDS['none']}, the 95 % intervals overlap: {values}"
 
 
 def _by_layer(rows: pd.DataFrame) -> str:
     """Layers with the same verdict in one breath."""
     rows = rows[rows["difference"].notna()]
     kinds = [verdict(row).kind for row in records(rows)]
-    words = {
-        "higher": "CARMA higher at {}",
-        "lower": "CARMA lower at {}",
-        "hint": "hint only at {} (does not survive correction, or has no spread)",
-        "none": "no difference established at {}",
-        "one seed": "one seed: no statement at {}",
-    }
     points = " points" if rows["metric"].iloc[0] == "cap" else ""
     said = []
-    for kind, text in words.items():
+    for kind, words in KINDS.items():
         part = rows[np.array(kinds) == kind]
         if len(part):
-            at = text.format(_layers(part["layer"].astype(int).tolist()))
+            at = f"{words} at {_layers(part['layer'].astype(int).tolist())}"
+            at += " (does not survive correction, or has no spread)" if kind == "hint" else ""
             low, high = part["difference"].min(), part["difference"].max()
             span = " … ".join(dict.fromkeys((_signed(low), _signed(high))))
             said.append(at + ("" if kind == "one seed" else f" (difference {span}{points})"))
@@ -304,16 +296,13 @@ def _layers(layers: list[int]) -> str:
     return f"layer{'s' if len(layers) > 1 else ''} {', '.join(parts)}"
 
 
-def _end(rows: pd.DataFrame, place: Mapping[str, Any]) -> str:
-    """The end of a line: difference, standard error, verdict, where there is one."""
-    for row in records(rows[rows["metric"] == place["metric"]]):
-        if measure_name(row) == measure_name(place):
-            difference = decimal(row["difference"], 2, sign=True)
-            error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
-            said = str(row["verdict"]).replace("carma", "CARMA")
-            said = "hint only" if verdict(row).kind == "hint" else said  # the report says why
-            return f"{difference:>12} {error:<7}  {said}"
-    return ""
+def _end(row: Mapping[str, Any]) -> str:
+    """The end of a line: difference, standard error, verdict."""
+    difference = decimal(row["difference"], 2, sign=True)
+    error = "" if difference == "–" else f"({decimal(row['standard_error'], 2)})"
+    said = str(row["verdict"]).replace("carma", "CARMA")
+    said = KINDS["hint"] if verdict(row).kind == "hint" else said  # the report says why
+    return f"{difference:>12} {error:<7}  {said}"
 
 
 def _signed(value: float) -> str:
