@@ -62,6 +62,7 @@ import interp_compose as ic
 from benchmarks.common import RESULTS, byte_level, load_texts, machine, spread, write
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.anchors.presets import FIG3_CODE
+from interp_compose.tasks.anchors import AnchorData
 from interp_compose.training.losses import mutual_information_loss, stability_loss
 from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
@@ -409,7 +410,7 @@ def data(folder: Path, n: int) -> dict[str, Any]:
         ]
         return [torch.from_numpy(np.array(group, dtype=np.int64)) for group in groups]
 
-    def ours() -> list[ic.AnchorData]:
+    def ours() -> list[AnchorData]:
         return [task.sample(split, size, seed=0) for split, size in sizes.items()]
 
     both = sum(map(len, theirs())), sum(map(len, ours()))

@@ -121,7 +121,7 @@ def compare(
             for name, work in works.items():
                 if turn == 0 and name == "hooked":
                     continue
-                taken = seconds(lambda work=work: synchronised(work, model.device))  # type: ignore[misc]
+                taken = seconds(lambda work=work: synchronised(work, model.device))
                 if turn:  # the first one warms up
                     times[name].append(taken)
     cost = [s / c for s, c in zip(times["sweep"], times["clean"], strict=True)]

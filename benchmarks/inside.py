@@ -10,7 +10,7 @@ Run with ``python -m benchmarks.inside --runs out/phases`` and, of the post-LN m
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from benchmarks.common import IMAGES
 from interp_compose.plots.static import few_colours, png_bytes
 from interp_compose.runs.files import atomic_write
 
-SHOWN: Final = {
+SHOWN: Final[Mapping[str, Mapping[tuple[float, ...], tuple[str, ...]]]] = {
     "pre": {
         (0.4, 0.5, 0.8): (
             "masked_key_pca_zero",
