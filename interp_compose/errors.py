@@ -1,30 +1,5 @@
 """Every exception this library raises on purpose.
 
-::
-
-    InterpComposeError
-    ├── InputError (ValueError)            a value you passed is refused before work starts
-    │   ├── PromptError                    empty, or longer than the context
-    │   ├── AnswerError                    not exactly one token after its prompt
-    │   ├── LayerError                     outside 0 … n_layers-1
-    │   ├── HeadError                      outside 0 … n_heads-1, or no such neuron
-    │   ├── PositionError                  beyond the sequence, or in its padding
-    │   ├── OptionError                    not of its type, or no word that an option knows
-    │   ├── SpanError                      spans overlap, are empty or leave the text
-    │   ├── AlignmentError                 tokens and text cannot be matched with certainty
-    │   └── DataFormatError                a data row is garbled; names file and row
-    ├── ModelError (RuntimeError)
-    │   ├── CapabilityError                a probe showed that this model cannot do it
-    │   ├── TrainingModeError              dropout would make the numbers random
-    │   ├── NonFiniteError                 NaN or infinity in logits or activations
-    │   ├── ModelInUseError                another thread or task is using it
-    │   └── DeviceError                    the device asked for is not there
-    ├── InterventionError (RuntimeError)   an edit did not fire, or changed nothing
-    ├── MissingDataError (FileNotFoundError)
-    ├── MissingPackageError (ImportError)
-    ├── CorruptFileError (OSError)         a checksum or a format does not hold
-    └── OutputError (OSError)              a folder or file cannot be written, or is in use
-
 A message says what came, what was expected, and what to do next.
 """
 

@@ -32,6 +32,7 @@ from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.training.history import Recorder
+from tests.forking import fork, wait
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 MODEL = small_decoder(
@@ -112,21 +113,6 @@ JOBS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def fork(job: Callable[[], None]) -> int:
-    """How a job in a process of its own ended: 0, or −9 where it was killed."""
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            job()
-            code = 0
-        except BaseException as error:  # noqa: BLE001  said on stderr, and by the exit status
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def counting(folder: Path, last: int | None, told: Path) -> None:
     """From here on, this process dies before its file operation number ``last``; without it, their
     number is written to ``told`` as it grows."""
@@ -177,7 +163,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def enumerated(folder: Path, job: Callable[[Path], None], every: int = 1) -> dict[str, Any]:
+def enumerated(folder: Path, job: Callable[[Path], None]) -> dict[str, Any]:
     """The job killed before each of its operations and given again: what is not as it should be."""
     told = folder / "operations"
     undisturbed = folder / "undisturbed"
@@ -186,21 +172,22 @@ def enumerated(folder: Path, job: Callable[[Path], None], every: int = 1) -> dic
         counting(undisturbed, None, told)
         job(undisturbed)
 
-    assert fork(counted) == 0
+    assert wait(fork(counted)) == 0
     expected, operations = contents(undisturbed), int(told.read_text())
     wrong = {}
-    for last in range(0, operations, every):
+    for last in range(operations):
         here = folder / str(last)
 
         def disturbed(here: Path = here, last: int = last) -> None:
             counting(here, last, told)
             job(here)
 
-        codes = fork(disturbed), fork(lambda here=here: job(here))
+        code = wait(fork(disturbed))
+        job(here)
         found = contents(here)
-        if codes != (-signal.SIGKILL, 0) or found != expected:
+        if code != -signal.SIGKILL or found != expected:
             names = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
-            wrong[str(last)] = [*map(str, codes), *sorted(names)]
+            wrong[str(last)] = [str(code), *sorted(names)]
     return {"operations": operations, "wrong": wrong, "left": sorted(expected)}
 
 

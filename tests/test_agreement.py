@@ -250,7 +250,6 @@ calls = {
     "no target": lambda: agreement(x, None, "pearson"),
     "a short reference": lambda: agreement(x, y, "pearson", reference=y[:1]),
     "words": lambda: agreement(x, ["a"] * 5, "pearson"),
-    "half a sample": lambda: agreement(x, y, "pearson", samples=2.5),
     "a list of metrics": lambda: agreement(x, y, ["pearson"]),
     "whole numbers": lambda: agreement(x.tolist(), list(range(5)), "pearson"),
 }
@@ -267,7 +266,6 @@ def test_untyped_input_is_refused() -> None:
         "no target": "InputError: target has the shape []; expected [pairs]",
         "a short reference": "InputError: reference has the shape [1]; expected [5], one row per",
         "words": "InputError: target is no array of numbers (could not convert string to float",
-        "half a sample": "InputError: samples=2.5: expected an integer, 1 or more",
         "a list of metrics": "OptionError: unknown metric ['pearson']: expected one of pearson",
         "whole numbers": "accepted",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -22,13 +22,12 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_heads,
     resolve_layers,
-    resolve_parts,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
 from interp_compose.types import HookFn
 
-HOW = ("zero", "mean", "resample")
+How = Literal["zero", "mean", "resample"]
 
 Fill = Callable[[Float[Tensor, "batch pos ..."]], Float[Tensor, "batch pos ..."]]
 """From an activation, what takes its place; of the same shape."""
@@ -36,7 +35,7 @@ Fill = Callable[[Float[Tensor, "batch pos ..."]], Float[Tensor, "batch pos ..."]
 
 def check_reference(
     model: LensModel,
-    how: str,
+    how: How,
     reference: Tensor | None,
     reference_mask: Tensor | None,
     seed: int,
@@ -44,11 +43,9 @@ def check_reference(
     """Refuse, before any call, a reference that does not fit ``how`` or the model.
 
     Raises:
-        OptionError: an unknown ``how``, a reference missing or superfluous, or no whole seed.
+        OptionError: a reference missing or superfluous, or a seed out of range.
         InputError: no token ids, or a mask that does not fit them.
     """
-    if how not in HOW:
-        raise OptionError(f"unknown how={how!r}: expected one of {', '.join(HOW)}")
     check_seed(seed)
     if how == "zero":
         if reference is not None or reference_mask is not None:
@@ -80,7 +77,7 @@ def check_reference(
 def fills(
     model: LensModel,
     names: Sequence[str],
-    how: str,
+    how: How,
     reference: Tensor | None,
     reference_mask: Tensor | None,
     seed: int,
@@ -123,7 +120,7 @@ def ablate(
     neurons: Heads = None,
     layers: Layers = None,
     positions: Positions = None,
-    how: str = "zero",
+    how: How = "zero",
     reference: Int[Tensor, "batch pos"] | None = None,
     reference_mask: Int[Tensor, "batch pos"] | None = None,
     seed: int = 0,
@@ -169,63 +166,53 @@ def ablate(
         model.require("edit_z")
     if neurons is not None:
         model.require("edit_post")
-        for layer, numbers in resolve_parts(neurons, chosen, model.n_neurons(), "neuron").items():
+        for layer, numbers in resolve_heads(neurons, chosen, model.n_neurons(), "neuron").items():
             ablated[f"blocks.{layer}.mlp.hook_post"] = numbers
     with torch.no_grad():
         fill = fills(model, list(ablated), how, reference, reference_mask, seed)
     record = AblationRecord(f"ablate(how={how!r})")
 
-    @contextmanager
-    def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
-        record.calls += 1
-        with call_positions.of_call(tokens, mask):
-            yield
-
-    hooks: list[tuple[str, HookFn]] = []
-    for name, numbers in ablated.items():
-        edit = _heads if name.endswith("hook_z") else _neurons
-        hooks.append((name, edit(numbers, fill[name], call_positions, record, model.n_heads)))
-    with model.preparing(prepare), model.hooks(hooks):
+    hooks: list[tuple[str, HookFn]] = [
+        (
+            name,
+            _replacing(
+                numbers,
+                fill[name],
+                call_positions,
+                record,
+                n_heads=model.n_heads if name.endswith("hook_z") else None,
+            ),
+        )
+        for name, numbers in ablated.items()
+    ]
+    with record.editing(model, hooks, call_positions):
         yield record
-    record.check(call_positions)
 
 
-def _heads(
-    heads: Sequence[int],
+def _replacing(
+    numbers: Sequence[int],
     fill: Fill,
     call_positions: CallPositions,
     record: AblationRecord,
-    n_heads: int,
+    *,
+    n_heads: int | None,
 ) -> HookFn:
-    def edit(z: Float[Tensor, "batch pos head d_head"], hook: Any) -> Tensor:
-        if z.ndim != 4 or z.shape[2] != n_heads:
+    """A hook that replaces heads ``[batch pos head d_head]`` or, where ``n_heads`` is None, neurons
+    ``[batch pos d_mlp]``."""
+
+    def edit(activation: Float[Tensor, "batch pos part *d_head"], hook: Any) -> Tensor:
+        if n_heads is not None and (activation.ndim != 4 or activation.shape[2] != n_heads):
             raise InterventionError(
-                f"{hook.name} is {list(z.shape)}; expected [batch pos head d_head] of {n_heads} "
-                "heads, so heads cannot be distinguished here. Ablate them in your own hook."
+                f"{hook.name} is {list(activation.shape)}; expected [batch pos head d_head] of "
+                f"{n_heads} heads, so heads cannot be distinguished here. Ablate them in your own "
+                "hook."
             )
-        here = call_positions.flags_like(z)[:, :, None] & _flags(heads, z)
-        return record.replaced(z, fill(z), here[..., None])
+        chosen = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
+        chosen[list(numbers)] = True
+        here = (call_positions.flags_like(activation)[:, :, None] & chosen)[..., None]
+        new = fill(activation)
+        if n_heads is None:  # each neuron is a vector of one
+            return record.replaced(activation[..., None], new[..., None], here)[..., 0]
+        return record.replaced(activation, new, here)
 
     return edit
-
-
-def _neurons(
-    neurons: Sequence[int],
-    fill: Fill,
-    call_positions: CallPositions,
-    record: AblationRecord,
-    n_heads: int,
-) -> HookFn:
-    def edit(post: Float[Tensor, "batch pos d_mlp"], hook: Any) -> Tensor:
-        here = call_positions.flags_like(post)[:, :, None] & _flags(neurons, post)
-        # Each neuron is a vector of one.
-        return record.replaced(post[..., None], fill(post)[..., None], here[..., None])[..., 0]
-
-    return edit
-
-
-def _flags(numbers: Sequence[int], activation: Tensor) -> Tensor:
-    """True at ``numbers`` of the third axis."""
-    flags = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
-    flags[list(numbers)] = True
-    return flags

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interp_compose._public import public, short
 from interp_compose.errors import InterventionError, OptionError, TrainingModeError
-from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.mask_attention import Mode, mask_attention
 from interp_compose.interventions.select import (
     Heads,
     Layers,
@@ -59,7 +59,7 @@ def attention_leak(
     queries: Positions = None,
     layers: Layers = None,
     heads: Heads = None,
-    mode: str = "exclude",
+    mode: Mode = "exclude",
     draws: int = 8,
     seed: int = 0,
 ) -> Leak:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, OptionError
+from interp_compose.errors import InterventionError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -95,7 +96,7 @@ class EdgeKnockout:
         return out & chosen[None, :, None, None]
 
 
-MODES = ("exclude", "zero")
+Mode = Literal["exclude", "zero"]
 
 
 class KnockoutRecord:
@@ -131,7 +132,7 @@ def mask_attention(
     queries: Positions = None,
     layers: Layers = None,
     heads: Heads = None,
-    mode: str = "exclude",
+    mode: Mode = "exclude",
 ) -> Iterator[KnockoutRecord]:
     """Knock out the attention from ``queries`` to ``keys``, in every call of ``model``.
 
@@ -170,8 +171,6 @@ def mask_attention(
             positions that cannot be counted.
     """
     check_to_edit(model)
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     pairs = _Pairs(model, keys, queries)
     by_layer = resolve_heads(heads, resolve_layers(layers, model.n_layers), model.n_heads)
     model.require("mask_attention")

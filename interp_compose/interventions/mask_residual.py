@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import OptionError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn
 
-PARTS = ("block", "attn", "mlp")
+Part = Literal["block", "attn", "mlp"]
 
 
 @public
@@ -28,7 +27,7 @@ def mask_residual(
     *,
     positions: Positions = None,
     layers: Layers = None,
-    part: str = "block",
+    part: Part = "block",
 ) -> Iterator[AblationRecord]:
     """At ``positions``, blocks add nothing to the residual, in every call of ``model``.
 
@@ -52,8 +51,6 @@ def mask_residual(
         InterventionError: on leaving, the model was never called, or no number changed.
     """
     check_to_edit(model)
-    if part not in PARTS:
-        raise OptionError(f"unknown part {part!r}: expected one of {', '.join(PARTS)}")
     call_positions = CallPositions(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
     record = AblationRecord(f"mask_residual(part={part!r})")
@@ -72,15 +69,8 @@ def mask_residual(
         names = {"block": ("attn", "mlp")}.get(part, (part,))
         hooks += [(f"blocks.{layer}.hook_{name}_out", ablate) for name in names]
 
-    @contextmanager
-    def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
-        record.calls += 1
-        with call_positions.of_call(tokens, mask):
-            yield
-
-    with model.preparing(prepare), model.hooks(hooks):
+    with record.editing(model, hooks, call_positions):
         yield record
-    record.check(call_positions)
 
 
 def _passing(

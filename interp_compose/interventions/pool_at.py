@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, LayerError, OptionError, PromptError
+from interp_compose.errors import InterventionError, LayerError, PromptError
 from interp_compose.interventions.call_positions import collapsed
-from interp_compose.interventions.pooling import HOW, PooledLayout, pool_groups, spread_groups
-from interp_compose.interventions.pooling_sweep import MODES
+from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
+from interp_compose.interventions.pooling_sweep import Mode
 from interp_compose.interventions.select import check_to_edit
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
@@ -47,9 +47,9 @@ def pool_at(
     model: LensModel,
     layer: int,
     groups: Int[Tensor, "batch pos"],
-    how: str = "mean",
+    how: How = "mean",
     *,
-    mode: str = "collapse",
+    mode: Mode = "collapse",
     renumber: bool = False,
 ) -> Iterator[Pooled]:
     """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
@@ -84,10 +84,6 @@ def pool_at(
     check_to_edit(model)
     if not 0 <= layer < model.n_layers:
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
-    if how not in HOW:
-        raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     model.require(*needs(mode, renumber))
     record = Pooled()
 

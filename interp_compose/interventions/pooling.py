@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -135,14 +136,15 @@ def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
 
 
 MOST_GROUPS = 1_000_000
-HOW = ("mean", "max", "sum", "last", "first")
+How = Literal["mean", "max", "sum", "last", "first"]
+HOW = get_args(How)
 
 
 @public
 def pool_groups(
     activations: Float[Tensor, "batch pos d_model"],
     groups: Int[Tensor, "batch pos"],
-    how: str,
+    how: How,
     *,
     n_groups: int | None = None,
 ) -> Float[Tensor, "batch group d_model"]:
@@ -168,8 +170,6 @@ def pool_groups(
     Raises:
         OptionError: an unknown ``how``; an index beyond ``n_groups``.
     """
-    if how not in HOW:
-        raise OptionError(f"unknown pooling {how!r}: expected one of {', '.join(HOW)}")
     largest = int(groups.max()) if groups.numel() else -1
     width = largest + 1 if n_groups is None else n_groups
     if not largest < width <= MOST_GROUPS:

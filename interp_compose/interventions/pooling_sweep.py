@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import OptionError
-from interp_compose.interventions.pooling import PooledLayout, pool_groups, spread_groups
+from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.streams import Streams
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import positions_from_mask
 
-MODES = ("collapse", "broadcast")
+Mode = Literal["collapse", "broadcast"]
 
 Finish = Callable[
     [
@@ -46,7 +46,7 @@ class Protocol:
     """One way to pool: a name for the results, a pooling function, and the batch's layout."""
 
     name: str
-    how: str
+    how: How
     layout: PooledLayout
 
 
@@ -55,7 +55,9 @@ def protocols_of(
 ) -> list[Protocol]:
     """Poolings by their own names, over ``units``; ``"shuffled"`` is the mean over ``shuffled``."""
     return [
-        Protocol(name, "mean", shuffled) if name == "shuffled" else Protocol(name, name, units)
+        Protocol(name, "mean", shuffled)
+        if name == "shuffled"
+        else Protocol(name, cast(How, name), units)
         for name in names
     ]
 
@@ -68,7 +70,7 @@ def sweep(
     layers: Sequence[int],
     finish: Finish,
     *,
-    mode: str = "collapse",
+    mode: Mode = "collapse",
     renumber: bool = False,
     max_tokens: int = 4096,
 ) -> Float[Tensor, "layer protocol batch *result"]:
@@ -89,8 +91,6 @@ def sweep(
     Returns:
         What ``finish`` returned, by layer, protocol and example.
     """
-    if mode not in MODES:
-        raise OptionError(f"unknown mode {mode!r}: expected one of {', '.join(MODES)}")
     token_positions = positions_from_mask(attention_mask)
     batch = attention_mask.shape[0]
     if mode == "collapse":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.call_positions import CallPositions
+from interp_compose.models.lens_model import LensModel
+from interp_compose.types import HookFn
 
 
 class AblationRecord:
@@ -34,12 +39,24 @@ class AblationRecord:
         self._n_changed = self._n_changed + ((out != before) & here).any(dim=-1).sum()
         return out
 
-    def check(self, call_positions: CallPositions) -> None:
-        """Refuse, at the end of the block, an edit of chosen positions that changed no number.
+    @contextmanager
+    def editing(
+        self, model: LensModel, hooks: list[tuple[str, HookFn]], call_positions: CallPositions
+    ) -> Iterator[None]:
+        """The block: ``hooks`` at ``call_positions`` in every call of the model.
 
         Raises:
-            InterventionError: there is no change.
+            InterventionError: on leaving, positions were chosen and no number changed.
         """
+
+        @contextmanager
+        def prepare(tokens: Tensor, mask: Tensor) -> Iterator[None]:
+            self.calls += 1
+            with call_positions.of_call(tokens, mask):
+                yield
+
+        with model.preparing(prepare), model.hooks(hooks):
+            yield
         if call_positions.chosen and self.n_changed == 0:
             raise InterventionError(
                 f"{self._name} changed nothing: at every position chosen the activation already "

@@ -70,41 +70,37 @@ def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
     return sorted(chosen)
 
 
-def resolve_heads(heads: Heads, layers: Sequence[int], n_heads: int) -> dict[int, list[int]]:
+def resolve_heads(
+    heads: Heads, layers: Sequence[int], n_heads: int, kind: str = "head"
+) -> dict[int, list[int]]:
     """Heads by layer, ascending, each once.
 
     Args:
         heads: numbers that hold in each of ``layers``, (layer, head) pairs, or None for all.
         layers: from :func:`resolve_layers`.
         n_heads: of every layer.
+        kind: what they are called, where it is something else that a layer has ``n_heads`` of.
 
     Raises:
         HeadError: outside the model, none at all, or no number and no pair.
         LayerError: a pair whose layer is not among ``layers``.
     """
-    return resolve_parts(heads, layers, n_heads, "head")
-
-
-def resolve_parts(
-    parts: Heads, layers: Sequence[int], size: int, kind: str
-) -> dict[int, list[int]]:
-    """Like :func:`resolve_heads`, for anything a layer has ``size`` of; ``kind`` names it."""
-    if parts is None:
-        return {layer: list(range(size)) for layer in layers}
-    expected = f"expected numbers from 0 to {size - 1}, or (layer, {kind}) pairs"
-    if isinstance(parts, int):
-        parts = [parts]
+    if heads is None:
+        return {layer: list(range(n_heads)) for layer in layers}
+    expected = f"expected numbers from 0 to {n_heads - 1}, or (layer, {kind}) pairs"
+    if isinstance(heads, int):
+        heads = [heads]
     by_layer: dict[int, set[int]] = {}
-    for part in parts:
-        part_layers, number = ([part[0]], part[1]) if isinstance(part, tuple) else (layers, part)
-        if not 0 <= number < size:
+    for head in heads:
+        its_layers, number = ([head[0]], head[1]) if isinstance(head, tuple) else (layers, head)
+        if not 0 <= number < n_heads:
             raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
-        if not set(part_layers) <= set(layers):
+        if not set(its_layers) <= set(layers):
             raise LayerError(
-                f"{kind} {part!r} is of layer {part_layers[0]}, and the layers are {list(layers)}; "
+                f"{kind} {head!r} is of layer {its_layers[0]}, and the layers are {list(layers)}; "
                 f"a pair is (layer, {kind})."
             )
-        for layer in part_layers:
+        for layer in its_layers:
             by_layer.setdefault(layer, set()).add(number)
     if not by_layer:
         raise HeadError(f"no {kind}s: {expected}, or None for all.")

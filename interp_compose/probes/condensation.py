@@ -114,7 +114,7 @@ def random_abs_cosine(d: int) -> float:
 
     Γ(d/2) / (√π Γ((d+1)/2)): 1, 2/π, 1/2 for d = 1, 2, 3, and about √(2 / (π d)) for many.
     """
-    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
+    if d < 1:
         raise InputError(f"d={d!r}: expected a number of dimensions, 1 or more")
     return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 

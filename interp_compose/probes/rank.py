@@ -51,19 +51,12 @@ def stable_rank(
         NonFiniteError: NaN or infinite entries.
         OptionError: a tolerance that is not between 10⁻⁶ (float64: 10⁻¹²) and 0.1.
     """
-    check_matrices(A)
-    check_tolerance(tolerance, A.dtype)
-    if min(A.shape[-2:]) <= SMALL_SIDE:
-        return _each(A, _small_stable_ranks, CHUNK)
-
-    def one(a: Float[Tensor, "1 row col"]) -> Float[Tensor, "1"]:
-        matrix, scale = scaled(a[0])
-        if scale == 0:
-            return a.sum((-2, -1)) * 0
-        ratio: Tensor = frobenius(matrix) / _Norm.apply(matrix, tolerance)
-        return ratio.square().unsqueeze(0)
-
-    return _each(A, one, 1)
+    return _by_size(
+        A,
+        tolerance,
+        _small_stable_ranks,
+        lambda matrix, norm, _: (frobenius(matrix) / norm).square(),
+    )
 
 
 def spectral_norm(
@@ -76,17 +69,27 @@ def spectral_norm(
     Raises:
         InputError, NonFiniteError, OptionError: as :func:`stable_rank`.
     """
+    return _by_size(A, tolerance, _small_norms, lambda _, norm, scale: norm * scale)
+
+
+def _by_size(
+    A: Float[Tensor, "*batch row col"],
+    tolerance: float,
+    small: Callable[[Tensor], Tensor],
+    large: Callable[[Tensor, Tensor, float], Tensor],
+) -> Float[Tensor, "*batch"]:
+    """``small`` of several matrices at once, or ``large(scaled matrix, its norm, scale)`` of each;
+    0 for zero."""
     check_matrices(A)
     check_tolerance(tolerance, A.dtype)
     if min(A.shape[-2:]) <= SMALL_SIDE:
-        return _each(A, _small_norms, CHUNK)
+        return _each(A, small, CHUNK)
 
     def one(a: Float[Tensor, "1 row col"]) -> Float[Tensor, "1"]:
         matrix, scale = scaled(a[0])
         if scale == 0:
             return a.sum((-2, -1)) * 0
-        norm: Tensor = _Norm.apply(matrix, tolerance) * scale
-        return norm.unsqueeze(0)
+        return large(matrix, _Norm.apply(matrix, tolerance), scale).unsqueeze(0)
 
     return _each(A, one, 1)
 

@@ -29,7 +29,7 @@ class StableRankTracker:
 
     def __init__(self, *, tolerance: float = 1e-4, check_every: int = 10) -> None:
         check_tolerance(tolerance, torch.float32)
-        if isinstance(check_every, bool) or not isinstance(check_every, int) or check_every < 1:
+        if check_every < 1:
             raise OptionError(
                 f"check_every={check_every!r}: expected a whole number of evaluations, 1 or "
                 "more (1 starts at random every time)"

@@ -13,7 +13,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions
-from interp_compose.errors import CorruptFileError, InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.runs.files import atomic_write, locked, remove, remove_if_empty
 from interp_compose.runs.numbered import NumberedFiles
 from interp_compose.runs.result import parquet_bytes, read_parquet, tidy
@@ -42,10 +42,6 @@ class BatchStore(NumberedFiles):
         super().__init__(folder, fingerprint)
         self.claim(replace=replace)
 
-    def done(self) -> set[int]:
-        """Numbers of the batches that are there and whose checksum holds."""
-        return {number for number, path in self.files() if self.is_whole(number, path)}
-
     def put(self, number: int, frame: pd.DataFrame) -> None:
         """Store batch ``number``; an earlier one of the same number is replaced."""
         if number < 0:
@@ -58,25 +54,12 @@ class BatchStore(NumberedFiles):
             if other == number and path.name != name:
                 remove(path)
 
-    def get(self, number: int) -> pd.DataFrame:
-        """Batch ``number``, one of :meth:`done`.
-
-        Raises:
-            InputError: there is no such batch.
-            CorruptFileError: it is truncated or altered.
-        """
-        paths = [path for other, path in self.files() if other == number]
-        if not paths:
-            there = sorted({other for other, _ in self.files()})
-            raise InputError(f"batch {number} is not in {self.folder}, which holds {there}")
-        # two files only if a replacement was interrupted: then an intact one is as good
-        intact = [path for path in paths if self.is_whole(number, path)]
-        if not intact:
-            raise CorruptFileError(
-                f"{paths[0]} was truncated or altered, or is another run's; run again, and it is "
-                "computed anew"
-            )
-        return read_parquet(intact[0].read_bytes())
+    def get(self, number: int) -> pd.DataFrame | None:
+        """Batch ``number``; None where it is not there, truncated, altered or another run's."""
+        for other, path in self.files():  # two of one number if a replacement was interrupted
+            if other == number and self.is_whole(number, path):
+                return read_parquet(path.read_bytes())
+        return None
 
 
 @contextmanager
@@ -120,14 +103,13 @@ def batch_by_batch(
     fingerprint = {**config, "versions": environment_versions()}
     with locked(resume):
         store = BatchStore(resume, fingerprint, replace=start_afresh)
-        done = store.done()
         frames = []
         for number, part in enumerate(tqdm(batches, title, unit="batch", disable=not progress)):
-            if number in done:
-                frames.append(store.get(number))
-                continue
-            frames.append(compute(part))
-            store.put(number, frames[-1])
+            frame = store.get(number)
+            if frame is None:
+                frame = compute(part)
+                store.put(number, frame)
+            frames.append(frame)
         yield pd.concat(frames, ignore_index=True)
         store.clear()
     remove_if_empty(Path(resume))

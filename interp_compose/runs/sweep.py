@@ -16,11 +16,11 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -45,7 +45,7 @@ from interp_compose.runs.folder import (
     resolve,
 )
 from interp_compose.runs.slurm import Cluster
-from interp_compose.runs.workers import Process, claimed, perform, supervise
+from interp_compose.runs.workers import PROGRESS, Process, claimed, perform, supervise
 
 REDRAW: Final = 1.0
 """Seconds after which the bar is drawn though nothing happened."""
@@ -74,10 +74,10 @@ class Progress:
         )
         self.show(0)
 
-    def show(self, running: int) -> None:
+    def show(self, running: int, share: float = 0.0) -> None:
         """Count the runs that are finished, if that takes a tenth of the time at most; draw the bar
-        where a number changed, and once a second for the time."""
-        before = self.done + self.failed
+        where a number changed, and once a second for the time and for ``share``, how much of the
+        running ones is done."""
         if time.monotonic() - self._counted >= 10 * self._took:
             self._count()
         counts = {"done": self.done, "running": running, "failed": self.failed}
@@ -85,7 +85,8 @@ class Progress:
             return
         self._shown, self._drawn = counts, time.monotonic()
         self._bar.set_postfix(counts, refresh=False)
-        self._bar.update(self.done + self.failed - before)
+        finished = self.done + self.failed
+        self._bar.n = round(finished + running * share, 2) if share else finished
         self._bar.refresh()
 
     def _count(self) -> None:
@@ -102,15 +103,8 @@ class Progress:
         self._counted = time.monotonic()
         self._took = self._counted - began
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Draw it as it is at the end."""
         self._took = 0
         self.show(0)
         self._bar.close()
@@ -155,7 +149,6 @@ def _state(run: Run) -> str:
 
 
 Where = Literal["here", "workers", "slurm"]
-PLACES: Final = get_args(Where)
 WAIT = 0.2
 """Seconds after which runs that another process is at are tried again."""
 
@@ -198,7 +191,7 @@ def run_sweep(
     configs: Sequence[Mapping[str, Any]],
     out: str | os.PathLike[str],
     *,
-    where: str = "here",
+    where: Where = "here",
     workers: int | None = None,
     slurm: Mapping[str, Any] | None = None,
     together: int | None = None,
@@ -257,7 +250,7 @@ def sweep(
     function: Callable[..., object],
     out: str | os.PathLike[str],
     *,
-    where: str = "here",
+    where: Where = "here",
     workers: int | None = None,
     slurm: Mapping[str, Any] | None = None,
     progress: bool,
@@ -275,7 +268,7 @@ def sweep(
     register(out, plan)
     for run in runs:
         _prepare(run)
-    with Progress(runs, progress=progress) as bar:
+    with closing(Progress(runs, progress=progress)) as bar:
         if where == "here":
             _here(runs, function, bar, size=size, many=plan.together is not None)
         else:
@@ -287,7 +280,7 @@ def sweep(
 
 
 def check_options(
-    where: str,
+    where: Where,
     workers: int | None,
     slurm: Mapping[str, Any] | None,
     together: int | None = None,
@@ -297,8 +290,6 @@ def check_options(
     Raises:
         OptionError: as :func:`run_sweep`.
     """
-    if where not in PLACES:
-        raise OptionError(f"where={where!r}: expected one of {', '.join(PLACES)}")
     for name, value in (("workers", workers), ("together", together)):
         if value is not None and value < 1:
             raise OptionError(f"{name}={value!r}: expected an integer, 1 or more")
@@ -350,7 +341,11 @@ def _here(runs: Sequence[Run], function: Any, bar: Progress, *, size: int, many:
     while left:
         for batch in claimed(left, size):
             bar.show(len(batch))
-            perform(batch, function, many=many)
+            shown = PROGRESS.set(partial(bar.show, len(batch)))
+            try:
+                perform(batch, function, many=many)
+            finally:
+                PROGRESS.reset(shown)
         left = [run for run in left if not run.is_finished]
         if left:
             bar.show(0)

@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +23,9 @@ from typing import Protocol, runtime_checkable
 from interp_compose.errors import InterpComposeError
 from interp_compose.runs.files import disk, make_folder, plain_json
 from interp_compose.runs.folder import LOG, Claim, Run, read_plan, resolve
+
+PROGRESS: ContextVar[Callable[[float], object]] = ContextVar("progress", default=lambda share: None)
+"""Called by long work with the share of it that is done, for the bar of the sweep it belongs to."""
 
 
 def claimed(runs: Sequence[Run], size: int) -> Iterator[list[Claim]]:

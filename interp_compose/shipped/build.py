@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
-from interp_compose.runs.files import file_sha256
+from interp_compose.runs.files import file_sha256, temporary_folder
 from interp_compose.shipped.corpus import base_corpus, idm_lines, words_and_grammar
 from interp_compose.shipped.tokenizer import train_tokenizer
 from interp_compose.shipped.training import Row, accuracy, train
@@ -87,9 +86,7 @@ def build(out: Path, config: BuildConfig, *, quiet: bool = False) -> dict[str, f
 
 def save_folder(model: Any, tokenizer: Any, folder: Path) -> None:
     """Model, tokenizer and ``SHA256SUMS`` under a temporary name, which then becomes ``folder``."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with temporary_folder(folder.parent) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         (temporary / "generation_config.json").unlink(missing_ok=True)
@@ -101,8 +98,6 @@ def save_folder(model: Any, tokenizer: Any, folder: Path) -> None:
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

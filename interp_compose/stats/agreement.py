@@ -9,14 +9,13 @@ class only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.stats.intervals import _check_level
+from interp_compose.stats.intervals import check_level
 
 Measure = Callable[[Int[np.ndarray, "sample pair"]], Float[np.ndarray, "sample cell"]]
 """How often each pair was drawn → every cell's value in every sample, NaN if there is none."""
@@ -282,13 +281,13 @@ def _interval(
     return ends
 
 
-def _check_options(metric: Any, level: float, samples: Any, seed: Any) -> None:
+def _check_options(metric: str, level: float, samples: int, seed: int) -> None:
     if metric not in tuple(_MEASURES):
         raise OptionError(f"unknown metric {metric!r}: expected one of {', '.join(_MEASURES)}")
-    _check_level(level)
-    if not isinstance(samples, Integral) or samples < 1:
+    check_level(level)
+    if samples < 1:
         raise InputError(f"samples={samples!r}: expected an integer, 1 or more, e.g. 1000")
-    if not isinstance(seed, Integral) or seed < 0:
+    if seed < 0:
         raise InputError(f"seed={seed!r}: expected an integer, 0 or more")
 
 

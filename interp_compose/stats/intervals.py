@@ -29,7 +29,7 @@ def wilson_interval(successes: Counts, n: Counts, level: float = 0.95) -> tuple[
     Raises:
         InputError: counts below 0, successes above n, or a level outside (0, 1).
     """
-    _check_level(level)
+    check_level(level)
     k, total = np.broadcast_arrays(np.asarray(successes, float), np.asarray(n, float))
     wrong = ~((k >= 0) & (k <= total))  # NaN is wrong as well
     if wrong.any():
@@ -62,7 +62,7 @@ def bootstrap_interval(
     Raises:
         InputError: not two-dimensional, no examples, or a level outside (0, 1).
     """
-    _check_level(level)
+    check_level(level)
     values = np.asarray(values, float)
     if values.ndim != 2 or not len(values):
         raise InputError(
@@ -94,6 +94,7 @@ def share_interval(
     return low, high
 
 
-def _check_level(level: float) -> None:
+def check_level(level: float) -> None:
+    """Refuse a confidence level outside (0, 1)."""
     if not 0 < level < 1:
         raise InputError(f"level is {level}; expected a confidence between 0 and 1, e.g. 0.95")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from interp_compose.errors import InputError
+from interp_compose.stats.intervals import check_level
 
 Values = Sequence[float] | npt.NDArray[np.float64]
 
@@ -69,7 +70,7 @@ def coefficient_of_variation_interval(values: Values, level: float = 0.95) -> tu
 
     Raises ``InputError`` as :func:`coefficient_of_variation` does, or for a level outside (0, 1).
     """
-    _check_level(level)
+    check_level(level)
     cv, n = coefficient_of_variation(values), len(values)
     if np.isnan(cv):
         return float("nan"), float("nan")
@@ -91,7 +92,7 @@ def mean_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
 
     Raises ``InputError`` for no values, one that is not finite, or a level outside (0, 1).
     """
-    _check_level(level)
+    check_level(level)
     numbers = _finite("values", values)
     n, mean = len(numbers), float(numbers.mean())
     if n == 1:
@@ -132,7 +133,7 @@ def paired_difference(first: Values, second: Values, level: float = 0.95) -> Pai
         InputError: lengths that differ, fewer than 2 seeds, a value that is not finite, or a level
             outside (0, 1).
     """
-    _check_level(level)
+    check_level(level)
     one, two = _finite("first", first), _finite("second", second)
     if len(one) != len(two):
         raise InputError(
@@ -213,8 +214,3 @@ def _finite(name: str, values: Values) -> npt.NDArray[np.float64]:
             "that has none, in both versions)"
         )
     return numbers
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level is {level}; expected a confidence between 0 and 1, e.g. 0.95")

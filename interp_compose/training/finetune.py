@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -179,7 +179,9 @@ def finetune_on(
         "warmup": config.warmup_of(total),
         "examples_sha256": _digest([*train, *validation]),
         "weights_sha256": weights_digest(model),
-        "frozen": [name for name, weight in _named(model) if not weight.requires_grad],
+        "frozen": [
+            name for name, weight in model.lens.named_parameters() if not weight.requires_grad
+        ],
         "device": processes.device.type,
     }
     twin = copy_model(model)
@@ -275,11 +277,6 @@ def _folder(folder: str | Path) -> Path:
             f"({why}); choose another"
         ) from refusal
     return Path(folder)
-
-
-def _named(model: LensModel) -> Iterable[tuple[str, torch.nn.Parameter]]:
-    named: Iterable[tuple[str, torch.nn.Parameter]] = model.lens.named_parameters()
-    return named
 
 
 def check_training(

@@ -24,6 +24,7 @@ from tqdm.auto import tqdm
 
 from interp_compose.errors import NonFiniteError
 from interp_compose.runs.checkpoint import Checkpoint, CheckpointFolder
+from interp_compose.runs.workers import PROGRESS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.objectives import BatchT, Objective, Row
@@ -193,6 +194,7 @@ def run_training(
                     save()
                 raise
             _show(bar, row)
+            PROGRESS.get()(executor.step / total)
             if executor.step % evaluate_every == 0 or executor.step == total:
                 executor.evaluate()
             ended = executor.step == total or executor.stopped

@@ -7,9 +7,9 @@ same alone, beside others, and resumed from a checkpoint.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from interp_compose.errors import InputError, OptionError
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.checkpoint import Checkpoint
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Executor
@@ -46,13 +47,6 @@ Measure = Callable[["ParallelTrainer"], Sequence[Row]]
 """A row of what is measured of each model, now."""
 
 
-@runtime_checkable
-class PredictsNext(Protocol):
-    """A module that predicts from the last position."""
-
-    def last_logits(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch d_vocab"]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class NextOfSequence:
     """Cross-entropy (nats) of the token that follows each sequence, as on anchor functions.
@@ -67,9 +61,6 @@ class NextOfSequence:
     measure: Measure = lambda trainer: [{}] * len(trainer)
     label_smoothing: float = 0.0
 
-    terms: ClassVar[Mapping[str, str]] = {"loss": "the loss"}
-    sums: ClassVar[Sequence[str]] = ()
-
     @property
     def lengths(self) -> list[int]:
         return [self.tokens.shape[2]] * self.tokens.shape[1]
@@ -80,25 +71,18 @@ class NextOfSequence:
         wide = which[..., None].expand(-1, -1, self.tokens.shape[2])
         return self.tokens.gather(1, wide), self.targets.gather(1, which)
 
-    def sizes(self, batch: Sequences) -> tuple[int, ...]:
-        return (batch[1].numel(),)
-
     def loss(
-        self, model: PredictsNext, batch: Sequences, shares: Sequence[float], seed: int
-    ) -> tuple[Float[Tensor, ""], Sequence[Tensor]]:
+        self,
+        model: SmallDecoder,
+        tokens: Int[Tensor, "batch pos"],
+        targets: Int[Tensor, "batch"],
+    ) -> Float[Tensor, ""]:
         """Of one model."""
-        tokens, targets = batch
         logits = model.last_logits(tokens)
         losses = cross_entropy(
             logits, targets, reduction="none", label_smoothing=self.label_smoothing
         )
-        return losses.mean(0) * shares[0], []
-
-    def row(self, sums: Mapping[str, float], n: int) -> Row:
-        return {}
-
-    def evaluate(self, trainer: ParallelTrainer) -> Mapping[str, Sequence[Row]]:
-        return {"evaluations": self.measure(trainer)}
+        return losses.mean(0)
 
 
 class _Call(nn.Module):
@@ -246,9 +230,7 @@ class ParallelTrainer(Executor):
         self, tokens: Int[Tensor, "model batch pos"], targets: Int[Tensor, "model batch"], lr: float
     ) -> Float[Tensor, "model"]:
         """One optimiser step of each model; the losses before it, in nats."""
-        losses = self.of_each(
-            lambda model, *own: self.objective.loss(model, own, [1.0], 0)[0], tokens, targets
-        )
+        losses = self.of_each(self.objective.loss, tokens, targets)
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
         self._clip()
@@ -264,7 +246,7 @@ class ParallelTrainer(Executor):
             (self._losses / self._losses_of).tolist() if self._losses_of else [math.nan] * len(self)
         )
         finite = self.finite().tolist()
-        measured = self.objective.evaluate(self)["evaluations"]
+        measured = self.objective.measure(self)
         for rows, loss, is_finite, values in zip(self.rows, mean, finite, measured, strict=True):
             train_loss = loss if math.isfinite(loss) else None
             rows.append(

@@ -13,7 +13,6 @@ from torch import Tensor
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
-from tests.interventions.test_hooked_transformer import make as hooked_transformer
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1]])
@@ -24,6 +23,9 @@ WRAPPED = [name for name in architectures.BUILDERS if name not in ("MPNet", "Dis
 
 FEW = ("GPT-2", "Gemma 2", "GPT-NeoX", "OPT", "BERT", "native", "HookedTransformer")
 """Of each kind one: plain, grouped, parallel, with edits discarded, encoder, and own."""
+
+THREE = ("Gemma 2", "BERT", "native")
+"""Grouped queries behind the bridge, an encoder, and a decoder of our own."""
 
 needs_tl3 = pytest.mark.skipif(
     not version("transformer-lens").startswith("3."),
@@ -41,6 +43,8 @@ def make(name: str) -> LensModel:
     """A model with random weights."""
     model: LensModel
     if name == "HookedTransformer":
+        from tests.interventions.test_hooked_transformer import make as hooked_transformer
+
         model = load_model(hooked_transformer("gqa"))
     else:
         model = architectures.load(name)
@@ -65,6 +69,15 @@ def replaced(tokens: Tensor, position: int) -> Tensor:
     other = tokens.clone()
     other[:, position] = (other[:, position] + 31) % (architectures.D_VOCAB - 3) + 3
     return other
+
+
+def keep_in(store: list[Tensor]) -> Any:
+    """A hook that keeps the activation."""
+
+    def keep(activation: Tensor, hook: Any) -> None:
+        store.append(activation)
+
+    return keep
 
 
 def assert_clean(model: LensModel) -> None:

@@ -22,12 +22,9 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
 from tests.interventions.shared import (
-    FEW,
     MASK,
     TOKENS,
-    WRAPPED,
     assert_clean,
-    params,
     run,
     shared,
 )
@@ -37,16 +34,6 @@ pytestmark = pytest.mark.tl3
 
 REFERENCE = torch.tensor([[71, 71, 4, 8, 15, 16], [23, 42, 33, 34, 71, 71], [9, 18, 7, 6, 5, 24]])
 REFERENCE_MASK = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
-
-
-@pytest.fixture(params=params(*WRAPPED, "native", "HookedTransformer"))
-def each(request: pytest.FixtureRequest) -> LensModel:
-    return shared(request.param)
-
-
-@pytest.fixture(params=params(*FEW))
-def model(request: pytest.FixtureRequest) -> LensModel:
-    return shared(request.param)
 
 
 def activations(model: LensModel, name: str, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -270,7 +257,7 @@ def test_gradients_flow() -> None:
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, OptionError, "nothing to ablate: name heads or neurons"),
-    ({"heads": [0], "how": "median"}, OptionError, "unknown how='median': expected one of zero"),
+    ({"heads": [0], "how": "median"}, OptionError, "how='median'; expected one of 'zero', 'mean'"),
     ({"heads": [0], "how": "mean"}, OptionError, "how='mean' needs token ids"),
     ({"heads": [0], "reference": REFERENCE}, OptionError, "how='zero' needs no reference"),
     ({"heads": [0], "reference_mask": REFERENCE}, OptionError, "how='zero' needs no reference"),

@@ -39,9 +39,7 @@ def ready(name: str) -> LensModel:
     return model
 
 
-@pytest.fixture(
-    scope="module", params=["GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "OPT", "native"]
-)
+@pytest.fixture(scope="module", params=["GPT-2", "Gemma 2", "native"])
 def model(request: pytest.FixtureRequest) -> LensModel:
     return ready(request.param)
 
@@ -158,8 +156,9 @@ def test_layers_and_chunks_of_any_size(llama: LensModel, mode: str, reach: str) 
         close(swept(llama, words_out(mode), layers, reach, max_tokens), expected[layers])
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Llama"])
-@pytest.mark.parametrize("reach", REACHES)
+@pytest.mark.parametrize(
+    ("name", "reach"), [("GPT-2", "from"), ("Llama", "at"), ("Llama", "until")]
+)
 @torch.no_grad()
 def test_padding_and_neighbours_change_nothing(name: str, reach: str) -> None:
     """Each word again in its row alone, without padding, its places counted by hand."""

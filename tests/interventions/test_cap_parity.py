@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,13 +11,12 @@ from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import HOW, PooledLayout
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
+from interp_compose.interventions.pooling import HOW, How, PooledLayout
+from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
 from interp_compose.models.lens_model import LensModel
-from tests import architectures
-from tests.architectures import DECODERS, N_LAYERS
+from tests.architectures import D_VOCAB, DECODERS, N_LAYERS
 from tests.interventions.reference import in_place_cap
-from tests.models.test_bridge import make
+from tests.interventions.shared import shared
 
 pytestmark = pytest.mark.tl3
 
@@ -45,23 +45,30 @@ def last_valid(mask: Tensor) -> Tensor:
     return index.amax(dim=1)
 
 
-@pytest.fixture(scope="module", params=DECODERS)
+@pytest.fixture(params=["GPT-2", "Gemma 2", "native"])
 def model(request: pytest.FixtureRequest) -> LensModel:
-    return make(request.param)
+    return shared(request.param)
 
 
+@pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize(("side", "layer"), [("left", 0), ("right", 1), ("left", N_LAYERS - 1)])
+def test_collapse_equals_the_in_place_reference(name: str, side: str, layer: int) -> None:
+    collapse_equals_the_in_place_reference(shared(name), side, layer, HOW)
+
+
 @torch.no_grad()
-def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, layer: int) -> None:
+def collapse_equals_the_in_place_reference(
+    model: LensModel, side: str, layer: int, hows: Sequence[How], tolerance: float = 1e-5
+) -> None:
     tokens, mask, groups = padded(side)
     rows = torch.arange(len(ROWS))
-    for how in HOW:
+    for how in hows:
         expected = in_place_cap(model, tokens, mask, groups, layer, how)
         with pool_at(model, layer, groups, how) as record:
             found = model(tokens, attention_mask=mask)
         assert record.n_affected == len(ROWS)
         torch.testing.assert_close(
-            found[:, -1], expected[rows, last_valid(mask)], atol=1e-5, rtol=1e-5
+            found[:, -1], expected[rows, last_valid(mask)], atol=tolerance, rtol=tolerance
         )
         # Not the prediction alone: every slot is its unit's last token.
         assert record.layout is not None
@@ -69,7 +76,7 @@ def test_collapse_equals_the_in_place_reference(model: LensModel, side: str, lay
             for slot in record.layout.mask[row].nonzero()[:, 0].tolist():
                 position = int(record.layout.last_token[row, slot])
                 torch.testing.assert_close(
-                    found[row, slot], expected[row, position], atol=1e-5, rtol=1e-5
+                    found[row, slot], expected[row, position], atol=tolerance, rtol=tolerance
                 )
 
 
@@ -104,19 +111,25 @@ def test_single_tokens_give_bit_equal_logits(model: LensModel, mode: str) -> Non
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str) -> None:
-    one_pass_equals_single_interventions(model, mode, 40, list(range(N_LAYERS)))
+    one_pass_equals_single_interventions(model, mode, 40, list(range(N_LAYERS)), HOW)
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_chunks_of_one_stream_and_of_all(mode: str) -> None:
-    model = make("Llama")
-    one_pass_equals_single_interventions(model, mode, 1, [0, 2])
-    one_pass_equals_single_interventions(model, mode, 10_000, list(range(N_LAYERS)))
+    model = shared("Llama")
+    one_pass_equals_single_interventions(model, mode, 1, [0, 2], ("mean", "last"))
+    one_pass_equals_single_interventions(model, mode, 10_000, [0, 1, 2], ("mean", "last"))
 
 
+@torch.no_grad()
 def one_pass_equals_single_interventions(
-    model: LensModel, mode: str, max_tokens: int, layers: list[int]
+    model: LensModel,
+    mode: Mode,
+    max_tokens: int,
+    layers: list[int],
+    hows: Sequence[How],
+    tolerance: float = 1e-5,
 ) -> None:
     tokens, mask, groups = padded("left")
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
@@ -130,18 +143,18 @@ def one_pass_equals_single_interventions(
         model,
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
-        [Protocol(how, how, layout) for how in HOW],
+        [Protocol(how, how, layout) for how in hows],
         layers,
         finish,
         mode=mode,
         max_tokens=max_tokens,
     )
-    assert found.shape == (len(layers), len(HOW), len(ROWS), architectures.D_VOCAB)
+    assert found.shape == (len(layers), len(hows), len(ROWS), D_VOCAB)
     for i, layer in enumerate(layers):
-        for j, how in enumerate(HOW):
+        for j, how in enumerate(hows):
             with pool_at(model, layer, groups, how, mode=mode):
                 expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
-            torch.testing.assert_close(found[i, j], expected, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(found[i, j], expected, atol=tolerance, rtol=tolerance)
 
 
 @torch.no_grad()
@@ -168,7 +181,7 @@ def test_renumbered_positions_matter_for_rotary_models_only() -> None:
     tokens, mask, groups = padded("left")
     moved = {}
     for name in ("GPT-2", "Llama"):
-        model = make(name)
+        model = shared(name)
         outputs = []
         for renumber in (False, True):
             with pool_at(model, 0, groups, "mean", renumber=renumber):
@@ -180,7 +193,7 @@ def test_renumbered_positions_matter_for_rotary_models_only() -> None:
 
 @torch.no_grad()
 def test_the_model_is_itself_again_after_success_exception_and_nesting() -> None:
-    model = make("Llama")
+    model = shared("Llama")
     tokens, mask, groups = padded("left")
     clean = model(tokens, attention_mask=mask)
     with pool_at(model, 0, groups, "mean", mode="broadcast"):
@@ -197,7 +210,7 @@ def test_the_model_is_itself_again_after_success_exception_and_nesting() -> None
 
 @torch.no_grad()
 def test_an_intervention_that_did_nothing_is_an_error() -> None:
-    model = make("GPT-2")
+    model = shared("GPT-2")
     tokens, mask, groups = padded("left")
     with (
         pytest.raises(InterventionError, match="never called"),
@@ -228,23 +241,17 @@ def test_an_intervention_that_did_nothing_is_an_error() -> None:
         model(tokens, attention_mask=mask)
 
 
-def test_bad_options_are_refused_on_entering() -> None:
-    model = make("GPT-2")
-    _, _, groups = padded("left")
-    with pytest.raises(LayerError, match="layer 3 is outside"), pool_at(model, 3, groups):
-        pass
-    with (
-        pytest.raises(OptionError, match="unknown pooling 'median'"),
-        pool_at(model, 0, groups, "median"),
-    ):
-        pass
-    with (
-        pytest.raises(OptionError, match="unknown mode 'fold'"),
-        pool_at(model, 0, groups, mode="fold"),
-    ):
-        pass
-    with (
-        pytest.raises(CapabilityError, match="BloomForCausalLM"),
-        pool_at(make("BLOOM"), 0, groups),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("name", "layer", "options", "error", "message"),
+    [
+        ("GPT-2", 3, {}, LayerError, "layer 3 is outside"),
+        ("GPT-2", 0, {"how": "median"}, OptionError, "pool_at: how='median'; expected one of"),
+        ("GPT-2", 0, {"mode": "fold"}, OptionError, "pool_at: mode='fold'; expected one of"),
+        ("BLOOM", 0, {}, CapabilityError, "BloomForCausalLM"),
+    ],
+)
+def test_bad_options_are_refused_on_entering(
+    name: str, layer: int, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pool_at(shared(name), layer, padded("left")[2], **options).__enter__()

@@ -19,11 +19,11 @@ from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.types import Example
 from tests import architectures
 from tests.interventions.shared import (
-    FEW,
     MASK,
+    THREE,
     TOKENS,
     assert_clean,
-    params,
+    keep_in,
     replaced,
     run,
     shared,
@@ -34,14 +34,7 @@ from tests.studies.conftest import splitting_tokenizer
 pytestmark = pytest.mark.tl3
 
 
-def keep_in(store: list[Tensor]) -> Any:
-    def keep(activation: Tensor, hook: Any) -> None:
-        store.append(activation)
-
-    return keep
-
-
-@pytest.fixture(params=params(*FEW))
+@pytest.fixture(params=THREE)
 def model(request: pytest.FixtureRequest) -> LensModel:
     return shared(request.param)
 
@@ -212,8 +205,15 @@ def test_dropout_in_training_mode() -> None:
     assert model.training
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "GPT-J", "BLOOM", "BERT"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("GPT-2", torch.bfloat16),
+        ("GPT-J", torch.float16),
+        ("BLOOM", torch.bfloat16),
+        ("BERT", torch.float16),
+    ],
+)
 @torch.no_grad()
 def test_half_precision_knocks_out_as_exactly(name: str, dtype: torch.dtype) -> None:
     """GPT-J computes scores in float32 and masks them by float16's lowest number."""

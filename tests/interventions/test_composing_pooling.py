@@ -14,20 +14,13 @@ from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
-from tests.interventions.shared import MASK, TOKENS, assert_clean, params, run, shared
+from tests.interventions.shared import MASK, TOKENS, assert_clean, keep_in, params, run, shared
 
 pytestmark = pytest.mark.tl3
 
-POOLING = params("GPT-2", "Llama", "Gemma 2", "OPT", "BERT", "HookedTransformer")
+POOLING = params("Gemma 2", "OPT", "BERT", "HookedTransformer")
 GROUPS = torch.tensor([[-1, 0, 0, 1, 2, 2, 3], [-1, -1, -1, 0, 0, 0, 1]])
 """Pooled: [BOS, 0, 1, 2, 3] and, at the right, [BOS, 0, 1]."""
-
-
-def keep_in(store: list[Tensor]) -> Any:
-    def keep(activation: Tensor, hook: Any) -> None:
-        store.append(activation)
-
-    return keep
 
 
 @pytest.mark.parametrize("name", POOLING)

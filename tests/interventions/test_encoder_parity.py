@@ -134,7 +134,7 @@ def real_case() -> Case:
     )
 
 
-CASES = ["BERT", pytest.param("RoBERTa", marks=architectures.needs_tl4), "real"]
+CASES = [pytest.param("RoBERTa", marks=architectures.needs_tl4), "real"]  # the real one is a BERT
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -16,8 +16,7 @@ from interp_compose.interventions.pooling import HOW
 from interp_compose.models.hooked_transformer import HookedTransformerModel
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from tests.interventions.reference import in_place_cap
-from tests.interventions.test_cap_parity import ROWS, last_valid, padded
+from tests.interventions.test_cap_parity import collapse_equals_the_in_place_reference, padded
 
 pytestmark = [
     pytest.mark.tl3,
@@ -65,18 +64,9 @@ def test_a_hooked_transformer_is_wrapped(model: LensModel) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@torch.no_grad()
 def test_collapse_equals_the_in_place_reference(model: LensModel, side: str) -> None:
-    tokens, mask, groups = padded(side)
-    rows = torch.arange(len(ROWS))
     for layer in range(model.n_layers):
-        for how in HOW:
-            expected = in_place_cap(model, tokens, mask, groups, layer, how)
-            with pool_at(model, layer, groups, how):
-                found = model.forward(tokens, attention_mask=mask, read="last")
-            torch.testing.assert_close(
-                found[:, -1], expected[rows, last_valid(mask)], atol=1e-5, rtol=1e-5
-            )
+        collapse_equals_the_in_place_reference(model, side, layer, HOW)
 
 
 @torch.no_grad()

@@ -17,9 +17,7 @@ from interp_compose.models.load import load_model
 from tests.architectures import D_VOCAB, N_LAYERS
 from tests.interventions.shared import (
     TOKENS,
-    WRAPPED,
     assert_clean,
-    params,
     replaced,
     run,
     shared,
@@ -28,13 +26,9 @@ from tests.interventions.shared import (
 pytestmark = pytest.mark.tl3
 
 
-@pytest.fixture(params=params(*WRAPPED, "native", "HookedTransformer"))
-def model(request: pytest.FixtureRequest) -> LensModel:
-    return shared(request.param)
-
-
 @torch.no_grad()
-def test_a_masked_token_moves_the_last_position_by_exactly_nothing(model: LensModel) -> None:
+def test_a_masked_token_moves_the_last_position_by_exactly_nothing(each: LensModel) -> None:
+    model = each
     for position in (0, 2, 5):
         with mask_attention(model, keys=position) as record:
             one = run(model, TOKENS)[:, -1]
@@ -61,7 +55,8 @@ def test_zero_after_the_softmax_leaks(model: LensModel) -> None:
 
 
 @torch.no_grad()
-def test_excluding_a_key_everywhere_is_the_models_own_mask(model: LensModel) -> None:
+def test_excluding_a_key_everywhere_is_the_models_own_mask(each: LensModel) -> None:
+    model = each
     if not model.capabilities["resume"].held:
         pytest.skip("nothing to compare with: this architecture cannot resume")
     mask = torch.ones_like(TOKENS)
@@ -119,7 +114,7 @@ def test_batch_and_padding_change_nothing(model: LensModel, side: str, mode: str
 
 
 @pytest.mark.parametrize(("side", "mode"), [("left", "zero"), ("right", "exclude")])
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BERT"])
+@pytest.mark.parametrize("name", ["Gemma 2", "BERT"])
 def test_the_other_padding_changes_nothing_either(name: str, side: str, mode: str) -> None:
     test_batch_and_padding_change_nothing(shared(name), side, mode)
 
@@ -188,7 +183,7 @@ def test_heads_equal_a_slow_reference(name: str, mode: str) -> None:
 
 def test_an_unknown_mode() -> None:
     model = shared("GPT-2")
-    with pytest.raises(OptionError, match="unknown mode 'drop': expected one of exclude, zero"):
+    with pytest.raises(OptionError, match="mode='drop'; expected one of 'exclude', 'zero'"):
         mask_attention(model, keys=2, mode="drop").__enter__()
     assert_clean(model)
 

@@ -13,10 +13,8 @@ from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from tests.interventions.shared import (
-    FEW,
     MASK,
     TOKENS,
-    WRAPPED,
     assert_clean,
     params,
     replaced,
@@ -27,16 +25,6 @@ from tests.interventions.shared import (
 pytestmark = pytest.mark.tl3
 
 GROUPS = torch.tensor([[-1, 0, 0, 1, 2, 2, 3], [-1, -1, -1, 0, 0, 0, 1]])
-
-
-@pytest.fixture(params=params(*WRAPPED, "native", "HookedTransformer"))
-def each(request: pytest.FixtureRequest) -> LensModel:
-    return shared(request.param)
-
-
-@pytest.fixture(params=params(*FEW))
-def model(request: pytest.FixtureRequest) -> LensModel:
-    return shared(request.param)
 
 
 def residuals(model: LensModel, **options: Any) -> tuple[Tensor, Tensor]:
@@ -173,7 +161,7 @@ def test_at_the_layer_of_a_pooling(name: str, mode: str) -> None:
 
 def test_refusals() -> None:
     model = shared("GPT-2")
-    with pytest.raises(OptionError, match="unknown part 'heads': expected one of block, attn, mlp"):
+    with pytest.raises(OptionError, match="part='heads'; expected one of 'block', 'attn', 'mlp'"):
         mask_residual(model, part="heads").__enter__()
     with pytest.raises(LayerError, match="layer 3 is outside"):
         mask_residual(model, layers=3).__enter__()

@@ -15,22 +15,22 @@ from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import _passing, mask_residual
 from interp_compose.interventions.pool_at import pool_at
-from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
+from interp_compose.interventions.pooling import How
+from interp_compose.interventions.pooling_sweep import Mode
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.models.decoder import DecoderConfig, Norm
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_decoder import small_decoder
-from tests.interventions.reference import in_place_cap
-from tests.interventions.shared import assert_clean, replaced
-from tests.interventions.test_cap_parity import ROWS, last_valid, padded
+from tests.interventions.shared import MASK, TOKENS, assert_clean, replaced
+from tests.interventions.test_cap_parity import (
+    collapse_equals_the_in_place_reference,
+    one_pass_equals_single_interventions,
+)
 
 pytestmark = pytest.mark.tl3
 
 N_LAYERS = 3
-FEW = ("mean", "max", "last")
-TOKENS = torch.tensor([[5, 17, 3, 41, 29, 11, 7], [13, 2, 89, 23, 31, 3, 19]])
-MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1]])
+FEW: tuple[How, ...] = ("mean", "max", "last")
 
 
 def make(norm: str) -> LensModel:
@@ -50,49 +50,15 @@ def model(request: pytest.FixtureRequest) -> LensModel:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@torch.no_grad()
 def test_collapse_equals_the_in_place_reference(model: LensModel, side: str) -> None:
-    tokens, mask, groups = padded(side)
-    rows = torch.arange(len(ROWS))
     for layer in range(N_LAYERS):
-        for how in FEW:
-            expected = in_place_cap(model, tokens, mask, groups, layer, how)
-            with pool_at(model, layer, groups, how) as record:
-                found = model(tokens, attention_mask=mask)
-            assert record.n_affected == len(ROWS)
-            torch.testing.assert_close(
-                found[:, -1], expected[rows, last_valid(mask)], atol=2e-5, rtol=2e-5
-            )
+        collapse_equals_the_in_place_reference(model, side, layer, FEW, 2e-5)
     assert_clean(model)
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
-@torch.no_grad()
-def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str) -> None:
-    tokens, mask, groups = padded("left")
-    layers = list(range(N_LAYERS))
-    names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
-    _, resid = model.capture(tokens, names, attention_mask=mask)
-    layout = PooledLayout.from_groups(groups, mask)
-
-    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
-
-    found = sweep(
-        model,
-        lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
-        mask,
-        [Protocol(how, how, layout) for how in FEW],
-        layers,
-        finish,
-        mode=mode,
-        max_tokens=40,
-    )
-    for i, layer in enumerate(layers):
-        for j, how in enumerate(FEW):
-            with pool_at(model, layer, groups, how, mode=mode):
-                expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
-            torch.testing.assert_close(found[i, j], expected, atol=2e-5, rtol=2e-5)
+def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: Mode) -> None:
+    one_pass_equals_single_interventions(model, mode, 40, [0, 1, 2], FEW, 2e-5)
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])

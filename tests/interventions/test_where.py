@@ -29,7 +29,6 @@ from interp_compose.interventions.select import (
     as_list,
     resolve_heads,
     resolve_layers,
-    resolve_parts,
     resolve_positions,
 )
 from interp_compose.models.lens_model import LensModel
@@ -149,7 +148,7 @@ def test_neurons_are_named_in_messages() -> None:
     with pytest.raises(
         HeadError, match=r"neuron 7 is outside its layer: .*\(layer, neuron\) pairs"
     ):
-        resolve_parts([7], [0], 7, "neuron")
+        resolve_heads([7], [0], 7, "neuron")
 
 
 @pytest.fixture(scope="module")

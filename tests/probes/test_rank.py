@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.probes.rank import stable_rank
-
-
-def slow_rank(A: torch.Tensor) -> float:
-    values = np.linalg.svd(A.double().numpy(), compute_uv=False)
-    return float(sum(v * v for v in values) / max(values) ** 2)
+from tests.probes.slow import slow_rank
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (5, 7), (1, 11), (11, 1), (13, 13), (1, 1)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -13,11 +12,12 @@ from torch import Tensor
 from interp_compose.errors import InputError, NonFiniteError
 from interp_compose.probes import rank
 from interp_compose.probes.rank import effective_rank, spectral_entropy, stable_rank
+from tests.probes.slow import slow_values
 from tests.untyped import outcomes_of
 
 
 def slow_entropy(A: Tensor) -> float:
-    values = np.linalg.svd(A.double().numpy(), compute_uv=False)
+    values = slow_values(A)
     shares = values / values.sum()
     return float(-sum(p * math.log(p) for p in shares if p > 0))
 
@@ -157,7 +157,6 @@ calls = {
     "complex": lambda: stable_rank(A + 0j),
     "tolerance a text": lambda: stable_rank(A, tolerance="1e-4"),
     "a switch": lambda: spectral_norm(A, tolerance=True),
-    "half a look": lambda: StableRankTracker(check_every=1.5),
     "a batch to track": lambda: StableRankTracker().update(A[None]),
     "a batch of neurons": lambda: condensation(A[None]),
     "threshold a text": lambda: condensation(A, threshold="0.4"),
@@ -178,7 +177,6 @@ REFUSED = {
     "complex": "OptionError: stable_rank: A is a Tensor [6, 5] of torch.complex64; expected a tens",
     "tolerance a text": "OptionError: stable_rank: tolerance='1e-4' is a str; expected a number",
     "a switch": "OptionError: tolerance=True",
-    "half a look": "OptionError: check_every=1.5: expected a whole number",
     "a batch to track": "InputError: A has the shape (1, 6, 5); expected matrices [row, col]",
     "a batch of neurons": "OptionError: condensation: W is a Tensor [1, 6, 5] of torch.float32; ex",
     "threshold a text": "OptionError: condensation: threshold='0.4' is a str; expected a number",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -14,18 +13,9 @@ from interp_compose.errors import OptionError
 from interp_compose.probes import rank
 from interp_compose.probes.lanczos import _log_growth, top_pair
 from interp_compose.probes.rank import SMALL_SIDE, spectral_norm, stable_rank
+from tests.probes.slow import slow_rank, slow_values
 
 LARGE = SMALL_SIDE + 1
-
-
-def slow_values(A: Tensor) -> np.ndarray:
-    values: np.ndarray = np.linalg.svd(A.detach().double().numpy(), compute_uv=False)
-    return values
-
-
-def slow_rank(A: Tensor) -> float:
-    values = slow_values(A)
-    return float((values**2).sum() / values.max() ** 2)
 
 
 def with_values(values: Tensor, seed: int = 0) -> Tensor:

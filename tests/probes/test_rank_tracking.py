@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,11 +11,7 @@ from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.probes import rank_tracker as tracking
 from interp_compose.probes.lanczos import TopPair, top_pair
 from interp_compose.probes.rank_tracker import StableRankTracker
-
-
-def slow_rank(A: torch.Tensor) -> float:
-    values = np.linalg.svd(A.double().numpy(), compute_uv=False)
-    return float((values**2).sum() / values.max() ** 2)
+from tests.probes.slow import slow_rank
 
 
 @pytest.fixture

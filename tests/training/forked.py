@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -29,10 +30,11 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.runs import checkpoint
 from interp_compose.training import objectives
 from interp_compose.training.history import read_history
+from tests.forking import fork, wait
 from tests.training.runs import BASE, CARMA, tiny, train
 
 LONG = replace(
-    BASE, epochs=6, accumulate=2, evaluate_every=5, checkpoint_every=2, patience=20, seed=5
+    BASE, epochs=4, accumulate=2, evaluate_every=5, checkpoint_every=2, patience=20, seed=5
 )
 DRAWN = replace(CARMA, negatives=2)
 KILLS = 20
@@ -51,27 +53,11 @@ def run_long(folder: Path) -> None:
     (folder / "history.json").write_text(json.dumps([t.to_csv(index=False) for t in rows]))
 
 
-def fork(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException as error:  # noqa: BLE001  said on stderr, and by the exit status
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        os._exit(code)
-
-
 def was_killed(pid: int) -> bool:
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        return True
-    if os.WEXITSTATUS(status):
-        raise SystemExit(f"a child failed with {os.WEXITSTATUS(status)}")
-    return False
+    code = wait(pid)
+    if code > 0:
+        raise SystemExit(f"a child failed with {code}")
+    return code < 0
 
 
 def compare(folder: Path, undisturbed: Path) -> dict[str, Any]:
@@ -173,16 +159,21 @@ MOMENTS = (
 
 
 def killed_in_a_save(folder: Path, undisturbed: Path) -> dict[str, dict[str, Any]]:
+    """A run that was killed before it saved step 10 goes on, and is killed while it saves it."""
     out = {}
+    before = folder / "before"
+    before.mkdir()
+
+    def disturbed(moment: str, here: Path) -> None:
+        die_at(moment, 10)
+        run_long(here)
+
+    killed = was_killed(fork(lambda: disturbed(MOMENTS[0], before)))
     for moment in MOMENTS:
         here = folder / moment.replace(" ", "_")
-        here.mkdir()
-
-        def disturbed(moment: str = moment, here: Path = here) -> None:
-            die_at(moment, 18)
-            run_long(here)
-
-        killed = was_killed(fork(disturbed))
+        shutil.copytree(before, here)
+        if moment != MOMENTS[0]:
+            killed = was_killed(fork(lambda m=moment, here=here: disturbed(m, here)))
         names = sorted(p.name[:13] for p in (here / "run/checkpoints").glob("step_*"))
         was_killed(fork(lambda here=here: run_long(here)))
         out[moment] = {"killed": killed, "at hand": names, **compare(here, undisturbed)}
@@ -257,6 +248,7 @@ def one_of_two(folder: Path, rank: int, port: int) -> None:
 def main(folder: Path) -> None:
     global MODEL
     torch.set_num_threads(1)
+    os.fsync = lambda handle: None  # a killed process loses nothing that a kernel has
     warnings.simplefilter("error", UserWarning)
     MODEL = tiny()
     undisturbed = folder / "undisturbed"

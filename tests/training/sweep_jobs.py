@@ -16,9 +16,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interp_compose.runs.sweep import Sweep
 
 JOBS = "tests.training.sweep_jobs"
+
+
+def sweep(out: Path, configs: Any, work: str = "square", **options: Any) -> Sweep:
+    """A sweep of one of these functions."""
+    from interp_compose.runs.sweep import run_sweep
+
+    return run_sweep(f"{JOBS}:{work}", configs, out, progress=False, **options)
 
 
 def ledger() -> Path:
@@ -68,6 +78,15 @@ def squares(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> No
         raise ValueError("one of them is bad")
     for config, folder in zip(configs, folders, strict=True):
         square(config, folder)
+
+
+def reporting(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """Says how far it is, as long work does."""
+    from interp_compose.runs.workers import PROGRESS
+
+    for share in (0.25, 0.75):
+        PROGRESS.get()(share)
+    squares(configs, folders)
 
 
 def moody(config: Mapping[str, Any], folder: Path) -> None:

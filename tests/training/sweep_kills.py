@@ -13,32 +13,16 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from interp_compose.runs.sweep import run_sweep
+from tests.forking import fork, wait
 from tests.training.sweep_jobs import JOBS, events
 
 CONFIGS = [{"n": n, "seconds": 0.05 + 0.05 * (n % 3)} for n in range(12)]
 KILLS = {"caller": 8, "worker": 6, "caller of workers": 6}
 Snapshot = dict[str, tuple[int, bytes, int]]
-
-
-def fork(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    except KeyboardInterrupt:
-        code = 130
-    except BaseException as error:  # noqa: BLE001  said on stderr, and by the exit status
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        os._exit(code)
 
 
 def sweep(folder: Path, where: str) -> None:
@@ -57,10 +41,6 @@ def ended(pid: int) -> int | None:
     """Its exit status, negative where a signal ended it; None while it runs."""
     found, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if found else None
-
-
-def wait(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def new(folder: Path) -> Path:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from interp_compose.runs.checkpoint import CheckpointFolder
+from interp_compose.runs.workers import PROGRESS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import run_training
 from interp_compose.training.order import BatchOrder
@@ -146,6 +147,16 @@ def test_rows_can_be_enough(last: int, tmp_path: Path) -> None:
     for a, b in zip(trainer.models, again.models, strict=True):
         for one, other in zip(a.parameters(), b.parameters(), strict=True):
             assert torch.equal(one, other)
+
+
+def test_it_tells_a_sweep_how_far_it_is() -> None:
+    shares: list[float] = []
+    before = PROGRESS.set(shares.append)
+    try:
+        rows_of(two())
+    finally:
+        PROGRESS.reset(before)
+    assert shares == pytest.approx([step / 11 for step in range(1, 12)])
 
 
 def test_a_bar_that_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:

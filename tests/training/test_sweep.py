@@ -16,23 +16,12 @@ from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.runs import folder as sweep_folder
 from interp_compose.runs.folder import FORMAT, Plan, hashed, register, versions_of
 from interp_compose.runs.result import environment_versions
-from interp_compose.runs.sweep import Sweep, run_sweep, sweep_status
-from tests.training.sweep_jobs import JOBS, events
+from interp_compose.runs.sweep import run_sweep, sweep_status
+from interp_compose.runs.workers import PROGRESS
+from tests.training.sweep_jobs import JOBS, events, sweep
 from tests.untyped import outcomes_of
 
 CONFIGS = [{"n": n, "kind": {"depth": [n, None]}} for n in (3, 5, 2)]
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "ledger"
-    folder.mkdir()
-    monkeypatch.setenv("SWEEP_LEDGER", str(folder))
-    return folder
-
-
-def sweep(out: Path, configs: Any = CONFIGS, work: str = "square", **options: Any) -> Sweep:
-    return run_sweep(f"{JOBS}:{work}", configs, out, progress=False, **options)
 
 
 def begun(ledger: Path) -> dict[int, int]:
@@ -45,14 +34,14 @@ def states(out: Path) -> list[str]:
 
 def test_each_configuration_is_done_and_not_again(tmp_path: Path, ledger: Path) -> None:
     out = tmp_path / "out"
-    first = sweep(out)
+    first = sweep(out, CONFIGS)
     results = [json.loads((folder / "result.json").read_text()) for folder in first.folders]
     assert results == [{"square": 9}, {"square": 25}, {"square": 4}]
     assert first.failed == {}
     about = json.loads((first.folders[0] / "config.json").read_text())
     asked = {"format": FORMAT, "work": f"{JOBS}:square", "config": CONFIGS[0]}
     assert about == {**asked, "versions": environment_versions()}
-    assert sweep(out) == first
+    assert sweep(out, CONFIGS) == first
     assert begun(ledger) == {3: 1, 5: 1, 2: 1}
 
 
@@ -100,12 +89,12 @@ def test_order_is_no_matter_and_more_can_be_asked_for(tmp_path: Path, ledger: Pa
 def test_runs_are_found_under_their_name_when_the_function_has_moved(
     tmp_path: Path, ledger: Path
 ) -> None:
-    first = sweep(tmp_path, name="squares")
-    assert sweep(tmp_path, work="moody", name="squares") == first
+    first = sweep(tmp_path, CONFIGS, name="squares")
+    assert sweep(tmp_path, CONFIGS, "moody", name="squares") == first
     assert begun(ledger) == {3: 1, 5: 1, 2: 1}
     assert json.loads((tmp_path / "sweep.json").read_text())["work"] == "squares"
     with pytest.raises(InputError, match="holds a sweep of 'squares', not of '.*:square'"):
-        sweep(tmp_path)
+        sweep(tmp_path, CONFIGS)
 
 
 def test_a_table_of_the_sweep(tmp_path: Path, ledger: Path) -> None:
@@ -171,7 +160,7 @@ def test_what_a_killed_attempt_left_is_gone_on_from(tmp_path: Path, ledger: Path
     (folder / f"{torn}.d").mkdir()
     (folder / f"{torn}.d/weights").write_text("half")
     (out / torn).write_text('{"for')
-    done = sweep(out)
+    done = sweep(out, CONFIGS)
     assert json.loads((folder / "result.json").read_text()) == {"square": 25}
     assert done.folders[1] == folder
     vouched = json.loads((folder / "DONE").read_text())["files"]
@@ -182,7 +171,7 @@ def test_what_a_killed_attempt_left_is_gone_on_from(tmp_path: Path, ledger: Path
 def test_exchanged_run_folders_are_noticed(tmp_path: Path, ledger: Path) -> None:
     """Every file has its checksum, and yet each folder holds the other run."""
     out = tmp_path / "out"
-    done = sweep(out)
+    done = sweep(out, CONFIGS)
     before = [(folder / "result.json").read_bytes() for folder in done.folders]
     one, other = done.folders[0], done.folders[2]
     one.rename(out / "aside")
@@ -190,7 +179,7 @@ def test_exchanged_run_folders_are_noticed(tmp_path: Path, ledger: Path) -> None
     (out / "aside").rename(other)
     assert states(out) == ["damaged", "done", "damaged"]
     with pytest.warns(UserWarning, match="holds another run, put there after its run was done"):
-        sweep(out)
+        sweep(out, CONFIGS)
     assert [(folder / "result.json").read_bytes() for folder in done.folders] == before
     assert begun(ledger) == {3: 2, 5: 1, 2: 2}
 
@@ -201,28 +190,28 @@ def test_json_of_another_kind_in_its_place(
     tmp_path: Path, ledger: Path, name: str, text: str
 ) -> None:
     out = tmp_path / "out"
-    folder = sweep(out).folders[0]
+    folder = sweep(out, CONFIGS).folders[0]
     path = out / name if name == "sweep.json" else folder / name
     path.write_text(text)
     if name == "sweep.json":
         with pytest.raises(CorruptFileError, match=r"sweep.json is truncated or was altered"):
-            sweep(out)
+            sweep(out, CONFIGS)
     else:
         with pytest.warns(UserWarning, match="DONE was truncated or altered after its run"):
-            sweep(out)
+            sweep(out, CONFIGS)
     assert (folder / "result.json").exists()
 
 
 def test_a_run_says_with_which_versions_it_was_done(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = sweep(tmp_path)
+    done = sweep(tmp_path, CONFIGS)
     versions = [versions_of(folder) for folder in done.folders]
     assert versions == [environment_versions()] * 3
     other = {**environment_versions(), "torch": "1.0"}
     monkeypatch.setattr(sweep_folder, "environment_versions", lambda: other)
     (done.folders[1] / "DONE").unlink()
-    sweep(tmp_path)
+    sweep(tmp_path, CONFIGS)
     versions[1] = other
     assert [versions_of(folder) for folder in done.folders] == versions
 
@@ -232,7 +221,7 @@ def test_a_damaged_run_is_reported_and_done_again(
     tmp_path: Path, ledger: Path, damage: str
 ) -> None:
     out = tmp_path / "out"
-    folder = sweep(out).folders[0]
+    folder = sweep(out, CONFIGS).folders[0]
     (folder / "my notes").write_text("keep this")
     name = {"config edited": "config.json", "lost": "result.json", "edited": "result.json"}.get(
         damage, "DONE"
@@ -247,7 +236,7 @@ def test_a_damaged_run_is_reported_and_done_again(
     assert states(out) == ["damaged", "done", "done"]
     what = "missing" if damage == "lost" else "truncated or altered"
     with pytest.warns(UserWarning, match=rf"{re.escape(str(path))} (was|is) {what} after its run"):
-        sweep(out)
+        sweep(out, CONFIGS)
     assert json.loads((folder / "result.json").read_text()) == {"square": 9}
     assert (folder / "my notes").read_text() == "keep this"
     assert states(out) == ["done"] * 3
@@ -255,10 +244,10 @@ def test_a_damaged_run_is_reported_and_done_again(
 
 
 def test_files_that_nobody_vouched_for_may_come_and_go(tmp_path: Path, ledger: Path) -> None:
-    folder = sweep(tmp_path / "out").folders[0]
+    folder = sweep(tmp_path / "out", CONFIGS).folders[0]
     (folder / "notes").write_text("a note")
     (folder / "log.txt").write_text("")
-    sweep(tmp_path / "out")
+    sweep(tmp_path / "out", CONFIGS)
     assert begun(ledger)[3] == 1
 
 
@@ -275,14 +264,14 @@ def test_a_run_that_is_held_elsewhere_is_waited_for(tmp_path: Path, ledger: Path
 
     timer = Timer(0.3, end)
     timer.start()
-    sweep(out)
+    sweep(out, CONFIGS)
     timer.join()
     assert begun(ledger) == {5: 1, 2: 1}
     assert sweep_status(out)["seconds"][0] == 1.25
 
 
 def test_a_work_cannot_change_its_configuration(tmp_path: Path, ledger: Path) -> None:
-    done = sweep(tmp_path / "out", work="meddling")
+    done = sweep(tmp_path / "out", CONFIGS, "meddling")
     assert done.configs == CONFIGS
     about = json.loads((done.folders[0] / "config.json").read_text())
     assert about["config"] == CONFIGS[0]
@@ -314,8 +303,22 @@ def test_a_bar_counts_done_running_and_failed(
     assert "done=1, running=1, failed=0" in shown
     assert "2/2" in shown
     assert "done=1, running=0, failed=1" in shown
-    sweep(tmp_path / "other")
+    sweep(tmp_path / "other", CONFIGS)
     assert "done=" not in capsys.readouterr().err
+
+
+def test_the_bar_moves_with_the_work_of_the_runs_at_hand(
+    tmp_path: Path,
+    ledger: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("interp_compose.runs.sweep.REDRAW", 0.0)
+    run_sweep(f"{JOBS}:reporting", [{"n": n} for n in range(3)], tmp_path / "out", together=3)
+    shown = capsys.readouterr().err
+    places = [shown.index(place) for place in ("0/3", "0.75/3", "2.25/3", "3/3 [")]
+    assert places == sorted(places)
+    assert PROGRESS.get()(0.5) is None  # outside of a sweep nobody listens
 
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -327,7 +330,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "NaN": ({"configs": [{"n": 1}, {"n": float("nan")}]}, InputError, "configs[1] {'n': nan} can"),
     "path": ({"configs": [{"n": Path("x")}]}, InputError, "cannot be kept as JSON"),
-    "where": ({"where": "there"}, OptionError, "where='there': expected one of here, workers, sl"),
+    "where": ({"where": "there"}, OptionError, "where='there'; expected one of 'here', 'wor"),
     "workers": ({"where": "workers", "workers": 0}, OptionError, "workers=0: expected an integer"),
     "together": ({"together": 0}, OptionError, "together=0: expected an integer, 1 or more"),
     "workers here": ({"workers": 2}, OptionError, "workers=2 with where='here'; choose where="),
@@ -362,21 +365,21 @@ calls = {{"a tuple": lambda: run_sweep("math:cos", [("n", 1)], {str(tmp_path / "
 
 def test_a_folder_of_another_sweep_is_refused(tmp_path: Path, ledger: Path) -> None:
     out = tmp_path / "out"
-    sweep(out)
+    sweep(out, CONFIGS)
     with pytest.raises(InputError, match="holds a sweep of '.*:square', not of '.*:moody'; choose"):
-        sweep(out, work="moody")
+        sweep(out, CONFIGS, "moody")
     file = out / "sweep.json"
     text = file.read_text()
     file.write_text(text.replace(FORMAT, "interp_compose.sweep/0"))
-    for call in (sweep, sweep_status):
+    for call in (lambda out: sweep(out, CONFIGS), sweep_status):
         with pytest.raises(InputError, match="in the format 'interp_compose.sweep/0', not 'int"):
             call(out)
     file.write_text(text[:-9])
-    for call in (sweep, sweep_status):
+    for call in (lambda out: sweep(out, CONFIGS), sweep_status):
         with pytest.raises(CorruptFileError, match="delete this one file and run the sweep again"):
             call(out)
     file.unlink()
-    sweep(out)
+    sweep(out, CONFIGS)
     assert begun(ledger) == {3: 1, 5: 1, 2: 1}
 
 

@@ -6,33 +6,19 @@ run. A run that is killed is begun again, and leaves what it leaves in an undist
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forking import can_fork, outcome_of
 from tests.training.sweep_kills import CONFIGS, KILLS
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+pytestmark = can_fork
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("killed")
-    subprocess.run(
-        [sys.executable, "-m", "tests.training.sweep_kills", str(folder)],
-        check=True,
-        timeout=300,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-    )
-    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
-    return found
+    return outcome_of("tests.training.sweep_kills", tmp_path_factory.mktemp("killed"))
 
 
 def check(run: dict[str, Any], undisturbed: dict[str, Any]) -> None:
@@ -60,10 +46,6 @@ def test_killed_at_random_moments(outcome: dict[str, Any], victim: str) -> None:
         kills += run["done when killed"]
     assert len(kills) == KILLS[victim]
     assert len(set(kills)) >= 3  # at several stages of a sweep
-
-
-def test_twenty_killings() -> None:
-    assert sum(KILLS.values()) == 20
 
 
 def test_two_callers_never_do_the_same_run(outcome: dict[str, Any]) -> None:

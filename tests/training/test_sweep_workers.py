@@ -13,7 +13,7 @@ import pytest
 
 from interp_compose.errors import InterpComposeError, MissingPackageError, OptionError
 from interp_compose.runs.sweep import Sweep, run_sweep, sweep_status
-from tests.training.sweep_jobs import JOBS, events
+from tests.training.sweep_jobs import events, sweep
 
 PLACES = [
     pytest.param({"where": "workers", "workers": 2}, id="workers"),
@@ -22,18 +22,6 @@ PLACES = [
         id="submitit",
     ),
 ]
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "ledger"
-    folder.mkdir()
-    monkeypatch.setenv("SWEEP_LEDGER", str(folder))
-    return folder
-
-
-def sweep(out: Path, configs: Any, work: str = "square", **options: Any) -> Sweep:
-    return run_sweep(f"{JOBS}:{work}", configs, out, progress=False, **options)
 
 
 def vouched(run: Sweep) -> list[dict[str, str]]:
