@@ -1,13 +1,8 @@
 """Many runs of one function, each configuration exactly once, in a folder to come back to.
 
-A run is a function ``work(config, folder)``, named by where it is imported from, that leaves its
-results as files in ``folder``. Each configuration has a folder of its own, named by its hash
-(:mod:`interp_compose.runs.folder`), in which ``DONE`` is written last.
-
-What holds, however processes end: a run that is done is not done again, unless its files were
-damaged; a run that a process was at when it was killed is started again by the next that comes
-along, in the same folder, where it finds its own checkpoints; and no two processes are at one run
-at the same time. POSIX systems only, for the locks.
+However processes end: a run that a process was at when it was killed is started again by the next
+that comes along, in the same folder (:mod:`interp_compose.runs.folder`), where it finds its own
+checkpoints; and no two processes are at one run at the same time. POSIX systems only, for the locks.
 """
 
 from __future__ import annotations

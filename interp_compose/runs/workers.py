@@ -108,7 +108,7 @@ def _output_to(path: Path) -> Iterator[None]:
 
 
 def main(plan_file: Path, state: Path, parent: int) -> None:
-    """Work through a plan; see the top of this file."""
+    """A worker: do the runs of a plan that are free, until ``parent`` has ended."""
     faulthandler.enable()  # a crash in C code leaves a traceback in the log
     plan = read_plan(plan_file)
     function = resolve(plan.function)

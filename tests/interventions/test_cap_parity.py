@@ -109,14 +109,14 @@ def test_single_tokens_give_bit_equal_logits(model: LensModel, mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
-@torch.no_grad()
-def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: str) -> None:
-    one_pass_equals_single_interventions(model, mode, 40, list(range(N_LAYERS)), HOW)
+@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "native", "BERT"])
+def test_one_pass_equals_one_intervention_at_a_time(name: str, mode: Mode) -> None:
+    one_pass_equals_single_interventions(shared(name), mode, 40, list(range(N_LAYERS)), HOW)
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
-def test_chunks_of_one_stream_and_of_all(mode: str) -> None:
+def test_chunks_of_one_stream_and_of_all(mode: Mode) -> None:
     model = shared("Llama")
     one_pass_equals_single_interventions(model, mode, 1, [0, 2], ("mean", "last"))
     one_pass_equals_single_interventions(model, mode, 10_000, [0, 1, 2], ("mean", "last"))
@@ -133,11 +133,12 @@ def one_pass_equals_single_interventions(
 ) -> None:
     tokens, mask, groups = padded("left")
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
-    _, resid = model.capture(tokens, names, attention_mask=mask)
+    read: Any = "hidden" if model.bidirectional else "last"
+    _, resid = model.capture(tokens, names, attention_mask=mask, read=read)
     layout = PooledLayout.from_groups(groups, mask)
 
     def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+        return model.resume(stream, layer, attention_mask=m, position_ids=p, read=read)[:, -1]
 
     found = sweep(
         model,
@@ -149,11 +150,12 @@ def one_pass_equals_single_interventions(
         mode=mode,
         max_tokens=max_tokens,
     )
-    assert found.shape == (len(layers), len(hows), len(ROWS), D_VOCAB)
+    width = model.d_model if model.bidirectional else D_VOCAB
+    assert found.shape == (len(layers), len(hows), len(ROWS), width)
     for i, layer in enumerate(layers):
         for j, how in enumerate(hows):
             with pool_at(model, layer, groups, how, mode=mode):
-                expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
+                expected = model.forward(tokens, attention_mask=mask, read=read)[:, -1]
             torch.testing.assert_close(found[i, j], expected, atol=tolerance, rtol=tolerance)
 
 

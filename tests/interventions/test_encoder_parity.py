@@ -15,10 +15,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import HOW, PooledLayout, pool_groups
-from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures, real_model
@@ -158,7 +157,7 @@ def test_the_reference_and_the_model_agree_before_anything_is_pooled(case: Case)
 @torch.no_grad()
 def test_collapsed_equals_pooled_in_place_with_masked_keys(case: Case, how: str) -> None:
     several = [max(row.count(unit) for unit in row if unit >= 0) > 1 for row in case.groups]
-    for layer in range(case.model.n_layers):
+    for layer in case.some_layers:
         expected = [case.collapsed(row, layer, how) for row in range(len(case.ids))]
         for side in ("left", "right"):
             tokens, mask, groups = case.batch(side)
@@ -173,7 +172,7 @@ def test_collapsed_equals_pooled_in_place_with_masked_keys(case: Case, how: str)
                 agree(found[row, -len(rows) :], rows)
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", ["mean", "first"])
 @torch.no_grad()
 def test_broadcast_equals_the_pooled_vector_at_every_token(case: Case, how: str) -> None:
     for layer in case.some_layers:
@@ -197,46 +196,6 @@ def test_collapse_broadcast_and_clean_are_three_different_things(case: Case) -> 
             assert float((a - b).abs().max()) > 1e-3
 
 
-@torch.no_grad()
-def test_batch_of_one_equals_batch_of_many(case: Case) -> None:
-    tokens, mask, groups = case.batch("left")
-    for layer in (0, case.model.n_layers - 1):
-        with pool_at(case.model, layer, groups, "mean"):
-            together = case.model.encode(tokens, attention_mask=mask)
-        for row in range(len(case.ids)):
-            real = mask[row].bool()
-            with pool_at(case.model, layer, groups[row : row + 1, real], "mean"):
-                alone = case.model.encode(tokens[row : row + 1, real])
-            agree(together[row, -alone.shape[1] :], alone[0])
-
-
-@torch.no_grad()
-def test_one_pass_equals_one_intervention_at_a_time(case: Case) -> None:
-    model, layers = case.model, list(range(case.model.n_layers))
-    tokens, mask, groups = case.batch("left")
-    layout = PooledLayout.from_groups(groups, mask)
-
-    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        out = model.resume(stream, layer, attention_mask=m, position_ids=p, read="hidden")
-        return out[:, -1]
-
-    names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
-    _, resid = model.capture(tokens, names, attention_mask=mask, read="hidden")
-    found = sweep(
-        model,
-        lambda layer: resid[names[layer]],
-        mask,
-        [Protocol(how, how, layout) for how in HOW],
-        layers,
-        finish,
-        max_tokens=40,
-    )
-    for i, layer in enumerate(layers):
-        for j, how in enumerate(HOW):
-            for row in range(len(case.ids)):
-                agree(found[i, j, row], case.collapsed(row, layer, how)[-1])
-
-
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_units_of_one_token_change_no_bit(case: Case, mode: str) -> None:
@@ -244,7 +203,7 @@ def test_units_of_one_token_change_no_bit(case: Case, mode: str) -> None:
     tokens, mask = tokens[:, 2:], mask[:, 2:]
     alone = torch.arange(tokens.shape[1]).expand_as(tokens).masked_fill(mask == 0, -1)
     clean = case.model.encode(tokens, attention_mask=mask)
-    for layer in case.some_layers:
+    for layer in case.some_layers[::2]:
         for how in HOW:
             with pool_at(case.model, layer, alone, how, mode=mode) as record:
                 pooled = case.model.encode(tokens, attention_mask=mask)
@@ -288,22 +247,6 @@ def test_without_a_head_a_collapse_gives_no_logits() -> None:
         pool_at(case.model, 1, groups),
     ):
         case.model(tokens, attention_mask=mask)
-
-
-@torch.no_grad()
-def test_encode_is_itself_again_and_a_block_without_a_call_is_an_error() -> None:
-    case = random_case("BERT")
-    tokens, mask, groups = case.batch("left")
-    clean = case.model.encode(tokens, attention_mask=mask)
-    with pytest.raises(InterventionError, match="never called"), pool_at(case.model, 0, groups):
-        pass
-    with pytest.raises(ZeroDivisionError), pool_at(case.model, 0, groups):
-        raise ZeroDivisionError
-    with pool_at(case.model, 0, groups) as record:
-        case.model.encode(tokens, attention_mask=mask)
-        case.model.encode(tokens, attention_mask=mask)
-    assert record.calls == 2
-    assert torch.equal(case.model.encode(tokens, attention_mask=mask), clean)
 
 
 def test_rows_of_a_layout_pool_as_in_the_whole() -> None:

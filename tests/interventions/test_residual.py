@@ -60,8 +60,7 @@ def test_every_layer_dropped_hands_on_the_embeddings(model: LensModel) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("part", ["attn", "mlp"])
-def test_a_sublayer_equals_a_hook_written_out(each: LensModel, part: str) -> None:
-    model = each
+def test_a_sublayer_equals_a_hook_written_out(model: LensModel, part: str) -> None:
     if model.bidirectional:
         with (
             pytest.raises(CapabilityError, match="cannot do 'drop_parts'.*part='block'"),
@@ -130,7 +129,7 @@ def test_an_edit_of_what_enters_is_handed_on(name: str) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("mode", ["broadcast", "collapse"])
-@pytest.mark.parametrize("name", params("BERT", "RoBERTa", "GPT-2", "Llama"))
+@pytest.mark.parametrize("name", ["BERT", "Llama"])
 def test_at_the_layer_of_a_pooling(name: str, mode: str) -> None:
     """The pooled vector passes the block unchanged, as by a hook of the test's own."""
     model = shared(name)
@@ -183,12 +182,4 @@ def test_what_is_dropped_already_is_said(name: str) -> None:
         mask_residual(model, positions=1, layers=1),
     ):
         run(model, TOKENS)
-    assert_clean(model)
-
-
-@torch.no_grad()
-def test_an_exception_leaves_nothing() -> None:
-    model = shared("GPT-2")
-    with pytest.raises(ZeroDivisionError), mask_residual(model, positions=1):
-        raise ZeroDivisionError
     assert_clean(model)

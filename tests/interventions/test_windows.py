@@ -13,7 +13,7 @@ from interp_compose.models.memory import batch_of_lengths, weights_digest
 from tests import architectures
 from tests.models.test_own_forward import dynamic_llama, phi3
 
-WINDOWED = ["Gemma 2", "Gemma 3", "GPT-Neo", "OLMo 3", "Cohere 2", "ModernBERT decoder"]
+WINDOWED = ["Gemma 2", "Gemma 3", "GPT-Neo", "ModernBERT decoder"]
 
 
 @torch.no_grad()

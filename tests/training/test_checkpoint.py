@@ -237,7 +237,7 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
 def test_the_checkpoints_of_another_run_are_refused_by_what_differs(
     change: dict[str, Any], named: str, another: Path
 ) -> None:
-    options = {"model": tiny(), "config": OFTEN, "carma": CARMA, **change}
+    options = {"model": shared(), "config": OFTEN, "carma": CARMA, **change}
     before = {path: path.read_bytes() for path in another.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=f"checkpoints of a different run: .*{named}") as refusal:
         train(options.pop("model"), folder=another, **options)
@@ -265,7 +265,7 @@ def test_frozen_weights_belong_to_the_run(another: Path) -> None:
 def test_a_folder_may_be_a_text_and_must_not_be_a_file(tmp_path: Path) -> None:
     options: dict[str, Any] = {"carma": None, "config": replace(BASE, max_steps=1)}
     finetune_on(
-        tiny(), made_up(4), [], "x", folder=str(tmp_path / "a/b"), progress=False, **options
+        shared(), made_up(4), [], "x", folder=str(tmp_path / "a/b"), progress=False, **options
     )
     assert steps_kept(tmp_path / "a/b") == [1]
     taken = tmp_path / "taken"

@@ -12,7 +12,7 @@ from interp_compose.training import evaluate as measure
 from interp_compose.training.data import TrainingExample
 from interp_compose.training.evaluate import evaluate, representations
 from interp_compose.training.processes import Processes
-from tests.training.runs import hugging_face, made_up, tiny
+from tests.training.runs import hugging_face, made_up, shared
 
 ITEMS = made_up(17, seed=4)
 
@@ -25,7 +25,7 @@ def test_evaluate_against_one_text_at_a_time() -> None:
             logits = plain(torch.tensor(item.ids)[None]).logits[0, -1].double()
             right += int(logits.argmax()) == item.answer
             losses.append(-float(torch.log_softmax(logits, 0)[item.answer]))
-    found = evaluate(tiny(), ITEMS, Processes(torch.device("cpu")))
+    found = evaluate(shared(), ITEMS, Processes(torch.device("cpu")))
     assert found == {"accuracy": right / 17, "loss": pytest.approx(np.mean(losses)), "n": 17}
 
 
@@ -57,7 +57,7 @@ def reference(items: list[TrainingExample]) -> list[tuple[float, float, float]]:
 
 
 def test_representations_against_open_loops() -> None:
-    rows = representations(tiny(), ITEMS)
+    rows = representations(shared(), ITEMS)
     assert [row["layer"] for row in rows] == [0, 1, 2]
     found = [
         (row["same_word_cosine"], row["different_word_cosine"], row["stable_rank"]) for row in rows
@@ -66,7 +66,7 @@ def test_representations_against_open_loops() -> None:
 
 
 def test_neither_depends_on_the_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, alone = tiny(), Processes(torch.device("cpu"))
+    model, alone = shared(), Processes(torch.device("cpu"))
     together, scores = representations(model, ITEMS), evaluate(model, ITEMS, alone)
     monkeypatch.setattr(measure, "EVALUATION_BATCH", 4)
     for row, other in zip(together, representations(model, ITEMS), strict=True):
@@ -75,7 +75,7 @@ def test_neither_depends_on_the_batch_size(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_only_the_first_prompts_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny()
+    model = shared()
     five, six = representations(model, ITEMS[:5]), representations(model, ITEMS[:6])
     monkeypatch.setattr(measure, "PROBED", 5)
     assert representations(model, ITEMS) == five != six
@@ -84,9 +84,9 @@ def test_only_the_first_prompts_are_probed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_texts_without_pairs_have_no_cosines() -> None:
     singles = [TrainingExample(np.array([0, 3, 4]), np.array([-1, 0, 1]), 1)]
     one_word = [TrainingExample(np.array([0, 3, 4]), np.array([-1, 0, 0]), 1)]
-    assert {row["same_word_cosine"] for row in representations(tiny(), singles)} == {None}
-    assert None not in {row["different_word_cosine"] for row in representations(tiny(), singles)}
-    assert {row["different_word_cosine"] for row in representations(tiny(), one_word)} == {None}
+    assert {row["same_word_cosine"] for row in representations(shared(), singles)} == {None}
+    assert None not in {row["different_word_cosine"] for row in representations(shared(), singles)}
+    assert {row["different_word_cosine"] for row in representations(shared(), one_word)} == {None}
 
 
 def test_a_world_of_one_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
