@@ -2,7 +2,7 @@
 
 However processes end: a run that a process was at when it was killed is started again by the next
 that comes along, in the same folder (:mod:`interp_compose.runs.folder`), where it finds its own
-checkpoints; and no two processes are at one run at the same time. POSIX systems only, for the locks.
+checkpoints; and no two processes are at one run at a time. POSIX systems only, for the locks.
 """
 
 from __future__ import annotations
