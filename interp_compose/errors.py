@@ -17,6 +17,11 @@ def shortened(text: str, limit: int = LONGEST) -> str:
     return f"{text[: limit - end - 3]} … {text[-end:]}"
 
 
+def first_line(error: BaseException, limit: int = 160) -> str:
+    """What an error of another package says first; its kind, where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
 class InterpComposeError(Exception):
     """Base of all errors raised on purpose. A longer message is shortened in its middle."""
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from interp_compose.errors import CapabilityError, InterpComposeError
+from interp_compose.errors import CapabilityError, InterpComposeError, first_line
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.recompute import running
@@ -78,12 +78,11 @@ def refusing(model: nn.Module) -> Iterator[None]:
         *(ValueError, KeyError, AttributeError, RuntimeError, AssertionError, TypeError),
         *(IndexError, NotImplementedError),
     ) as refusal:
-        reason = (str(refusal).strip().splitlines() or [type(refusal).__name__])[0][:200]
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
-            f"({reason}). If other configs of it load, a setting is the cause; else pass "
-            "a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an encoder "
-            "such as BertModel or, with transformer-lens 4, RobertaModel."
+            f"({first_line(refusal)}). If other configs of it load, a setting is the cause; else "
+            "pass a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an "
+            "encoder such as BertModel or, with transformer-lens 4, RobertaModel."
         ) from refusal
 
 

@@ -22,6 +22,7 @@ from interp_compose.errors import (
     InterventionError,
     NonFiniteError,
     OptionError,
+    first_line,
 )
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import HookFn, Read
@@ -140,7 +141,7 @@ def _outcome(probe: Callable[[], Any]) -> Any:
         KeyError,
         IndexError,
     ) as refusal:  # whatever a wrapper throws at a request it does not know
-        return Probe(False, f"{type(refusal).__name__}: {str(refusal).splitlines()[0][:160]}")
+        return Probe(False, f"{type(refusal).__name__}: {first_line(refusal)}")
 
 
 class _Probes:
@@ -170,14 +171,8 @@ class _Probes:
     def hidden(self) -> Probe:
         hidden = self.model.forward(self.tokens, attention_mask=self.mask, read="hidden")
         middle = self.model.n_layers // 2
-        resumed = self.model.resume(
-            self.resid[self.names[middle]],
-            middle,
-            attention_mask=self.mask,
-            position_ids=self.position_ids,
-            read="hidden",
-        )
         valid = self.mask.bool()
+        resumed = self._resumed(middle, "hidden")
         error = _spread_distance(resumed[valid], hidden[valid])
         if error > self.tolerance:
             return Probe(False, f"relative error {error:.1e} when resumed at layer {middle}")
@@ -193,6 +188,24 @@ class _Probes:
         )
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
 
+    def _resumed(
+        self,
+        layer: int,
+        read: Read,
+        *,
+        mask: Int[Tensor, "batch pos"] | None = None,
+        keep: slice | list[int] = slice(None),
+    ) -> Float[Tensor, "batch _ width"]:
+        """Run from the clean residual that enters ``layer``, at the positions to ``keep``."""
+        mask = self.mask if mask is None else mask
+        return self.model.resume(
+            self.resid[self.names[layer]][:, keep].contiguous(),
+            layer,
+            attention_mask=mask[:, keep],
+            position_ids=self.position_ids[:, keep],
+            read=read,
+        )
+
     @property
     def _read_last(self) -> Read:
         return "hidden" if self.model.bidirectional else "last"
@@ -202,13 +215,7 @@ class _Probes:
         valid = self.mask.bool()
         worst = 0.0
         for layer in layers:
-            last = self.model.resume(
-                self.resid[self.names[layer]],
-                layer,
-                attention_mask=self.mask,
-                position_ids=self.position_ids,
-                read=self._read_last,
-            )
+            last = self._resumed(layer, self._read_last)
             worst = max(worst, _spread_distance(last[:, -1], self.clean[:, -1]))
             entering = self.model.resid_pre(self.tokens, layer, attention_mask=self.mask)
             captured = self.resid[self.names[layer]]
@@ -231,20 +238,8 @@ class _Probes:
         keep = [0, 1, 2, 4, 5, 6]  # position 3 leaves the sequence
         hole = self.mask.clone()
         hole[:, 3] = 0
-        full = self.model.resume(
-            self.resid[self.names[0]],
-            0,
-            attention_mask=hole,
-            position_ids=self.position_ids,
-            read=self._read_last,
-        )
-        short = self.model.resume(
-            self.resid[self.names[0]][:, keep].contiguous(),
-            0,
-            attention_mask=self.mask[:, keep],
-            position_ids=self.position_ids[:, keep],
-            read=self._read_last,
-        )
+        full = self._resumed(0, self._read_last, mask=hole)
+        short = self._resumed(0, self._read_last, keep=keep)
         resumed = self.resume()
         if not resumed.held:
             return resumed  # two wrong results may well agree

@@ -18,7 +18,7 @@ from torch import Tensor
 from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import BridgeModel, TransformerBridge
 from interp_compose.models.hooks import without_hooks
-from interp_compose.models.lens_model import Streams
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
@@ -81,8 +81,7 @@ class EncoderModel(BridgeModel):
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
         if read == "hidden":
-            resid = self._embed(tokens, attention_mask)
-            return self._blocks(resid, range(self.n_layers), attention_mask)
+            return self._resid_pre(tokens, self.n_layers, attention_mask)
         self._check_head()
         return super()._forward(tokens, attention_mask, read=read)
 
@@ -105,13 +104,7 @@ class EncoderModel(BridgeModel):
     def _resume(
         self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
-        if read != "hidden":
-            self._check_head()
-        with without_hooks([self.lens.blocks[start].hook_in]):
-            hidden = self._blocks(streams.resid, range(start, self.n_layers), streams.mask)
-        if read == "hidden":
-            return hidden
-        return self._unembed(hidden[:, -1:] if read == "last" else hidden)
+        return LensModel._resume(self, streams, start, read=read)  # as the bridge does not
 
     def _embed(
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"]
@@ -135,11 +128,6 @@ class EncoderModel(BridgeModel):
             out = self.lens.blocks[layer](resid, attention_mask=bias)
             resid = out[0] if isinstance(out, tuple) else out
         return resid
-
-    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
-        out: Tensor = self.lens.blocks[layer].hook_in(resid)
-        return out
 
     def _arguments(
         self, mask: Int[Tensor, "batch pos"], position_ids: Int[Tensor, "batch pos"]

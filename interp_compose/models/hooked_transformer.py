@@ -17,7 +17,6 @@ from torch import Tensor
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read
 
 
 def is_hooked_transformer(source: object) -> bool:
@@ -47,19 +46,6 @@ class HookedTransformerModel(LensModel):
         logits: Tensor = self._call_lens(resid.contiguous(), start_at_layer=self.n_layers)
         return logits
 
-    def _forward(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        attention_mask: Int[Tensor, "batch pos"],
-        *,
-        read: Read,
-    ) -> Float[Tensor, "batch _ width"]:
-        if read == "logits":
-            logits: Tensor = self._call_lens(tokens, attention_mask=attention_mask)
-            return logits
-        resid = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=self.n_layers)
-        return self._read(resid, read)
-
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
@@ -82,29 +68,14 @@ class HookedTransformerModel(LensModel):
         resid: Tensor = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
         return self._apply_entry_hooks(resid, layer)
 
-    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
-        if layer == self.n_layers:
-            return resid
-        out: Tensor = self.lens.blocks[layer].hook_resid_pre(resid)
-        return out
-
-    def _resume(
-        self, streams: Streams, start: int, *, read: Read
-    ) -> Float[Tensor, "stream _ width"]:
-        return self._read(self._run_blocks(streams, start, self.n_layers), read)
-
-    def _read(
-        self, resid: Float[Tensor, "batch pos d_model"], read: Read
-    ) -> Float[Tensor, "batch _ width"]:
-        """The output that ``read`` names, from what leaves the last block."""
-        if read == "hidden":
-            hidden: Tensor = self.lens.ln_final(resid) if hasattr(self.lens, "ln_final") else resid
-            return hidden
-        return self._unembed(resid[:, -1:] if read == "last" else resid)
+    def _final(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        hidden: Tensor = self.lens.ln_final(resid) if hasattr(self.lens, "ln_final") else resid
+        return hidden
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        return self._read(self._call_lens(tokens, stop_at_layer=self.n_layers), "hidden")
+        return self._final(self._call_lens(tokens, stop_at_layer=self.n_layers))
 
     @contextmanager
     def _rotary_positions(

@@ -125,13 +125,12 @@ class LensModel(ABC):
     # ---- what an implementation provides ------------------------------------------------
 
     @abstractmethod
-    def _forward(
+    def _resid_pre(
         self,
         tokens: Int[Tensor, "batch pos"],
+        layer: int,
         attention_mask: Int[Tensor, "batch pos"],
-        *,
-        read: Read,
-    ) -> Float[Tensor, "batch _ width"]: ...
+    ) -> Float[Tensor, "batch pos d_model"]: ...
 
     @abstractmethod
     def _run_blocks(
@@ -139,9 +138,45 @@ class LensModel(ABC):
     ) -> Float[Tensor, "stream pos d_model"]: ...
 
     @abstractmethod
+    def _unembed(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_vocab"]: ...
+
+    def _final(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The last hidden state, from what leaves the last block."""
+        return resid
+
+    def _forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"],
+        *,
+        read: Read,
+    ) -> Float[Tensor, "batch _ width"]:
+        return self._read(self._resid_pre(tokens, self.n_layers, attention_mask), read)
+
     def _resume(
         self, streams: Streams, start: int, *, read: Read
-    ) -> Float[Tensor, "stream _ width"]: ...
+    ) -> Float[Tensor, "stream _ width"]:
+        return self._read(self._run_blocks(streams, start, self.n_layers), read)
+
+    def _read(
+        self, resid: Float[Tensor, "batch pos d_model"], read: Read
+    ) -> Float[Tensor, "batch _ width"]:
+        """The output that ``read`` names, from what leaves the last block."""
+        if read == "hidden":
+            return self._final(resid)
+        return self._unembed(resid[:, -1:] if read == "last" else resid)
+
+    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
+        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``; what
+        leaves the last block enters none."""
+        if layer == self.n_layers:
+            return resid
+        out: Tensor = self.lens.blocks[layer].hook_resid_pre(resid)
+        return out
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
         logits: Tensor = self._call_lens(tokens)
@@ -151,19 +186,6 @@ class LensModel(ABC):
     def _plain_hidden(
         self, tokens: Int[Tensor, "batch pos"]
     ) -> Float[Tensor, "batch pos d_model"]: ...
-
-    @abstractmethod
-    def _resid_pre(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        layer: int,
-        attention_mask: Int[Tensor, "batch pos"],
-    ) -> Float[Tensor, "batch pos d_model"]: ...
-
-    @abstractmethod
-    def _unembed(
-        self, resid: Float[Tensor, "batch pos d_model"]
-    ) -> Float[Tensor, "batch pos d_vocab"]: ...
 
     @property
     def hook_names(self) -> Sequence[str]:

@@ -17,6 +17,7 @@ from interp_compose.errors import (
     DeviceError,
     InterpComposeError,
     OptionError,
+    first_line,
 )
 from interp_compose.models.bridge import (
     BridgeModel,
@@ -243,7 +244,7 @@ def _load_pretrained(
 
 
 def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exception:
-    first = str(reason).strip().splitlines()[0]
+    first = first_line(reason, 400)
     if "supported architecture" in first or "Unrecognized configuration class" in first:
         names = ", ".join(getattr(config, "architectures", None) or [type(config).__name__])
         return CapabilityError(

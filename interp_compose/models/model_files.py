@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.errors import CapabilityError, CorruptFileError, first_line
 from interp_compose.runs.files import json_value
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
@@ -88,7 +88,7 @@ def saved_tokenizer(source: str, name: str, **options: Any) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as broken:  # noqa: BLE001  each kind of tokenizer raises its own
         tokenizer = None
-        reason = f" ({(str(broken).strip() or type(broken).__name__).splitlines()[0][:200]})"
+        reason = f" ({first_line(broken)})"
     # transformers makes one up where there is none
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise CorruptFileError(

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from interp_compose.errors import CapabilityError
+from interp_compose.errors import CapabilityError, first_line
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.tensors import check_autocast
 from interp_compose.types import Read
@@ -77,7 +77,7 @@ class OwnForward:
         except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as refusal:
             raise CapabilityError(
                 f"the forward pass of this {type(module).__name__} fails on {length} "
-                f"token ids alone ({_first_line(refusal)}); only models that read a text as plain "
+                f"token ids alone ({first_line(refusal)}); only models that read a text as plain "
                 "token ids can be loaded."
             ) from refusal
         return cls(texts, outputs, hidden, _adapter(module))
@@ -181,7 +181,3 @@ def _adapter(module: nn.Module) -> str | None:
     kinds = (type(part) for part in module.modules())
     names = (f"{kind.__module__}.{kind.__name__}" for kind in kinds)
     return next((name for name in names if name.startswith("peft.")), None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

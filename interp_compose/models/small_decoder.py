@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError
+from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError, first_line
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
@@ -26,7 +26,6 @@ from interp_compose.runs.files import (
     read_json,
     temporary_folder,
 )
-from interp_compose.types import Read
 
 FORMAT: Final = "interp_compose.decoder/1"
 CONFIG: Final = "decoder.json"
@@ -52,15 +51,6 @@ class SmallDecoderModel(LensModel):
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         return self.lens.final(self.lens.all_blocks(tokens))
 
-    def _forward(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        attention_mask: Int[Tensor, "batch pos"],
-        *,
-        read: Read,
-    ) -> Float[Tensor, "batch _ width"]:
-        return self._read(self.lens.all_blocks(tokens, attention_mask), read)
-
     def _resid_pre(
         self,
         tokens: Int[Tensor, "batch pos"],
@@ -73,32 +63,15 @@ class SmallDecoderModel(LensModel):
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
-        return self._apply_entry_hooks(self._entered(streams, start, stop), stop)
+        entry: Any = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
+        with without_hooks([entry]):
+            resid = self.lens.run(streams.resid, start, stop, streams.mask)
+        return self._apply_entry_hooks(resid, stop)
 
-    def _resume(
-        self, streams: Streams, start: int, *, read: Read
-    ) -> Float[Tensor, "stream _ width"]:
-        return self._read(self._entered(streams, start, self.n_layers), read)
-
-    def _entered(self, streams: Streams, start: int, stop: int) -> Tensor:
-        """Blocks ``start … stop-1``; the hooks on what enters the first have acted already."""
-        entered: Any = self.lens.blocks[start].hook_resid_pre
-        with without_hooks([entered]):
-            return self.lens.run(streams.resid, start, stop, streams.mask)
-
-    def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
-        """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``."""
-        hook_point: Any = self.lens.blocks[layer].hook_resid_pre
-        out: Tensor = hook_point(resid)
-        return out
-
-    def _read(
-        self, resid: Float[Tensor, "batch pos d_model"], read: Read
-    ) -> Float[Tensor, "batch _ width"]:
-        """The output that ``read`` names, from what leaves the last block."""
-        if read == "hidden":
-            return self.lens.final(resid)
-        return self._unembed(resid[:, -1:] if read == "last" else resid)
+    def _final(
+        self, resid: Float[Tensor, "batch pos d_model"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        return self.lens.final(resid)
 
 
 @public
@@ -209,7 +182,7 @@ def load_decoder(
         raise
     except (KeyError, TypeError, RuntimeError, InterpComposeError) as misfit:
         raise CorruptFileError(
-            f"{folder} does not hold a small decoder: {str(misfit).splitlines()[0]}"
+            f"{folder} does not hold a small decoder: {first_line(misfit)}"
         ) from misfit
     return model
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from interp_compose._public import public
 from interp_compose.errors import AnswerError, InputError
-from interp_compose.tasks.anchor_checks import check_width
-from interp_compose.tasks.anchors import AnchorData, AnchorTask
+from interp_compose.tasks.anchors import AnchorData, AnchorTask, check_width
 from interp_compose.types import Example
 
 NO_WORD: Final = "<none>"

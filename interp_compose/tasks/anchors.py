@@ -14,7 +14,8 @@ noise is free here. Chains that are ``unseen`` are never trained on.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import Final, Literal
@@ -26,9 +27,10 @@ from torch import Tensor
 from interp_compose._public import public, short
 from interp_compose.checks import is_whole
 from interp_compose.errors import DeviceError, InputError, OptionError, PositionError
-from interp_compose.tasks import anchor_checks as checks
-from interp_compose.tasks.anchor_checks import Chain, Operation, applied, at_least
 
+Operation = int | Callable[[int], int]
+"""A number to add, or any function of a whole number."""
+Chain = tuple[str, ...]
 Split = Literal["train", "id", "ood"]
 Modulus = Literal["paper", "code"]
 
@@ -39,6 +41,10 @@ LONGEST: Final = 4096
 """The longest sequence."""
 MOST_SAMPLES: Final = 10_000_000
 """Of one call; they are all held in memory."""
+LARGEST: Final = 2**31 - 1
+"""The largest token id."""
+MOST_TARGETS: Final = 2_000_000
+"""A task keeps a table of them, one for each chain and key."""
 VIOLATIONS: Final[tuple[tuple[Chain, int], ...]] = (
     (("a", "b"), 4),
     (("a", "c"), 1),
@@ -148,18 +154,18 @@ class AnchorTask:
             raise OptionError(f"anchors={self.anchors!r}: expected names and their operations")
         at_least(1, "n_anchors", self.n_anchors)
         at_least(self.n_anchors + 1, "length", self.length, "room for a key and its anchors")
-        checks.check_bounds("numbers", self.numbers, len(self.anchors))
+        check_bounds("numbers", self.numbers, len(self.anchors))
         if self.noise is not None:
-            checks.check_bounds("noise", self.noise, len(self.anchors))
+            check_bounds("noise", self.noise, len(self.anchors))
         if self.d_vocab is not None:
             at_least(self._largest_token + 1, "d_vocab", self.d_vocab, "room for keys and noise")
-        checks.check_size(len(self.anchors), self.n_anchors, self.numbers)
+        check_size(len(self.anchors), self.n_anchors, self.numbers)
         if self.length > LONGEST:
             raise OptionError(f"length={self.length}: expected at most {LONGEST}")
-        checks.check_chains("unseen", self.unseen, self.anchors, self.n_anchors)
+        check_chains("unseen", self.unseen, self.anchors, self.n_anchors)
         for chain in self.violations:
-            checks.check_chain("violations", chain, self.anchors, self.n_anchors)
-        checks.check_split(self.numbers, self._remainders, self.n_positions)
+            check_chain("violations", chain, self.anchors, self.n_anchors)
+        check_split(self.numbers, self._remainders, self.n_positions)
         _ = self._outcomes  # refuses targets outside the vocabulary
 
     # ---- what there is -------------------------------------------------------------------
@@ -195,7 +201,7 @@ class AnchorTask:
             OptionError: no whole number; no chain of this task.
             InputError: an operation that gives no whole number.
         """
-        checks.check_chain("apply", chain, self.anchors, self.n_anchors)
+        check_chain("apply", chain, self.anchors, self.n_anchors)
         return self._target(key, chain)
 
     def is_test_key(self, key: int, position: int) -> bool:
@@ -253,17 +259,13 @@ class AnchorTask:
         Whether a key is one for training is not asked. The result is on the CPU.
 
         Raises:
-            InputError: a key, a chain or a position that the task does not have; unequal lengths.
+            OptionError: unequal lengths.
+            InputError: a key, a chain or a position that the task does not have.
         """
         (low, high), last = self.numbers, self.n_positions - 1
-        keys = checks.whole_tensor("keys", keys, low, high)
-        chains = checks.whole_tensor("chains", chains, 0, len(self.chains) - 1)
-        positions = checks.whole_tensor("positions", positions, 0, last)
-        if not len(keys) == len(chains) == len(positions):
-            raise InputError(
-                f"{len(keys)} keys, {len(chains)} chains and {len(positions)} positions: expected "
-                "one of each for every sequence"
-            )
+        keys = whole_tensor("keys", keys, low, high)
+        chains = whole_tensor("chains", chains, 0, len(self.chains) - 1)
+        positions = whole_tensor("positions", positions, 0, last)
         low, high = self.noise or self.numbers
         tokens = torch.randint(low, high + 1, (len(keys), self.length), generator=random)
         tokens.scatter_(1, positions[:, None], keys[:, None])
@@ -279,10 +281,10 @@ class AnchorTask:
         Raises:
             InputError: sequences of another task: another length, other keys or chains.
         """
-        checks.check_width(data.tokens, self.length)
-        checks.whole_tensor("keys", data.keys, *self.numbers)
-        checks.whole_tensor("chains", data.chains, 0, len(self.chains) - 1)
-        checks.whole_tensor("positions", data.positions, 0, self.n_positions - 1)
+        check_width(data.tokens, self.length)
+        whole_tensor("keys", data.keys, *self.numbers)
+        whole_tensor("chains", data.chains, 0, len(self.chains) - 1)
+        whole_tensor("positions", data.positions, 0, self.n_positions - 1)
         device = data.tokens.device
         places = data.positions[:, None] + 1 + torch.arange(self.n_anchors, device=device)
         tokens = data.tokens.scatter(1, places, data.tokens.gather(1, places.flip(1)))
@@ -313,7 +315,7 @@ class AnchorTask:
     @cached_property
     def _outcomes(self) -> Int[Tensor, "chain key"]:
         low, high = self.numbers
-        top = checks.LARGEST if self.d_vocab is None else self.d_vocab - 1
+        top = LARGEST if self.d_vocab is None else self.d_vocab - 1
         keys = range(low, high + 1)
         table = [[self._target(key, chain) for key in keys] for chain in self.chains]
         for chain, row in zip(self.chains, table, strict=True):
@@ -348,3 +350,106 @@ class AnchorTask:
         drawn = (torch.rand(len(positions), generator=random) * counts[positions]).long()
         drawn = torch.minimum(drawn, counts[positions] - 1)  # float32 may round 0.99999999 up
         return keys[listed[positions, drawn]]
+
+
+# ---- what is refused -----------------------------------------------------------------------
+
+
+def at_least(least: int, name: str, value: int, why: str = "") -> None:
+    """``OptionError`` unless ``least`` or more (``why``)."""
+    if value < least:
+        bound = f"{least} or more" + (f" ({why})" if why else "")
+        raise OptionError(f"{name}={value!r}: expected a whole number, {bound}")
+
+
+def whole_tensor(
+    name: str, values: Int[Tensor, "sample"], low: int, high: int
+) -> Int[Tensor, "sample"]:
+    """``InputError`` unless all are from ``low`` to ``high``."""
+    taken = values.to(device="cpu", dtype=torch.int64)
+    wrong = taken[(taken < low) | (taken > high)]
+    if len(wrong):
+        raise InputError(f"{name} hold {int(wrong[0])}: expected numbers from {low} to {high}")
+    return taken
+
+
+def applied(operation: Operation, value: int, name: str | Chain) -> int:
+    """What an operation makes of a value; ``InputError`` unless that is a whole number."""
+    if not callable(operation):
+        return value + operation
+    try:
+        result = operation(value)
+    except Exception as error:
+        raise InputError(
+            f"the operation of {name!r} raises {type(error).__name__} for {value} ({error}): "
+            "expected a function of a whole number"
+        ) from error
+    if not is_whole(result):
+        raise InputError(
+            f"the operation of {name!r} makes {result!r} of {value}: expected a whole number"
+        )
+    return int(result)
+
+
+def check_bounds(name: str, given: tuple[int, int], above: int) -> None:
+    """``OptionError`` unless the tokens of a range are above the anchors'."""
+    if not above < given[0] <= given[1] <= LARGEST:
+        raise OptionError(
+            f"{name}={given!r}: expected the smallest and the largest, the smallest above {above}, "
+            "the last anchor's token id, the largest below 2³¹"
+        )
+
+
+def check_chain(what: str, chain: Chain, anchors: Mapping[str, Operation], n_anchors: int) -> None:
+    """``OptionError`` unless ``chain`` has as many known anchors."""
+    if len(chain) != n_anchors or not all(one in anchors for one in chain):
+        raise OptionError(
+            f"{what} names {chain!r}: expected a tuple of {n_anchors} of the anchors "
+            f"{', '.join(anchors)}"
+        )
+
+
+def check_chains(
+    what: str, given: tuple[Chain, ...], anchors: Mapping[str, Operation], n_anchors: int
+) -> None:
+    """Known chains, each named once, and not all there are; else ``OptionError``."""
+    for chain in given:
+        check_chain(what, chain, anchors, n_anchors)
+    if len(set(given)) < len(given):
+        raise OptionError(f"{what}={given!r} names a chain twice: name it once")
+    if len(given) == len(anchors) ** n_anchors:
+        raise OptionError(f"{what}={given!r} leaves no chain to train on: take one out")
+
+
+def check_size(n_names: int, n_anchors: int, numbers: tuple[int, int]) -> None:
+    """``OptionError`` for more targets than a task keeps a table of."""
+    n_keys = numbers[1] + 1 - numbers[0]
+    if n_names ** min(n_anchors, 64) * n_keys > MOST_TARGETS:
+        raise OptionError(
+            f"n_anchors={n_anchors} of {n_names} anchors, with {n_keys} keys, have more than "
+            f"{MOST_TARGETS} targets: chain fewer, or take fewer anchors or numbers"
+        )
+
+
+def check_split(numbers: tuple[int, int], remainders: int, n_positions: int) -> None:
+    """``InputError`` unless every position has keys for training and for test."""
+    n_keys = numbers[1] + 1 - numbers[0]
+    leaving = Counter(key % remainders for key in range(numbers[0], numbers[1] + 1))
+    for position in range(n_positions):
+        if leaving[position] in (0, n_keys):
+            missing = "test" if leaving[position] == 0 else "training"
+            raise InputError(
+                f"numbers={numbers!r} leave no {missing} key for position {position} (a key x is a "
+                f"test key there if x mod {remainders} = {position}, else a training key): take "
+                "more numbers, or another length"
+            )
+
+
+def check_width(tokens: Int[Tensor, "sample pos"], length: int) -> None:
+    """``InputError`` for another length's tokens."""
+    width = tokens.shape[1]
+    if width != length:
+        raise InputError(
+            f"sequences have {width} tokens: expected the task's {length}; pass the task that they "
+            "were sampled from"
+        )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.errors import DataFormatError
 from interp_compose.tasks.pairs import Pair, PairTask, check_pairs, pair_from_text
-from interp_compose.tasks.rows import tsv_rows
+from interp_compose.tasks.rows import data_files, tsv_rows
 
 FILE = "BiRD.txt"
 KIND = "term2: unigram or bigram"
@@ -27,7 +27,12 @@ def bird(data_dir: str | Path | None) -> PairTask:
     Raises ``MissingDataError`` where the file is not there and ``DataFormatError`` for a garbled
     row, which it names.
     """
-    path = _path(data_dir)
+    hint = (
+        "get it from http://saifmohammad.com/WebPages/BiRD.html and pass the folder with "
+        f"{FILE} as data_dir (--data-dir)"
+    )
+    needs = "the Bigram Relatedness Dataset"
+    (path,) = data_files("bird", data_dir, [FILE], needs=needs, hint=hint)
     rows = list(_rows(path))
     check_pairs([pair for _, _, pair in rows], where=[where for where, _, _ in rows])
     test = tuple(pair for _, kind, pair in rows if kind == "bigram")
@@ -61,16 +66,3 @@ def _rows(path: Path) -> Iterator[tuple[str, str, Pair]]:
                 f"{where} has {pair.score} as its score; BiRD's lie in [0, 1]. Get the file again"
             )
         yield where, cells[KIND], pair
-
-
-def _path(data_dir: str | Path | None) -> Path:
-    hint = (
-        "get it from http://saifmohammad.com/WebPages/BiRD.html and pass the folder with "
-        f"{FILE} as data_dir (--data-dir)"
-    )
-    if data_dir is None:
-        raise MissingDataError(f"task 'bird' needs the Bigram Relatedness Dataset: {hint}")
-    path = Path(data_dir) / FILE
-    if not path.is_file():
-        raise MissingDataError(f"there is no {path}: {hint}")
-    return path

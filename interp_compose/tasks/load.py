@@ -114,13 +114,8 @@ def load_task(
             f"the model {model.name!r} has no tokenizer, which task {name!r} needs; "
             "load the model with tokenizer=..."
         )
-    return _load(name, model.tokenizer, model.architecture, data_dir, seed)
-
-
-def _load(
-    name: str, tokenizer: Any, architecture: str, data_dir: str | Path | None, seed: int
-) -> Task:
-    prompt = prompt_for(architecture, name.removeprefix("mini-"))
+    tokenizer = model.tokenizer
+    prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
     if name == "mini-idm":
         from interp_compose.tasks.mini.idm import mini_idm
 

@@ -13,7 +13,15 @@ import numpy as np
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError
-from interp_compose.tasks.rows import jsonl_rows, tsv_rows
+from interp_compose.tasks.rows import (
+    cell,
+    check_keys,
+    is_text,
+    jsonl_rows,
+    mapping_of,
+    shown,
+    tsv_rows,
+)
 
 FILE_KINDS = (".tsv", ".jsonl")
 RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
@@ -125,7 +133,7 @@ def check_pairs(pairs: Sequence[Pair], *, where: Sequence[str]) -> None:
         texts = (pair.text1, pair.text2)
         if texts in seen:
             raise DataFormatError(
-                f"{place} repeats {seen[texts]}: {_shown(pair.text1)} and {_shown(pair.text2)}; "
+                f"{place} repeats {seen[texts]}: {shown(pair.text1)} and {shown(pair.text2)}; "
                 "keep one of the two"
             )
         seen[texts] = place
@@ -147,38 +155,30 @@ def read_pair(row: Any, where: str) -> Pair:
     """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises."""
     if isinstance(row, Pair):
         row = asdict(row)
-    if not isinstance(row, Mapping):
-        raise DataFormatError(
-            f"{where} is {_shown(row)}; expected a Pair or an object with text1, text2 and score "
-            'or label (of a pandas frame: frame.to_dict("records"))'
-        )
-    unknown = [key for key in row if key not in KEYS]
-    if unknown:
-        raise DataFormatError(
-            f"{where} has the unknown key {unknown[0]!r}; the keys are {', '.join(KEYS)}"
-        )
+    row = mapping_of(row, where, "a Pair or an object with text1, text2 and score or label")
+    check_keys(row, where, KEYS)
     given = {key: value for key, value in row.items() if not _absent(value)}
     for key in ("text1", "text2"):
-        if not _is_text(given.get(key)):
-            raise DataFormatError(f"{where} has {_came(row, key)}; give a text that is not blank")
+        if not is_text(given.get(key)):
+            raise DataFormatError(f"{where} has {cell(row, key)}; give a text that is not blank")
     for key in ("subset", "tree1", "tree2"):
-        if key in given and not _is_text(given[key]):
-            raise DataFormatError(f"{where} has {_came(row, key)}; give a text, or leave it out")
+        if key in given and not is_text(given[key]):
+            raise DataFormatError(f"{where} has {cell(row, key)}; give a text, or leave it out")
     if given.get("subset") in RESERVED_SUBSETS:
         raise DataFormatError(
-            f"{where} has {_came(row, 'subset')}; all pairs and the mirror pairs are measured "
+            f"{where} has {cell(row, 'subset')}; all pairs and the mirror pairs are measured "
             "anyway: give your subset another name"
         )
     if "score" in given and "label" in given:
         raise DataFormatError(
-            f"{where} has {_came(row, 'score')} and {_came(row, 'label')}; give one of the two"
+            f"{where} has {cell(row, 'score')} and {cell(row, 'label')}; give one of the two"
         )
     if "score" in given:
         return Pair(**{**given, "score": _score(given["score"], where)})
     if "label" in given:
         return Pair(**{**given, "label": _label(given["label"], where)})
     raise DataFormatError(
-        f"{where} has {_came(row, 'score')} and {_came(row, 'label')}; give a score (a finite "
+        f"{where} has {cell(row, 'score')} and {cell(row, 'label')}; give a score (a finite "
         "number) or a label (0 or 1), or take the pair out"
     )
 
@@ -192,16 +192,14 @@ def _score(value: Any, where: str) -> float:
         if math.isfinite(number):
             return number
     raise DataFormatError(
-        f"{where} has {_shown(value)} as its score; give a finite number, written like 0.7"
+        f"{where} has {shown(value)} as its score; give a finite number, written like 0.7"
     )
 
 
 def _label(value: Any, where: str) -> int:
     if isinstance(value, Real | np.bool_) and value in (0, 1):
         return int(value)  # type: ignore[arg-type]
-    raise DataFormatError(
-        f"{where} has {_shown(value)} as its label; give 0, or 1 for a paraphrase"
-    )
+    raise DataFormatError(f"{where} has {shown(value)} as its label; give 0, or 1 for a paraphrase")
 
 
 def _parsed(text: str) -> float | str:
@@ -215,16 +213,3 @@ def _parsed(text: str) -> float | str:
 
 def _absent(value: Any) -> bool:
     return value is None or (isinstance(value, Real) and bool(value != value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _came(row: Mapping[str, Any], key: str) -> str:
-    return f"no {key}" if row.get(key) is None else f"{_shown(row[key])} as its {key}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.errors import DataFormatError
 from interp_compose.tasks.pairs import Pair, PairTask, pair_from_text
-from interp_compose.tasks.rows import tsv_rows
+from interp_compose.tasks.rows import data_files, tsv_rows
 
 FILES = {"train": "train.tsv", "test": "dev_and_test.tsv"}
 
@@ -22,9 +22,16 @@ def paws_qqp(data_dir: str | Path | None) -> PairTask:
     Raises ``MissingDataError`` where a file is not there and ``DataFormatError`` for a garbled
     row, or a repeated pair with another label, which it names.
     """
+    hint = (
+        "make it from the Quora Question Pairs as https://github.com/google-research-datasets/paws "
+        f"describes, and pass the folder with {' and '.join(FILES.values())} "
+        "as data_dir (--data-dir)"
+    )
+    names = list(FILES.values())
+    paths = data_files("paws-qqp", data_dir, names, needs="the data set PAWS-QQP", hint=hint)
     report: dict[str, int | str | float] = {"source": f"PAWS-QQP in {data_dir}"}
     kept: dict[str, tuple[Pair, ...]] = {}
-    for split, path in _paths(data_dir).items():
+    for split, path in zip(FILES, paths, strict=True):
         kept[split], rows = read_distinct(path)
         report[f"{split}_rows"] = rows
         report[f"{split}_repeated"] = rows - len(kept[split])
@@ -50,18 +57,3 @@ def read_distinct(path: Path) -> tuple[tuple[Pair, ...], int]:
             )
         rows += 1
     return tuple(pair for pair, _ in first.values()), rows
-
-
-def _paths(data_dir: str | Path | None) -> dict[str, Path]:
-    hint = (
-        "make it from the Quora Question Pairs as https://github.com/google-research-datasets/paws "
-        f"describes, and pass the folder with {' and '.join(FILES.values())} "
-        "as data_dir (--data-dir)"
-    )
-    if data_dir is None:
-        raise MissingDataError(f"task 'paws-qqp' needs the data set PAWS-QQP: {hint}")
-    paths = {split: Path(data_dir) / name for split, name in FILES.items()}
-    for path in paths.values():
-        if not path.is_file():
-            raise MissingDataError(f"there is no {path}: {hint}")
-    return paths

@@ -1,8 +1,11 @@
-"""Rows of a file, each with the number of its line: JSON lines and tab-separated columns."""
+"""Rows of a file, each with the number of its line: JSON lines and tab-separated columns.
+
+And what tasks say of rows and files that are not as expected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
     line, for one that is not JSON or not UTF-8.
     """
     for number, line in _lines(path):
+        if not line.strip():
+            continue
         try:
             yield number, json_value(line)
         except ValueError as error:
@@ -60,6 +65,55 @@ def tsv_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
         yield number, dict(zip(columns, cells, strict=True))
     if number == first:
         raise DataFormatError(f"{path} has a header and no rows; expected one row a line below it")
+
+
+def mapping_of(row: Any, where: str, expected: str) -> Mapping[str, Any]:
+    """A row; ``DataFormatError``, in which ``where`` names it, for anything but a mapping."""
+    if isinstance(row, Mapping):
+        return row
+    raise DataFormatError(
+        f"{where} is {shown(row)}; expected {expected} "
+        '(of a pandas frame: frame.to_dict("records"))'
+    )
+
+
+def check_keys(row: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+    """``DataFormatError`` for a key of a row that is none of the ``known`` ones."""
+    for key in row:
+        if key not in known:
+            raise DataFormatError(
+                f"{where} has the unknown key {key!r}; the keys are {', '.join(known)}"
+            )
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def cell(row: Mapping[str, Any], key: str) -> str:
+    """What a row has for a key, as messages say it: ``3 as its score``, or ``no score``."""
+    return f"no {key}" if row.get(key) is None else f"{shown(row[key])} as its {key}"
+
+
+def shown(value: Any) -> str:
+    """A value for messages, cut at 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def data_files(
+    task: str, data_dir: str | Path | None, names: Sequence[str], *, needs: str, hint: str
+) -> list[Path]:
+    """The files of a data set; ``MissingDataError``, with the ``hint`` where to get them, if the
+    folder is not given or one is not there."""
+    if data_dir is None:
+        raise MissingDataError(f"task {task!r} needs {needs}: {hint}")
+    paths = [Path(data_dir) / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise MissingDataError(f"there is no {path}: {hint}")
+    return paths
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

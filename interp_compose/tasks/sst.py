@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.errors import DataFormatError
 from interp_compose.tasks.prompts import Prompt
+from interp_compose.tasks.rows import data_files
 from interp_compose.tasks.task import Task
 from interp_compose.text.answers import require_one_token
 from interp_compose.text.constituents import without_escapes
@@ -32,12 +33,19 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     """
     labels = tuple(prompt.lead + label for label in LABELS)
     require_one_token(tokenizer, prompt("A film ."), labels)
+    names = list(FILES.values())
+    hint = (
+        "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
+        "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
+    )
+    needs = "the Stanford Sentiment Treebank"
+    paths = data_files("sst", data_dir, names, needs=needs, hint=hint)
     report: dict[str, int | str | float] = {
         "source": f"Stanford Sentiment Treebank in {data_dir}",
         "template_of": prompt.family,
     }
     kept: dict[str, tuple[Example, ...]] = {}
-    for split, path in _paths(data_dir).items():
+    for split, path in zip(FILES, paths, strict=True):
         kept[split] = read_trees(path, prompt)
         report[f"{split}_all"] = len(kept[split])
         for label in LABELS:
@@ -111,17 +119,3 @@ def sentiment(score: float) -> str:
     if score <= 0.4:
         return "negative"
     return "positive" if score >= 0.6 else "neutral"
-
-
-def _paths(data_dir: str | Path | None) -> dict[str, Path]:
-    hint = (
-        "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
-        "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
-    )
-    if data_dir is None:
-        raise MissingDataError(f"task 'sst' needs the Stanford Sentiment Treebank: {hint}")
-    paths = {split: Path(data_dir) / name for split, name in FILES.items()}
-    for path in paths.values():
-        if not path.is_file():
-            raise MissingDataError(f"there is no {path}: {hint}")
-    return paths

@@ -43,7 +43,7 @@ def one_token(tokenizer: Any, texts: Sequence[tuple[str, str]]) -> Bool[np.ndarr
     """For each ``(prompt, answer)``: is the answer exactly one known token after the prompt?
 
     That is ``encode(prompt + answer) == encode(prompt) + [one id]``, the criterion by which
-    :func:`interp_compose.text.answers.answer_id` raises; here it filters.
+    :func:`answer_ids` raises; here it filters.
     """
     unknown = getattr(tokenizer, "unk_token_id", None)
     prompts = _rows(tokenizer, [prompt for prompt, _ in texts])
@@ -70,57 +70,44 @@ def _rows(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
     return [row_of[text] for text in texts]
 
 
-def answer_id(tokenizer: Any, prompt_ids: Sequence[int], prompt: str, answer: str) -> int:
-    """The id of the token that ``answer`` is after ``prompt``.
-
-    ``prompt_ids`` is the encoded prompt. Prompt and answer encoded together must give the same
-    ids and exactly one more. Raises ``AnswerError`` otherwise, if that token is the unknown one, or
-    if the tokenizer ends every text with a special token (no answer can follow EOS).
-    """
-    return int(_ids(tokenizer, [np.asarray(prompt_ids)], [(prompt, answer)], named=False)[0])
-
-
 def answer_ids(
     tokenizer: Any, examples: Sequence[Example], tokenized: Sequence[TokenizedPrompt]
 ) -> Int[np.ndarray, "example"]:
-    """:func:`answer_id` of every example, in one call of the tokenizer."""
-    texts = [(example.prompt, example.answer) for example in examples]
-    return _ids(tokenizer, [prompt.ids for prompt in tokenized], texts, named=True)
+    """The id of the token that each answer is after its prompt.
 
-
-def _ids(
-    tokenizer: Any,
-    prompts: Sequence[Int[np.ndarray, "_"]],
-    texts: Sequence[tuple[str, str]],
-    *,
-    named: bool,
-) -> Int[np.ndarray, "example"]:
-    for i, (_, answer) in enumerate(texts):
+    Prompt and answer encoded together must give the prompt's ids and exactly one more. Raises
+    ``AnswerError`` otherwise, if that token is the unknown one, or if the tokenizer ends every text
+    with a special token (no answer can follow EOS).
+    """
+    for i, example in enumerate(examples):
+        answer = example.answer
         if not answer:
             raise AnswerError(
-                f"{_example(i, named)}the answer is empty; give the text of the one token that is "
+                f"example {i}: the answer is empty; give the text of the one token that is "
                 "to follow the prompt, its leading space included"
             )
         if any("\ud800" <= character <= "\udfff" for character in answer):
             raise AnswerError(
-                f"{_example(i, named)}the answer {answer!r} holds half of a surrogate pair; decode "
+                f"example {i}: the answer {answer!r} holds half of a surrogate pair; decode "
                 "the file it came from as UTF-8"
             )
-    encoded = encode(tokenizer, [prompt + answer for prompt, answer in texts], offsets=False)
+    texts = [example.prompt + example.answer for example in examples]
+    encoded = encode(tokenizer, texts, offsets=False)
     ends = np.cumsum(encoded.counts)
     out = np.empty(len(texts), dtype=np.int64)
-    for i, (ids, end) in enumerate(zip(prompts, ends.tolist(), strict=True)):
+    for i, (prompt, end) in enumerate(zip(tokenized, ends.tolist(), strict=True)):
+        ids = prompt.ids
         full = encoded.ids[end - encoded.counts[i] : end]
         if encoded.special[end - 1]:
             raise AnswerError(
-                f"{_example(i, named)}this tokenizer ends every text with "
+                f"example {i}: this tokenizer ends every text with "
                 f"{_pieces(tokenizer, full[-1:])[0]!r}, so nothing can follow the prompt; "
                 "turn that off (add_eos_token=False), or use the tokenizer of a causal model"
             )
         same = min(len(ids), len(full))
         agree = same if np.array_equal(ids[:same], full[:same]) else _first_change(ids, full)
         rest = _pieces(tokenizer, full[agree:])
-        subject = f"{_example(i, named)}the answer {texts[i][1]!r} after {texts[i][0]!r}"
+        subject = f"example {i}: the answer {examples[i].answer!r} after {prompt.text!r}"
         if agree < len(ids):
             raise AnswerError(
                 f"{subject} changes the prompt's tokens "
@@ -139,10 +126,6 @@ def _ids(
             )
         out[i] = full[-1]
     return out
-
-
-def _example(index: int, named: bool) -> str:
-    return f"example {index}: " if named else ""
 
 
 def _pieces(tokenizer: Any, ids: Int[np.ndarray, "_"]) -> list[str]:

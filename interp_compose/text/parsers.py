@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import nltk
@@ -56,10 +57,7 @@ def parse_spans(
 
 def load_benepar(model: str) -> Any:
     """A benepar parser that runs on transformers 5."""
-    try:
-        import benepar
-    except ImportError as error:
-        raise _missing_package("benepar") from error
+    benepar = _package("benepar")
     restore_tokenizer_method()
     try:
         return benepar.Parser(model)
@@ -72,10 +70,7 @@ def load_benepar(model: str) -> Any:
 
 def load_stanza(model: str) -> Any:
     """A stanza pipeline with a constituency parser; never downloads by itself."""
-    try:
-        import stanza
-    except ImportError as error:
-        raise _missing_package("stanza") from error
+    stanza = _package("stanza")
     try:
         return stanza.Pipeline(
             model, processors="tokenize,pos,constituency", download_method=None, verbose=False
@@ -87,12 +82,12 @@ def load_stanza(model: str) -> Any:
         ) from error
 
 
-def load_spacy(model: str) -> Any:
-    """A spaCy pipeline with a dependency parser."""
+def load_spacy(model: str, exclude: Sequence[str] = ()) -> Any:
+    """A spaCy pipeline, without the components to ``exclude``."""
     import spacy
 
     try:
-        return spacy.load(model)
+        return spacy.load(model, exclude=list(exclude))
     except OSError as error:
         raise MissingDataError(
             f"spaCy has no model {model!r}; get it once with: python -m spacy download {model}"
@@ -182,7 +177,10 @@ def _spans(
     return tuple((word_spans[first][0], word_spans[last - 1][1]) for first, last in chosen)
 
 
-def _missing_package(name: str) -> MissingPackageError:
-    return MissingPackageError(
-        f"{name} is not installed; get it with: pip install 'interp-compose[parse]'"
-    )
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{name} is not installed; get it with: pip install 'interp-compose[parse]'"
+        ) from error

@@ -28,6 +28,11 @@ def english() -> Any:
     return spacy.blank("en").tokenizer
 
 
+def pipeline_name(nlp: Any) -> str:
+    """A pipeline's language, name and version: ``"en_core_web_md-3.8.0"``."""
+    return "{lang}_{name}-{version}".format(**nlp.meta)
+
+
 def forget() -> None:
     """Empty the cache, as in a new process."""
     _inner_starts.clear()

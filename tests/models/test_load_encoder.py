@@ -73,36 +73,36 @@ def talkative() -> Iterator[None]:
 # ---- folders ------------------------------------------------------------------------------
 
 
-ROBERTA = pytest.param("RobertaForMaskedLM", marks=architectures.needs_tl4)
-
-
-@pytest.mark.parametrize("kind", ["BertForMaskedLM", ROBERTA])
+@pytest.mark.parametrize("source", ["object", "folder"])
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [
+        ("BertModel", "BertModel"),
+        ("BertForMaskedLM", "BertForMaskedLM"),
+        ("BertForSequenceClassification", "BertModel"),
+        ("BertForPreTraining", "BertModel"),
+        pytest.param("RobertaModel", "RobertaModel", marks=architectures.needs_tl4),
+        pytest.param("RobertaForMaskedLM", "RobertaForMaskedLM", marks=architectures.needs_tl4),
+    ],
+)
 @torch.no_grad()
-def test_a_folder_with_a_head(tmp_path: Path, kind: str) -> None:
-    folder = saved(tmp_path, bert(kind))
-    model = load_model(folder)
+def test_encoders_are_wrapped_with_or_without_their_head(
+    tmp_path: Path, kind: str, architecture: str, source: str
+) -> None:
+    if source == "object":
+        model = load_model(bert(kind), tokenizer=word_piece())
+    else:
+        model = load_model(saved(tmp_path, bert(kind)))
     assert isinstance(model, EncoderModel)
-    assert (model.name, model.architecture, model.has_head) == (str(folder), kind, True)
+    assert model.name == (kind if source == "object" else str(tmp_path))
+    assert (model.architecture, model.has_head) == (architecture, kind.endswith("ForMaskedLM"))
     assert (model.training, model.dtype, model.stated) == (False, torch.float32, None)
     assert model.tokenizer("a dog").input_ids[0] == 1
     same(model, bert(kind))
-    torch.testing.assert_close(model(TOKENS), bert(kind)(TOKENS).logits, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "core"),
-    [
-        ("BertModel", "BertModel"),
-        ("BertForSequenceClassification", "BertModel"),
-        pytest.param("RobertaModel", "RobertaModel", marks=architectures.needs_tl4),
-    ],
-)
-def test_a_folder_without_a_head(tmp_path: Path, kind: str, core: str) -> None:
-    model = load_model(saved(tmp_path, bert(kind)))
-    assert isinstance(model, EncoderModel)
-    assert (model.architecture, model.has_head) == (core, False)
-    same(model, bert(kind))
-    with pytest.raises(CapabilityError, match=rf"\({core}\) came without a masked-LM head"):
+    if model.has_head:
+        torch.testing.assert_close(model(TOKENS), bert(kind)(TOKENS).logits, atol=1e-5, rtol=1e-5)
+        return
+    with pytest.raises(CapabilityError, match=rf"\({architecture}\) came without a masked-LM head"):
         model(TOKENS)
 
 
@@ -223,16 +223,31 @@ def test_weights_that_are_missing_are_named(tmp_path: Path, architecture: str, f
         load_model(folder)
 
 
-def test_a_head_that_is_promised_and_missing_is_refused(headless: Path) -> None:
-    rewrite(headless / "config.json", architectures=["BertForMaskedLM"])
-    with pytest.raises(CorruptFileError, match=r"lack 'cls\.predictions\."):
-        load_model(headless)
+LAYER_2 = r"encoder.layer.2.attention[a-zA-Z.]*' \(16 such in all\), of a layer that its config"
 
 
-def test_weights_of_another_shape_are_refused(headless: Path) -> None:
-    rewrite(headless / "config.json", intermediate_size=59)
-    with pytest.raises(CorruptFileError, match="shape"):
-        load_model(headless)
+@pytest.mark.parametrize(
+    ("kind", "change", "error", "message"),
+    [
+        ("BertModel", {"architectures": ["BertForMaskedLM"]}, CorruptFileError, "lack 'cls.predi"),
+        ("BertModel", {"intermediate_size": 59}, CorruptFileError, "has the shape .* config"),
+        ("BertModel", {"num_hidden_layers": 2}, CorruptFileError, f"hold '{LAYER_2}"),
+        ("BertForMaskedLM", {"num_hidden_layers": 2}, CorruptFileError, f"hold 'bert.{LAYER_2}"),
+        (
+            "BertModel",
+            {"position_embedding_type": "relative_key"},
+            CapabilityError,
+            "position_embedding_type='relative_key', which transformers no longer",
+        ),
+    ],
+)
+def test_a_config_that_is_not_of_the_weights_is_refused(
+    tmp_path: Path, kind: str, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """A model of two of its three layers would load without a word."""
+    rewrite(saved(tmp_path, bert(kind)) / "config.json", **change)
+    with pytest.raises(error, match=message):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["BERT", "GPT-2"])
@@ -241,28 +256,6 @@ def test_a_folder_has_no_revision(name: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"revision='main' is of the hub, .*folder.*leave it out"):
         load_model(tmp_path, revision="main")
     assert load_model(tmp_path).n_layers == architectures.N_LAYERS
-
-
-@pytest.mark.parametrize(
-    ("kind", "first", "count"),
-    [
-        ("BertModel", "encoder.layer.2.attention", 16),
-        ("BertForMaskedLM", "bert.encoder.layer.2.attention", 16),
-        pytest.param(
-            "RobertaModel", "encoder.layer.2.attention", 16, marks=architectures.needs_tl4
-        ),
-    ],
-)
-def test_layers_that_the_config_does_not_have_are_refused(
-    tmp_path: Path, kind: str, first: str, count: int
-) -> None:
-    """A model of two of its three layers would load without a word."""
-    rewrite(saved(tmp_path, bert(kind)) / "config.json", num_hidden_layers=2)
-    with pytest.raises(
-        CorruptFileError,
-        match=rf"hold '{first}[a-zA-Z.]*' \({count} such in all\), of a layer that its config",
-    ):
-        load_model(tmp_path)
 
 
 def test_weights_beyond_the_layers_are_no_reason_to_refuse(tmp_path: Path) -> None:
@@ -274,37 +267,7 @@ def test_weights_beyond_the_layers_are_no_reason_to_refuse(tmp_path: Path) -> No
     assert load_model(tmp_path).n_layers == architectures.N_LAYERS
 
 
-def test_relative_positions_are_refused_by_name(headless: Path) -> None:
-    rewrite(headless / "config.json", position_embedding_type="relative_key")
-    with pytest.raises(CapabilityError, match="relative_key"):
-        load_model(headless)
-
-
 # ---- objects ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "architecture"),
-    [
-        ("BertModel", "BertModel"),
-        ("BertForMaskedLM", "BertForMaskedLM"),
-        ("BertForSequenceClassification", "BertModel"),
-        ("BertForPreTraining", "BertModel"),
-        pytest.param("RobertaModel", "RobertaModel", marks=architectures.needs_tl4),
-        pytest.param("RobertaForMaskedLM", "RobertaForMaskedLM", marks=architectures.needs_tl4),
-    ],
-)
-@torch.no_grad()
-def test_objects_are_wrapped_with_or_without_their_head(kind: str, architecture: str) -> None:
-    own = bert(kind)
-    model = load_model(own, tokenizer=word_piece())
-    assert isinstance(model, EncoderModel)
-    assert model.architecture == architecture
-    assert model.has_head == kind.endswith("ForMaskedLM")
-    assert model.name == kind
-    same(model, bert(kind))
-    if model.has_head:
-        torch.testing.assert_close(model(TOKENS), bert(kind)(TOKENS).logits, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])

@@ -69,17 +69,6 @@ def test_the_papers_numbers() -> None:
         assert task.apply(key, chain) == PAPER[chain[1]](PAPER[chain[0]](key))
 
 
-def test_the_papers_example_can_be_built() -> None:
-    task = AnchorTask()
-    at = [torch.tensor([value]) for value in (23, task.chains.index(("a", "b")), 0)]
-    one = task.build(*at, torch.Generator().manual_seed(0))
-    assert one.tokens[0, :3].tolist() == [23, 1, 2]
-    assert bool((one.tokens[0, 3:] >= 20).all())
-    assert one.targets.tolist() == [29]
-    last = task.build(at[0], at[1], torch.tensor([6]), torch.Generator())
-    assert last.tokens[0, 6:].tolist() == [23, 1, 2]
-
-
 def test_seven_positions_share_the_keys_out() -> None:
     """n - 2 = 7: of 20 … 99 each remainder has 11 or 12, and each key is held out once."""
     task = AnchorTask()
@@ -103,22 +92,6 @@ def test_the_splits_are_what_appendix_b_says_and_nothing_else(modulus: Any, n: i
     for split, wanted in expected.items():
         assert made(task, task.sample(split, 25 * len(wanted), seed=3)) == wanted
     assert sum(map(len, expected.values())) == len(every) == 80 * 16 * 7
-
-
-def test_no_sequence_is_in_two_splits() -> None:
-    """A sequence tells its key, chain and position, so that disjoint triples suffice."""
-    task = AnchorTask()
-    of_split = {}
-    for split in SPLITS:
-        data = task.sample(split, 300, seed=1)
-        told = [read(row, list("abcd"), 2) for row in data.tokens.tolist()]
-        by_column = zip(
-            data.keys.tolist(), data.chains.tolist(), data.positions.tolist(), strict=True
-        )
-        assert told == [(key, task.chains[chain], position) for key, chain, position in by_column]
-        of_split[split] = set(told)
-    for one, two in itertools.combinations(SPLITS, 2):
-        assert not of_split[one] & of_split[two]
 
 
 def test_positions_and_keys_are_uniform() -> None:

@@ -59,7 +59,7 @@ def test_no_skeleton_outweighs_the_others() -> None:
 
 
 def test_every_word_belongs_to_one_concept() -> None:
-    lines = [line for line in mini_world._WORDS.strip().splitlines() if line]
+    lines = mini_world.WORDS.read_text(encoding="utf-8").splitlines()
     words = [word for line in lines for word in line.replace("|", " ").split()]
     assert not [word for word, n in Counter(words).items() if n > 1]
     assert len(thesaurus()) == len(lines)

@@ -15,7 +15,7 @@ from tests.tasks.test_pairs import GOOD, tsv
 
 def test_rows_come_with_the_numbers_of_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    path.write_bytes(b'\n[1]\r\n\n"x"')
+    path.write_bytes(b'\n[1]\r\n \t\n"x"')
     assert list(jsonl_rows(path)) == [(2, [1]), (4, "x")]
     path.write_bytes('\ufeffa\tb\r\n\n"x\t y"\n\t\n'.encode())
     assert list(tsv_rows(path, ["b"])) == [(3, {"a": '"x', "b": ' y"'}), (4, {"a": "", "b": ""})]

@@ -67,18 +67,8 @@ def test_a_bad_row_is_named_by_its_number(row: Any, wrong: str, tmp_path: Path) 
         read_examples(path)
 
 
-@pytest.mark.parametrize("line", [b"{broken", b"\xff\xfe{}", b"prompt,answer"])
-def test_a_line_that_is_not_json_is_named(line: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_bytes(json.dumps(GOOD).encode() + b"\n" + line)
-    with pytest.raises(DataFormatError, match="line 2 is not JSON .* write one object a line"):
-        read_examples(path)
-
-
 def test_nothing_to_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        MissingDataError, match=r"there is no file .*none.jsonl; expected JSON lines"
-    ):
+    with pytest.raises(MissingDataError, match=r"there is no file .*none.jsonl; check the path"):
         read_examples(tmp_path / "none.jsonl")
     with pytest.raises(DataFormatError, match="list of examples is empty; expected rows like"):
         read_examples([])

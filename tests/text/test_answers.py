@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import AnswerError
-from interp_compose.text.answers import answer_id, answer_ids
+from interp_compose.text.answers import answer_ids
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 
@@ -23,7 +23,6 @@ def test_the_id_is_what_follows_the_prompt(tokenizers: dict[str, Any], kind: str
     answer = " a"
     found = ids_of(tok, Example(prompt, answer), Example("the", "?"))
     assert tok.convert_ids_to_tokens(found) == [tok.tokenize("x a")[-1], "?"]
-    assert answer_id(tok, tok(prompt)["input_ids"], prompt, answer) == found[0]
 
 
 def test_an_answer_of_several_tokens_is_refused(bpe: Any) -> None:
@@ -31,8 +30,6 @@ def test_an_answer_of_several_tokens_is_refused(bpe: Any) -> None:
         ids_of(bpe, Example("a", " dog"), Example("a", " zebra"))
     pieces = bpe.tokenize(" zebra")
     assert f"is {len(pieces)} tokens, {pieces}, and has to be one" in str(got.value)
-    with pytest.raises(AnswerError, match=r"^the answer ' zebra' after 'a' is"):
-        answer_id(bpe, bpe("a")["input_ids"], "a", " zebra")
 
 
 def test_an_answer_that_changes_the_prompt_is_refused(bpe: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import spacy
@@ -120,8 +119,3 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     path.write_bytes(b"film,\xff\n")
     with pytest.raises(DataFormatError, match="words.csv is not UTF-8"):
         read_frequency(path)
-
-
-def test_any_callable_will_do() -> None:
-    found: Any = WordFrequency("length", lambda word: -float(len(word)), -4.0)
-    assert [found.common(word) for word in ("cat", "house")] == [True, False]

@@ -12,8 +12,8 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from interp_compose.errors import CapabilityError, InputError, MissingDataError
-from interp_compose.text.synonyms.frequency import WordFrequency, counted_frequency
+from interp_compose.errors import CapabilityError, InputError
+from interp_compose.text.synonyms.frequency import WordFrequency
 from interp_compose.text.synonyms.sources import SynonymSource
 from interp_compose.text.synonyms.vectors import VectorSource, load_vectors
 
@@ -113,21 +113,9 @@ def test_pipelines_that_will_not_do(
         VectorSource(toy_pipeline(**pipeline), frequency)
 
 
-def test_vectors_that_are_not_installed() -> None:
-    with pytest.raises(
-        MissingDataError, match="no model 'no_such_md'; get it once with: python -m"
-    ):
-        load_vectors("no_such_md")
-
-
 def test_vectors_are_loaded_from_a_folder(tmp_path: Path) -> None:
     spacy.blank("en").to_disk(tmp_path / "toy")
     assert load_vectors(str(tmp_path / "toy")).lang == "en"
-
-
-def test_vectors_and_counted_words_together() -> None:
-    counts = counted_frequency({"film": 10, "movie": 5, "Cinema": 1})
-    assert words(VectorSource(toy_pipeline(), counts), "film") == ["movie", "cinema"]
 
 
 def test_many_words_in_several_blocks_against_one_by_one() -> None:

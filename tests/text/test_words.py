@@ -120,10 +120,6 @@ def test_a_composing_normaliser_loses_nothing(tokenizers: dict[str, Any]) -> Non
     assert prompt.n_groups == 4
 
 
-def test_bos_joins_no_word(bpe: Any) -> None:
-    assert tokenize_prompts(bpe, [Example("dog", "x")], unit="pretoken")[0].groups[0] == -1
-
-
 def test_a_typed_special_token_is_text(bpe: Any) -> None:
     prompt = tokenize_prompts(bpe, [Example("a <|endoftext|> dog", "x")])[0]
     assert [prompt.group_text(i) for i in range(prompt.n_groups)] == ["a", "<|endoftext|>", "dog"]

@@ -99,7 +99,7 @@ def _all() -> Iterator[Definition]:
     rng = random.Random(_SPLIT_SEED)
     for family in FAMILIES:
         for phrasing in family.phrasings:
-            for answer, row in family.table():
+            for answer, row in family.rows:
                 skeleton = _filled(_ROW_SLOT, phrasing, [f"<{row[i]}>" for i in _slots(phrasing)])
                 concepts = _CONCEPT_SLOT.findall(skeleton)
                 choices = list(product(*(thesaurus()[concept].seen for concept in concepts)))

@@ -18,7 +18,7 @@ import pandas as pd
 
 from interp_compose._public import public, short
 from interp_compose.errors import CapabilityError, InputError, InterventionError, OptionError
-from interp_compose.text.spacy_words import english
+from interp_compose.text.spacy_words import english, pipeline_name
 from interp_compose.text.synonyms.sources import Candidate, SynonymSource, is_content_word
 from interp_compose.types import Example
 
@@ -268,7 +268,7 @@ def replace_synonyms(
         "seed": seed,
         "top_n": top_n,
         "template": template,
-        "tagger": _name(tagger),
+        "tagger": None if tagger is None else pipeline_name(tagger),
         "examples": len(after),
         "unchanged": n_eligible.count(0),
         "words": sum(n_words),
@@ -331,13 +331,7 @@ def _tags(texts: Sequence[str], tagger: Any | None) -> list[dict[int, str]]:
     tags = [{word.idx: word.pos_ for word in doc} for doc in tagger.pipe(texts)]
     if not any(pos for of_text in tags for pos in of_text.values()):
         raise CapabilityError(
-            f"the tagger {_name(tagger)!r} gives no word a part of speech; load a pipeline with a "
-            "tagger, such as en_core_web_md, or pass none"
+            f"the tagger {pipeline_name(tagger)!r} gives no word a part of speech; load a "
+            "pipeline with a tagger, such as en_core_web_md, or pass none"
         )
     return tags
-
-
-def _name(tagger: Any | None) -> str | None:
-    if tagger is None:
-        return None
-    return "{lang}_{name}-{version}".format(**tagger.meta)

@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Float
 
-from interp_compose.errors import CapabilityError, InputError, MissingDataError
+from interp_compose.errors import CapabilityError, InputError
+from interp_compose.text.parsers import load_spacy
+from interp_compose.text.spacy_words import pipeline_name
 from interp_compose.text.synonyms.frequency import WordFrequency
 from interp_compose.text.synonyms.sources import RankedSource
 
@@ -21,14 +23,7 @@ def load_vectors(name: str = "en_core_web_md") -> Any:
 
     Raises ``MissingDataError``, with the command that downloads it.
     """
-    import spacy
-
-    try:
-        return spacy.load(name, exclude=["parser", "ner"])
-    except OSError as error:
-        raise MissingDataError(
-            f"spaCy has no model {name!r}; get it once with: python -m spacy download {name}"
-        ) from error
+    return load_spacy(name, exclude=["parser", "ner"])
 
 
 _BLOCK: Final = 128
@@ -144,8 +139,7 @@ class VectorSource(RankedSource):
 
     @property
     def _label(self) -> str:
-        meta = self._nlp.meta
-        return f"{meta['lang']}_{meta['name']}-{meta['version']}"
+        return pipeline_name(self._nlp)
 
 
 def _unit(rows: Float[np.ndarray, "word width"]) -> Float[np.ndarray, "word width"]:
