@@ -1,6 +1,6 @@
 """``mini-idm``: the shipped inverse dictionary, whose definitions compose.
 
-Every definition is a skeleton (``definitions.py``) with a synonym (``world.py``) in
+Every definition is a skeleton (``definitions.txt``) with a synonym (``world.txt``) in
 each of its slots: *a young cat*, *a newborn feline*. The splits hold out **combinations**: the
 set of content words of a validation or test definition never occurs as a training definition's
 set, in whatever phrasing, although every single word and every skeleton's meaning does. The data
