@@ -152,134 +152,56 @@ def slower_steps(found: dict[str, Any]) -> None:
     found["overhead"]["paper's layers (1-3)"]["range"] = [1.4, 1.5]
 
 
+IDM, SST = "carma_mini_base_mini_idm", "carma_mini_base_mini_sst"
+PHASES, SPEED, SPEED_POST = "phase_diagram_pre", "fitting_speed", "fitting_speed_post"
+IN_CARMA: list[tuple[str, str, Change, str]] = [
+    ("Accuracy under CAP", SST, each("differences", p_holm=0.2), UNDECIDED),
+    (
+        "The gain is one of composition",
+        "carma_controls_mini_idm",
+        where("differences", "pooling", "shuffled", difference=0.1),
+        STALE,
+    ),
+    (
+        "Its coefficient of variation",
+        IDM,
+        where("summary", "version", "carma", ci_low=0.001, ci_high=0.002),
+        UNDECIDED,  # on one of two tasks
+    ),
+    (
+        "Consistency is above",
+        IDM,
+        where("summary", "metric", "improvement_over_original", ci_low=-1.0),
+        UNDECIDED,
+    ),
+    ("Mutual information", "carma_search_mini_idm", each("held_out", p_holm=0.5), STALE),
+    ("Training takes", "carma_gpt2-small_cpu_float32", slower_steps, STALE),
+]
+IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
+    ("A small initialisation", PHASES, each("cells", ood_low=0.0, ood_high=1.0), UNDECIDED),
+    ("Low complexity is", "phase_diagram_post", each("cells", stable_rank=9.0), STALE),
+    ("Often an initialisation", PHASES, where("cells", "init_rate", 0.55, phase="2"), STALE),
+    ("… and is about the same", PHASES, each("cells", stable_rank=5.0), STALE),
+    ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
+    ("With (a, b)", SPEED, where("pair_cells", "violations", 1, epochs=9.0), STALE),
+    ("Samples that", SPEED, where("cells", "violations", 1, auc=0.9), STALE),
+    ("At a small one", SPEED_POST, later_with_wrong_data(0.8), REPRODUCED),
+    ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
+    ("With (a, b)", SPEED_POST, later_pairs, STALE),
+    ("… and so does a large", PHASES, where("cells", "weight_decay", 1.0, ood=0.45), UNDECIDED),
+]
+
+
 @pytest.mark.parametrize(
-    ("claims", "words", "file", "change", "verdict"),
+    ("module", "words", "file", "change", "verdict"),
     [
-        (
-            "carma",
-            "Accuracy under CAP",
-            "carma_mini_base_mini_sst",
-            each("differences", p_holm=0.2),
-            UNDECIDED,
-        ),
-        (
-            "carma",
-            "The gain is one of composition",
-            "carma_controls_mini_idm",
-            where("differences", "pooling", "shuffled", difference=0.1),
-            STALE,
-        ),
-        (
-            "carma",
-            "Its coefficient of variation",
-            "carma_mini_base_mini_idm",
-            where("summary", "version", "carma", ci_low=0.001, ci_high=0.002),
-            UNDECIDED,  # on one of two tasks
-        ),
-        (
-            "carma",
-            "Consistency is above",
-            "carma_mini_base_mini_idm",
-            where("summary", "metric", "improvement_over_original", ci_low=-1.0),
-            UNDECIDED,
-        ),
-        (
-            "complexity",
-            "A small initialisation",
-            "phase_diagram_pre",
-            each("cells", ood_low=0.0, ood_high=1.0),
-            UNDECIDED,
-        ),
-        (
-            "complexity",
-            "Low complexity is",
-            "phase_diagram_post",
-            each("cells", stable_rank=9.0),
-            STALE,
-        ),
-        (
-            "complexity",
-            "Often an initialisation",
-            "phase_diagram_pre",
-            where("cells", "init_rate", 0.55, phase="2"),
-            STALE,
-        ),
-        (
-            "complexity",
-            "… and is about the same",
-            "phase_diagram_pre",
-            each("cells", stable_rank=5.0),
-            STALE,
-        ),
-        (
-            "complexity",
-            "Condensation grows",
-            "phase_diagram_pre",
-            where("cells", "init_rate", 1.0, mean_abs_cosine=0.0),
-            STALE,
-        ),
-        (
-            "complexity",
-            "With (a, b)",
-            "fitting_speed",
-            where("pair_cells", "violations", 1, epochs=9.0),
-            STALE,
-        ),
-        (
-            "complexity",
-            "Samples that",
-            "fitting_speed",
-            where("cells", "violations", 1, auc=0.9),
-            STALE,
-        ),
-        (
-            "complexity",
-            "At a small one",
-            "fitting_speed_post",
-            later_with_wrong_data(0.8),
-            REPRODUCED,
-        ),
-        (
-            "complexity",
-            "In the post-LN model wrong data",
-            "fitting_speed_post",
-            later_with_wrong_data(0.5),
-            NOT,
-        ),
-        (
-            "complexity",
-            "With (a, b)",
-            "fitting_speed_post",
-            later_pairs,
-            STALE,
-        ),
-        (
-            "complexity",
-            "… and so does a large",
-            "phase_diagram_pre",
-            where("cells", "weight_decay", 1.0, ood=0.45),
-            UNDECIDED,
-        ),
-        (
-            "carma",
-            "Mutual information",
-            "carma_search_mini_idm",
-            each("held_out", p_holm=0.5),
-            STALE,
-        ),
-        (
-            "carma",
-            "Training takes",
-            "carma_gpt2-small_cpu_float32",
-            slower_steps,
-            STALE,
-        ),
+        *((carma_verdicts, *case) for case in IN_CARMA),
+        *((complexity_verdicts, *case) for case in IN_COMPLEXITY),
     ],
 )
 def test_a_verdict_follows_the_file(
-    claims: str, words: str, file: str, change: Change, verdict: str, monkeypatch: Any
+    module: Any, words: str, file: str, change: Change, verdict: str, monkeypatch: Any
 ) -> None:
-    module = {"carma": carma_verdicts, "complexity": complexity_verdicts}[claims]
     assert verdict_of(module.CLAIMS, words) != STALE
 
     def changed(name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -96,14 +96,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         yield Ran(model, task, comparison, folder, digest, seen)
 
 
+def token_of(model: LensModel, text: str) -> int:
+    (token,) = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return int(token)
+
+
 @torch.no_grad()
-def right(model: LensModel, examples: tuple[Example, ...]) -> list[bool]:
-    """Each prompt on its own: no batch, no padding."""
+def right(model: LensModel, examples: Sequence[Example], labels: Sequence[str] = ()) -> list[bool]:
+    """Each prompt on its own, no batch, no padding: the most likely of all tokens, or of labels."""
     found = []
     for one in examples:
-        ids = torch.tensor([model.tokenizer(one.prompt)["input_ids"]])
-        (answer,) = model.tokenizer(one.answer, add_special_tokens=False)["input_ids"]
-        found.append(int(model(ids)[0, -1].argmax()) == answer)
+        logits = model(torch.tensor([model.tokenizer(one.prompt)["input_ids"]]))[0, -1]
+        if labels:
+            most_likely = max(labels, key=lambda label: logits[token_of(model, label)])
+            found.append(most_likely == one.answer)
+        else:
+            found.append(int(logits.argmax()) == token_of(model, one.answer))
     return found
 
 
@@ -193,7 +201,7 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
     is the same, since the loss is."""
     model, n_seen = ic.load_model("mini-base", device="cpu"), len(ran.seen)
     with torch.no_grad():  # the last norm's shift makes the full stop the likeliest of all
-        model.lens.ln_final.bias += 20 * model.lens.unembed.W_U[:, _full_stop(model)]
+        model.lens.ln_final.bias += 20 * model.lens.unembed.W_U[:, token_of(model, ".")]
     options: dict[str, Any] = {"seeds": [1], "config": CONFIG, "rates": (1.0,), "layers": [0]}
     plain, found = (
         ic.compare(
@@ -219,7 +227,7 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
     for version in ("original", "ft"):
         if version == "ft":
             ic.load_weights(model, run_folder(tmp_path / "labels", "ft", 1) / carma_run.WEIGHTS)
-        before, after = (among(model, rows, ran.task.labels) for rows in (ran.task.test, new))
+        before, after = (right(model, rows, ran.task.labels) for rows in (ran.task.test, new))
         assert row_of(found.frames["accuracy"], version=version)["n_correct"] == sum(before) > 0
         assert row_of(plain.frames["accuracy"], version=version)["n_correct"] == 0
         row = row_of(found.frames["synonyms"], version=version)
@@ -237,22 +245,6 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
     accuracies = [one.frames["training"]["validation_accuracy"].item() for one in (plain, found)]
     assert accuracies[0] == 0 < accuracies[1]
     del ran.seen[n_seen:]  # other tests look at what this fixture's runs saw
-
-
-def _full_stop(model: LensModel) -> int:
-    (token,) = model.tokenizer(".", add_special_tokens=False)["input_ids"]
-    return int(token)
-
-
-@torch.no_grad()
-def among(model: LensModel, examples: Any, labels: tuple[str, ...]) -> list[bool]:
-    """Each prompt on its own, the most likely of the labels."""
-    ids = [model.tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in labels]
-    found = []
-    for one in examples:
-        logits = model(torch.tensor([model.tokenizer(one.prompt)["input_ids"]]))[0, -1]
-        found.append(labels[int(logits[ids].argmax())] == one.answer)
-    return found
 
 
 def test_cap_is_that_of_the_saved_weights(ran: Ran) -> None:
@@ -290,15 +282,6 @@ def test_times_and_losses_are_those_of_the_history(ran: Ran) -> None:
         rows = ran.comparison.frames["representations"].query("version == @version")
         rows = rows.query("seed == @seed").reset_index(drop=True)
         pd.testing.assert_frame_equal(rows[list(last.columns)[1:]], last.drop(columns="step"))
-
-
-def test_overhead_is_the_ratio_of_those_times(ran: Ran) -> None:
-    training = ran.comparison.frames["training"]
-    assert list(ran.comparison.overhead["seed"]) == list(SEEDS)
-    for row in ran.comparison.overhead.to_dict("records"):
-        ft, carma = (row_of(training, version=v, seed=row["seed"]) for v in ("ft", "carma"))
-        assert row["ratio"] == pytest.approx(carma["seconds"] / ft["seconds"])
-        assert row["step_ratio"] == pytest.approx(carma["step_seconds"] / ft["step_seconds"])
 
 
 def test_both_versions_of_a_seed_start_alike_and_see_the_same_batches(ran: Ran) -> None:
@@ -341,19 +324,6 @@ def test_it_says_what_was_run(ran: Ran) -> None:
     assert config["synonyms"]["name"].startswith("mini-sst's adjectives of the same label and")
     assert config["rates_of"] == "words of the text"
     json.dumps(config)
-
-
-def test_rates_that_replace_the_same_words_are_told_in_table_and_report() -> None:
-    """One eligible word a text: a quarter of it is one, and so is all of it."""
-    source = ic.ThesaurusSource({"house": ["cabin"], "mother": ["mum"], "bread": ["loaf"]})
-    same = tiny(rates=(0.25, 0.4), synonyms=source, versions=("original", "ft"))
-    told = "At 25 % and 40 % the same words were replaced (6 words, over all seeds)"
-    assert f"! {told}" in same.summary()
-    assert told in same.report()
-    # two in "bread in the mountains", of which one is replaced at 25 % and both at 100 %
-    source = ic.ThesaurusSource({"bread": ["loaf"], "mountains": ["hills"]})
-    other = tiny(rates=(0.25, 1.0), synonyms=source, versions=("original", "ft"))
-    assert "the same words" not in other.summary() + other.report()
 
 
 def test_drawn_negatives_change_no_plain_run() -> None:
