@@ -51,10 +51,19 @@ class CarmaConfig:
 
     def __post_init__(self) -> None:
         for name in ("weight", "mi_weight", "stability_weight"):
-            _check_weight(name, getattr(self, name))
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise OptionError(
+                    f"{name}={value!r}: expected a number between 0 and 1 (eqs 7 and 8)"
+                )
         check_sampling(self.temperature, self.negatives)
         for name in ("layers", "stability_layers"):
-            _check_range(name, getattr(self, name))
+            first, last = getattr(self, name) or (1, 1)
+            if not 1 <= first <= last:
+                raise LayerError(
+                    f"{name}={(first, last)}: expected 1 ≤ first ≤ last (layer 0 is the "
+                    "embeddings, below the paper's 0 < l)"
+                )
 
     def resolved(self, n_layers: int) -> CarmaConfig:
         """The same with both ranges of layers stated, for a model of ``n_layers``.
@@ -181,19 +190,3 @@ def _ranges(config: CarmaConfig) -> tuple[range, range]:
         )
     (first, last), (low, high) = config.layers, config.stability_layers
     return range(first, last + 1), range(low, high + 1)
-
-
-def _check_weight(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise OptionError(f"{name}={value!r}: expected a number between 0 and 1 (eqs 7 and 8)")
-
-
-def _check_range(name: str, value: tuple[int, int] | None) -> None:
-    if value is None:
-        return
-    first, last = value
-    if not 1 <= first <= last:
-        raise LayerError(
-            f"{name}={value!r}: expected 1 ≤ first ≤ last (layer 0 is the embeddings, below "
-            "the paper's 0 < l)"
-        )

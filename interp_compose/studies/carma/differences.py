@@ -116,13 +116,11 @@ def improvements(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_table(values: pd.DataFrame) -> pd.DataFrame:
-    """One row per version and measure, over seeds.
+    """One row per version and measure, over seeds: :attr:`.Comparison.frame`.
 
-    Columns: version; metric, rate, layer, depth, pooling as in :func:`seed_values`, and besides
-    "consist_syn_cv" (coefficient of variation of ConsistSyn, eq. 13, with its own interval) and
-    the metrics of :func:`improvements`; mean over seeds; sd (of seeds, n - 1); ci_low and ci_high,
-    its 95 % interval (Student's t; NaN for one seed, and for a CV of 0); n_seeds. Seeds without a
-    value (NaN) do not count.
+    sd is that of seeds (n - 1); the interval is Student's t (NaN for one seed), and for a
+    coefficient of variation (eq. 13) its own (NaN for one of 0). Seeds without a value (NaN) do
+    not count.
     """
     rows: list[dict[str, Any]] = []
     everything = pd.concat([values, improvements(values)], ignore_index=True)
@@ -287,8 +285,8 @@ def against_ft(differences: pd.DataFrame, metric: str, pooling: str = "") -> pd.
     return rows[(rows["metric"] == metric) & (rows["pooling"] == pooling)]
 
 
-def percent(rate: float) -> str:
-    """Like "25 %"."""
+def percent(rate: Any) -> str:
+    """A share, like "25 %"."""
     return f"{100 * rate:g} %"
 
 
@@ -297,8 +295,8 @@ def saturated_rates(summary: pd.DataFrame) -> str:
     rows = summary[(summary["metric"] == "consist_syn") & summary["mean"].notna()]
     return ", ".join(
         percent(rate)
-        for rate in sorted(set(rows["rate"]))
-        if is_saturated(rows.loc[rows["rate"] == rate, "mean"].tolist())
+        for rate, means in rows.groupby("rate")["mean"]
+        if is_saturated(means.tolist())
     )
 
 

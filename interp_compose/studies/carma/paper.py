@@ -7,19 +7,14 @@ from typing import Final
 
 import pandas as pd
 
+from interp_compose.studies.core.tables import Table
 from interp_compose.tasks.prompts import PAPER_MODELS
 
-COLUMNS: Final = {
-    "table": "int64",
-    "label": "str",
-    "task": "str",
-    "version": "str",
-    "rate": "float64",
-    "metric": "str",
-    "printed": "str",
-    "value": "float64",
-    "note": "str",
-}
+PRINTED: Final = Table(
+    "paper",
+    "table int, label str, task str, version str, rate float null, metric str, printed str, "
+    "value float, note str",
+)
 TASKS: Final = {"idm": "idm", "sst": "sc", "sc": "sc"}
 """Our tasks on the paper's data, and what the paper calls them. The shipped miniatures are other
 data, and have no counterpart."""
@@ -37,7 +32,8 @@ def paper_numbers() -> pd.DataFrame:
     """
     text = resources.files("interp_compose.shipped").joinpath("carma_paper.csv")
     with text.open(encoding="utf-8") as file:
-        frame = pd.read_csv(file, dtype=COLUMNS, keep_default_na=False, na_values={"rate": [""]})
+        rates = {"rate": [""]}
+        frame = pd.read_csv(file, dtype=PRINTED.columns, keep_default_na=False, na_values=rates)
     hub_names = {model.label: model.hub_name for model in PAPER_MODELS}
     frame.insert(2, "hub_name", frame["label"].map(hub_names))
     return frame

@@ -318,9 +318,9 @@ def report_page(comparison: StudyResult) -> str:
     model, task = str(config.get("model", "a model")), str(config.get("task", "a task"))
     seeds = len(set(comparison.frames["accuracy"]["seed"]))
     title = f"CARMA beside plain fine-tuning: {model} on {task}"
-    warn = cautions(comparison)
-    figures = comparison.figures()
-    drawn = [figure(name, one, CAPTIONS[name]) for name, one in figures.items()]
+    drawn = [figure(name, one, CAPTIONS[name]) for name, one in comparison.figures().items()]
+    method = "\n".join(f"<li>{escaped(text)}</li>" for text in METHOD)
+    versions = [(name, one) for name, one in comparison.versions.items() if name != "runs"]
     count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
     source = config.get("synonyms")
     source_name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
@@ -328,7 +328,7 @@ def report_page(comparison: StudyResult) -> str:
         title,
         f"<h1>{escaped(title)}</h1>",
         paragraph(count, "lead"),
-        *(paragraph(text, "caution") for text in warn),
+        *(paragraph(text, "caution") for text in cautions(comparison)),
         section("What came out", _verdict_list(comparison)),
         section("What was compared", table(("setting", "value"), settings(config), numbers=0)),
         section("Accuracy", measures_table(comparison, "accuracy")),
@@ -353,15 +353,8 @@ def report_page(comparison: StudyResult) -> str:
             "Sentences with synonyms",
             sentences_table(comparison.frames["replacements"], source_name),
         ),
-        section("How the numbers are computed", _items(METHOD)),
-        section(
-            "Versions",
-            table(
-                ("", "version"),
-                [one for one in comparison.versions.items() if one[0] != "runs"],
-                numbers=0,
-            ),
-        ),
+        section("How the numbers are computed", f"<ul>\n{method}\n</ul>"),
+        section("Versions", table(("", "version"), versions, numbers=0)),
     )
 
 
@@ -374,7 +367,3 @@ def _verdict_list(comparison: StudyResult) -> str:
     if not rows:
         return paragraph("FT and CARMA were not both trained, so nothing is compared.", "note")
     return paragraph(note, "note") + f'<dl class="verdicts">\n{rows}\n</dl>'
-
-
-def _items(texts: tuple[str, ...]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{escaped(text)}</li>" for text in texts) + "\n</ul>"

@@ -61,19 +61,13 @@ class Comparison(StudyResult):
         """Compare the versions, seed by seed.
 
         Args:
-            tables: by name; ``version`` is "original", "ft" or "carma", ``seed`` a number.
-                *accuracy*: version, seed, n_correct, n, n_distinct (how many different tokens were
-                predicted; the original has a row per seed as well); *cap*: version, seed, layer,
-                depth (0 … 1), pooling (mean, max or sum), n_correct, n; *synonyms*: version, seed,
-                rate (share of words asked for), n (prompts in which a word was replaced), n_test
-                (all prompts) and, of the n, n_before (right before), n_after (right after),
-                n_both; *training*: version, seed, steps, seconds,
-                step_seconds (median), first_loss, last_loss, validation_accuracy, converged, why
-                (text, "" if converged), stopped_early; *representations*: version, seed, layer,
-                same_word_cosine, different_word_cosine, stable_rank; *replacements*: rate, seed,
-                example, prompt, replaced, position, original, replacement, similarity; *doses*:
-                rate, seed, example, n_words (of the prompt's own text), n_eligible, n_wanted,
-                n_replaced; *history*: version, seed, step, loss, task_loss, mi, stability.
+            tables: by name, with the columns that ``Comparison.SCHEMA`` states. What these mean:
+                *accuracy*: n_distinct, how many different tokens were predicted (the original has
+                a row per seed as well); *cap*: depth, 0 … 1; *synonyms*: rate, the share of words
+                asked for, n, the prompts in which a word was replaced, of all n_test, and of these
+                n the n_before that were right before, n_after right after, and n_both;
+                *training*: step_seconds, the median, and why, "" if converged; *doses*: n_words
+                of the prompt's own text.
             config: what was run, in JSON's types.
 
         Raises:

@@ -49,9 +49,7 @@ def cautions(comparison: StudyResult) -> list[str]:
 def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]:
     """For each rate how many prompts ConsistSyn counts, where it is a smaller share than that."""
     said = []
-    synonyms = comparison.frames["synonyms"]
-    for rate in sorted(set(synonyms["rate"])):
-        rows = synonyms[synonyms["rate"] == rate]
+    for rate, rows in comparison.frames["synonyms"].groupby("rate"):
         n, n_test = (int(number) for number in rows.sort_values("n")[["n", "n_test"]].iloc[0])
         if n < below * n_test:
             said.append(
@@ -78,15 +76,15 @@ def _one_token(accuracy: pd.DataFrame) -> list[str]:
 def _same_replacements(replacements: pd.DataFrame) -> list[str]:
     """Rates at which the very same words were replaced: no second observation."""
     columns = ["seed", "example", "position", "replacement"]
-    words: dict[float, frozenset[tuple[object, ...]]] = {}
-    for rate in replacements["rate"].unique().tolist():
-        rows = replacements.loc[replacements["rate"] == rate, columns]
-        words[float(rate)] = frozenset(rows.itertuples(index=False, name=None))
+    words = {
+        rate: frozenset(rows[columns].itertuples(index=False, name=None))
+        for rate, rows in replacements.groupby("rate")
+    }
     return [
         f"At {percent(low)} and {percent(high)} the same words were replaced "
         f"({len(words[low])} words, over all seeds): these texts have too few words that can be, "
         "and the two rates are one observation."
-        for low, high in pairwise(sorted(words))
+        for low, high in pairwise(words)
         if words[low] == words[high]
     ]
 
