@@ -10,7 +10,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -19,12 +18,10 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import OptionError
-from interp_compose.models.load import load_model
 from interp_compose.runs.files import json_bytes
 from interp_compose.studies.carma import measure as carma_measure
 from interp_compose.studies.carma.plan import carma_of, limited, training_of
 from interp_compose.studies.core import output as run_folder
-from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
 from interp_compose.types import Example
 from tests.studies.carma_runs import (
@@ -43,25 +40,6 @@ SMALL = [
 
 def command(out: Path, *more: str) -> list[str]:
     return ["carma", *SMALL, "--out", str(out), *more]
-
-
-def refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with nothing_runs(), loaded_once(), pytest.raises(SystemExit) as stopped:
-        cli.main(command)
-    assert stopped.value.code == 2
-    return capsys.readouterr().err
-
-
-@contextlib.contextmanager
-def loaded_once() -> Iterator[None]:
-    """What is refused changes neither model nor task, so that all refusals may share them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp_compose.studies.core.command.load_model", _load_model)
-        patch.setattr("interp_compose.studies.carma.measure.load_task", _load_task)
-        yield
-
-
-_load_model, _load_task = cache(load_model), cache(load_task)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -103,6 +81,7 @@ def test_what_is_printed(ran: Ran) -> None:
 def test_bars_say_what_is_going_on(ran: Ran) -> None:
     for text in ("2/5 ft, seed 0: ", "5/5 carma, seed 1: ", "cap mini-base: ", "MI=", "stab="):
         assert text in ran.bars
+    assert "\x1b" not in ran.bars  # no bar around another: their rests would stay
 
 
 def test_options_reach_the_study(ran: Ran) -> None:
@@ -200,18 +179,6 @@ def test_runs_alone_are_enough_as_well(out: Path, ran: Ran) -> None:
     with nothing_runs():
         cli.main(command(out, "-q"))
     assert_same(ic.Comparison.load(out), ic.Comparison.load(ran.out))
-
-
-@pytest.mark.usefixtures("small_figures")
-def test_more_seeds_go_on_from_those_that_are_there(
-    out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    more = [*command(out, "-q"), "--seeds", "1", "2"]
-    assert "holds the result of another run" in refused(more, capsys)
-    with counted() as trained:
-        cli.main([*more, "--overwrite"])
-    assert trained == ["ft, seed 2", "carma, seed 2"]
-    assert ic.Comparison.load(out).config["seeds"] == [1, 2]
 
 
 @pytest.mark.usefixtures("small_figures")

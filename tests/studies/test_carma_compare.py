@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -312,20 +311,6 @@ def test_the_given_model_stays_as_it_is(ran: Ran) -> None:
     assert all(weight.grad is None for weight in ran.model.parameters())
 
 
-def test_it_says_what_was_run(ran: Ran) -> None:
-    config = ran.comparison.config
-    assert config["model"] == "mini-base"
-    assert config["task"] == "mini-sst"
-    assert (config["seeds"], config["rates"], config["layers"]) == ([1, 4], [0.25, 1.0], [0, 2])
-    assert config["carma"] | {"weight": 0.2, "layers": [1, 1]} == config["carma"]
-    assert "seed" not in config["train"]
-    assert (config["n_train"], config["n_validation"], config["n_test"]) == (24, 6, 12)
-    assert config["total_steps"] == 3
-    assert config["synonyms"]["name"].startswith("mini-sst's adjectives of the same label and")
-    assert config["rates_of"] == "words of the text"
-    json.dumps(config)
-
-
 def test_drawn_negatives_change_no_plain_run() -> None:
     """What is CARMA's own must not reach plain fine-tuning."""
     one, other = tiny(), tiny(carma=ic.CarmaConfig(weight=0.5, negatives=2))
@@ -333,12 +318,3 @@ def test_drawn_negatives_change_no_plain_run() -> None:
     pd.testing.assert_frame_equal(*plain)
     carma = [c.frames["history"].query("version == 'carma'")["loss"] for c in (one, other)]
     assert not np.allclose(*carma)
-
-
-def test_bars_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    tiny(versions=("original", "ft"), progress=True)
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "cap GPT2LMHeadModel: 100%" in printed.err
-    assert "2/2 ft, seed 0: 100%" in printed.err
-    assert "\x1b" not in printed.err  # no bar around another: their rests would stay

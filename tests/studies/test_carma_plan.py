@@ -231,6 +231,7 @@ def test_a_plan_says_what_it_will_train_on() -> None:
     assert [(one.seed, one.rate) for one in plan.replaced] == [(5, 0.25), (5, 1), (2, 0.25), (2, 1)]
     assert [len(plan.train), len(plan.validation)] == [8, 5]
     assert plan.config["train"]["max_steps"] == plan.config["total_steps"] == 3
+    assert "seed" not in plan.config["train"]
     assert plan.carma.layers == plan.carma.stability_layers == (1, 1)
     assert {len(one.items) for one in plan.replaced} == {8}
     by_default = tiny_plan(config=None, layers=None)

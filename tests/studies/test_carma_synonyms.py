@@ -177,15 +177,10 @@ def test_ones_own_thesaurus(tmp_path: Path) -> None:
     ("content", "error", "message"),
     [
         (b"{", DataFormatError, "is no JSON"),
-        (b"\xff\xfe", DataFormatError, "is no JSON"),
-        (b"", DataFormatError, "is no JSON"),
         (b"[]", DataFormatError, "holds a list; expected word → synonyms"),
-        (b"3", DataFormatError, "holds a int"),
         (b"{}", InputError, "bad.json' is empty"),
         (b'{"sea": "ocean"}', DataFormatError, "gives 'sea' the synonyms 'ocean'"),
-        (b'{"sea": []}', DataFormatError, r"gives 'sea' the synonyms \[\]"),
         (b'{"sea": ["ocean", 3]}', DataFormatError, "gives 'sea' the synonyms"),
-        (b'{"sea": null}', DataFormatError, "gives 'sea' the synonyms None"),
     ],
 )
 def test_files_that_are_no_thesaurus(

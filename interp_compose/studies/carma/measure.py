@@ -146,7 +146,7 @@ def carry_out(plan: ComparePlan, folder: str | Path | None, execution: Execution
         OutputError: the folder cannot be written to, or another process is writing there.
     """
     where, progress = execution.where, execution.progress
-    configs = [plain_json(config, "config") for config in run_configs(plan)]
+    configs = run_configs(plan)
     numbers = {hashed(config): f"{n}/{len(configs)}" for n, config in enumerate(configs, start=1)}
 
     def run_here(config: Mapping[str, Any], place: Path | None) -> VersionRun:
@@ -189,7 +189,7 @@ def finished(folder: Path, plan: ComparePlan) -> Comparison | None:
         return None
     if comparison.config != plain_json(plan.config, "config"):
         return None
-    runs = Plan(WORK, [plain_json(config, "config") for config in run_configs(plan)]).runs(folder)
+    runs = Plan(WORK, run_configs(plan)).runs(folder)
     return None if any(run.is_done and run.damage() for run in runs) else comparison
 
 

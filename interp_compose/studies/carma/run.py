@@ -14,7 +14,7 @@ from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import save_weights
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import file_sha256
+from interp_compose.runs.files import file_sha256, plain_json
 from interp_compose.runs.folder import hashed
 from interp_compose.runs.result import PACKAGES, Result, environment_versions, store
 from interp_compose.studies.carma.inputs import read_inputs
@@ -48,7 +48,10 @@ def run_configs(plan: ComparePlan) -> list[dict[str, Any]]:
     trained = [version for version in versions if version != "original"]
     runs = [("original", seeds)] if "original" in versions else []
     runs += [(version, [seed]) for seed in seeds for version in trained]
-    return [{**shared, "version": version, "seeds": of_run} for version, of_run in runs]
+    return [
+        plain_json({**shared, "version": version, "seeds": of_run}, "config")
+        for version, of_run in runs
+    ]
 
 
 def run_name(config: Mapping[str, Any]) -> str:
