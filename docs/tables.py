@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +27,8 @@ from docs import (
 )
 from docs.measured import Table
 from interp_compose.cli import COMMANDS, main as interp_compose
-from interp_compose.studies.anchors.presets import PRESETS as COMPLEXITY
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES
 from interp_compose.training.carma import CarmaConfig, default_layers
@@ -250,14 +250,15 @@ def phase_answers(norm: str) -> str:
 def paper_runs() -> str:
     """What the settings of complexity control's paper would take, by estimate."""
     rows = []
-    for name, preset in COMPLEXITY.items():
-        runs = len(preset.init_rates) * len(preset.weight_decays) * preset.seeds
-        rows.append(_paper_run(f"complexity --paper {name}", runs, preset.run))
-    fig8 = SPEED["fig8"]
-    runs = len(fig8.init_rates) * len(fig8.violations) * fig8.seeds
-    for depth in fig8.depths:
-        command = f"speed --paper fig8 --depths {depth}"
-        rows.append(_paper_run(command, runs, replace(fig8.run, n_layers=depth)))
+    for name, preset in PRESETS.items():
+        runs = preset.seeds * math.prod(map(len, preset.axes.values()))
+        depths = preset.axes.get("depths", ())
+        if not depths:
+            rows.append(_paper_run(f"complexity --paper {name}", runs, preset.run))
+        for depth in map(int, depths):
+            command = f"speed --paper {name} --depths {depth}"
+            run = replace(preset.run, n_layers=depth)
+            rows.append(_paper_run(command, runs // len(depths), run))
     heads = ["`interp-compose`", "runs", "training sequences", "steps", "FLOP a run"]
     return NOTICE + table([*heads, "FLOP in all", "hours at 25 TFLOP/s"], rows)
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.checks import drawn
+from interp_compose.checks import check_numbers, drawn
 from interp_compose.errors import InputError, InterventionError, OptionError
 from interp_compose.interventions.ablation_sweep import (
     Ablation,
@@ -36,7 +36,6 @@ from interp_compose.studies.core.inputs import (
     Targets,
     batch_size_of,
     check_decoder,
-    check_numbers,
     examples_digest,
     into_batches,
     outcome_rows,
@@ -89,7 +88,7 @@ def ablation_curve(
         InterventionError: there is no word to knock out, or no knockout changed any number.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked)
+    check_numbers(asked.seed, asked.batch_size)
     reach = _checked_reach(asked)
     check_decoder(model, "use mask_attention and model.encode")
     layers = resolve_layers(asked.layers, model.n_layers)

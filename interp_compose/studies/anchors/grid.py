@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +30,7 @@ WORK: Final = "anchors"
 TRAIN: Final = "interp_compose.studies.anchors.run:train"
 """The function that trains them."""
 GRID: Final = ("init_rate", "weight_decay", "seed")
+"""What tells the runs of a phase diagram apart."""
 NUMBER: Final = 4
 """Bytes of a weight or an activation."""
 WEIGHTS: Final = 6
@@ -98,15 +99,13 @@ def trained(
     return tuple(done.folders)
 
 
-def grid_config(
-    study: str, setting: Mapping[str, Any], runs: Sequence[PhaseRun], axes: Mapping[str, str]
-) -> dict[str, Any]:
+def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -> dict[str, Any]:
     """What a result says of itself: its setting, and the values on each axis of its grid.
 
     ``axes`` holds what an axis is called, and the field of a run that it varies.
     """
     values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in axes.items()}
-    return {"study": study, **setting, **values}
+    return {"study": study, **setting_of(runs[0], axes.values()), **values}
 
 
 def run_grid(
@@ -202,29 +201,20 @@ def seeds_of(asked: GridOptions) -> range:
     return range(asked.first_seed, asked.first_seed + asked.seeds)
 
 
-def runs_of(
-    run: PhaseRun,
-    init_rates: Sequence[float],
-    weight_decays: Sequence[float],
-    asked: GridOptions,
-) -> list[PhaseRun]:
-    """Every run of a grid: ``run`` with another rate, weight decay and seed each.
+def runs_of(run: PhaseRun, axes: Mapping[str, Sequence[Any]], asked: GridOptions) -> list[PhaseRun]:
+    """Every run of a grid: ``run`` with another seed and other values of the fields in ``axes``,
+    of which the last one changes first.
 
     Raises:
-        OptionError: an axis that is empty, repeats or is no numbers; fewer than one seed.
+        OptionError: fewer than one seed.
     """
-    rates = checked(init_rates, "init_rates")
-    decays = checked(weight_decays, "weight_decays")
-    if min(decays) < 0:
-        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
     return [
-        replace(run, init_rate=rate, weight_decay=decay, seed=seed)
+        replace(run, seed=seed, **dict[str, Any](zip(axes, values, strict=True)))
         for seed in seeds_of(asked)
-        for decay in decays
-        for rate in rates
+        for values in product(*axes.values())
     ]
 
 
-def setting_of(run: PhaseRun) -> dict[str, Any]:
+def setting_of(run: PhaseRun, grid: Collection[str] = GRID) -> dict[str, Any]:
     """What the runs of a grid have in common."""
-    return {name: value for name, value in asdict(run).items() if name not in GRID}
+    return {name: value for name, value in asdict(run).items() if name not in grid}

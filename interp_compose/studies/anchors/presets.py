@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from interp_compose.studies.anchors.options import RunSize
 from interp_compose.studies.anchors.run import PhaseRun
 
-Paper = Literal["fig3", "fig3-code", "fig4"]
+Paper = Literal["fig3", "fig3-code", "fig4", "fig8"]
 
 
 @dataclass(frozen=True)
@@ -17,18 +16,18 @@ class Preset:
     """A run and the grid it belongs to."""
 
     run: PhaseRun
-    init_rates: tuple[float, ...]
-    weight_decays: tuple[float, ...]
+    axes: dict[str, tuple[float, ...]]
+    """By the names that the command line has for them."""
     seeds: int
     first_seed: int = 1
 
+    @property
+    def listed(self) -> dict[str, Any]:
+        """The axes as the command line takes them."""
+        return {name: ",".join(f"{v:g}" for v in values) for name, values in self.axes.items()}
+
 
 Shape = TypeVar("Shape", bound=RunSize)
-
-
-def listed(values: Sequence[float]) -> str:
-    """Values of a grid as the command line takes them."""
-    return ",".join(f"{value:g}" for value in values)
 
 
 def shape_of(run: PhaseRun, shape: type[Shape]) -> Shape:
@@ -40,8 +39,10 @@ def _epochs(epochs: int, samples: int, batch_size: int) -> int:
     return epochs * -(-samples // batch_size)
 
 
-RATES: Final = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8)
-DECAYS: Final = (0.0, 0.01, 0.1, 1.0)
+FIG3_AXES: Final = {
+    "gammas": (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8),
+    "weight_decays": (0.0, 0.01, 0.1, 1.0),
+}
 GPT2_SHAPE: Final = PhaseRun(
     n_layers=10,
     n_heads=10,
@@ -94,8 +95,25 @@ FIG4: Final = replace(
     biases="unembed",
 )
 """Figs 4, 5A and 5B: two post-LN layers of one head, the rest as Fig. 3."""
+EPOCH: Final = -(-100_000 // 300)
+FIG8: Final = replace(
+    FIG4,
+    samples=100_000,
+    batch_size=300,
+    steps=210 * EPOCH,
+    warmup_steps=10 * EPOCH,
+    lr=1e-4,
+    checkpoint_every=5 * EPOCH,
+)
+"""Section VIII and appendix A; of the released code: batch, peak (10 × 1e-5), 10 epochs of warm-up.
+
+All 100,000 samples are trained on here; the released generator makes 90,000 training sequences of
+such a size. The code stops after 21 epochs. Here the schedule is appendix A's, warm-up and 200
+epochs of cosine, and runs end once they are fitted."""
+FIG8_AXES: Final = {"gammas": (0.5, 0.8), "depths": (2, 3, 4), "violations": (0, 1, 5)}
 PRESETS: Final[dict[Paper, Preset]] = {
-    "fig3": Preset(FIG3, RATES, DECAYS, seeds=3),
-    "fig3-code": Preset(FIG3_CODE, RATES, DECAYS, seeds=3),
-    "fig4": Preset(FIG4, (0.2, 0.5, 0.8), (0.01,), seeds=3),
+    "fig3": Preset(FIG3, FIG3_AXES, seeds=3),
+    "fig3-code": Preset(FIG3_CODE, FIG3_AXES, seeds=3),
+    "fig4": Preset(FIG4, {"gammas": (0.2, 0.5, 0.8), "weight_decays": (0.01,)}, seeds=3),
+    "fig8": Preset(FIG8, FIG8_AXES, seeds=9),
 }

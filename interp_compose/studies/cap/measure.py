@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_pooling
+from interp_compose.checks import check_numbers, check_pooling
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import shuffled_groups
@@ -28,7 +28,6 @@ from interp_compose.studies.core.inputs import (
     Targets,
     batch_size_of,
     check_decoder,
-    check_numbers,
     examples_digest,
     into_batches,
     outcome_rows,
@@ -65,7 +64,7 @@ def cap_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked)
+    check_numbers(asked.seed, asked.batch_size)
     check_pooling(asked.pooling)
     collapses = asked.mode == "collapse"
     if asked.renumber and not collapses:

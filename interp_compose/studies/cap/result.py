@@ -19,7 +19,7 @@ from interp_compose.errors import InputError
 from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
@@ -87,16 +87,13 @@ class CapCurve(StudyResult):
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
-                rows are missing or doubled; an unaffected example's outcome is not its clean one.
+                rows are missing or doubled.
             LayerError: a layer outside 0 … n_layers - 1.
             OptionError: a pooling that is none of POOLINGS and CONTROLS.
         """
         clean = CLEAN.ordered(clean)
         examples = {"example": clean["example"].tolist()}
         outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers))
-        same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
-        unaffected = clean.loc[~clean["affected"], same]
-        check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")
         frames = {
             "curve": _summarise(outcomes, clean, n_layers),
             "outcomes": outcomes,
@@ -272,5 +269,4 @@ def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd
             "clean_target_logprob": float(clean["target_logprob"].mean()),
         }
     )
-    order = frame["pooling"].map({name: i for i, name in enumerate((*POOLINGS, *CONTROLS))})
-    return frame.iloc[np.lexsort((frame["layer"], order))].reset_index(drop=True)
+    return frame.sort_values(["pooling", "layer"], key=OUTCOMES.place, ignore_index=True)

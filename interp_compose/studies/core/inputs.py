@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
+from interp_compose.errors import CapabilityError, InputError, NonFiniteError
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, fitting_batch
@@ -33,16 +33,6 @@ from interp_compose.types import Example
 T = TypeVar("T")
 CLEAN = -1
 """The layer number of the clean run's outcomes, until they get a table of their own."""
-
-
-def check_numbers(asked: Options) -> None:
-    """Refuse a seed below 0 and a batch of less than one."""
-    if asked.seed < 0:
-        raise OptionError(f"seed={asked.seed!r}: expected an integer, 0 or more")
-    if asked.batch_size is not None and asked.batch_size < 1:
-        raise OptionError(
-            f"batch_size={asked.batch_size!r}: expected an integer, 1 or more, or None"
-        )
 
 
 def check_decoder(model: LensModel, instead: str) -> None:

@@ -121,9 +121,10 @@ class Table:
     ) -> pd.DataFrame:
         """:meth:`check`, and its rows in the key's order."""
         checked = self.check(frame, every, **known)
-        return checked.sort_values(list(self.key), key=self._place, ignore_index=True)
+        return checked.sort_values(list(self.key), key=self.place, ignore_index=True)
 
-    def _place(self, column: pd.Series) -> pd.Series:
+    def place(self, column: pd.Series) -> pd.Series:
+        """What a column is sorted by: itself, or its values' places among the known ones."""
         known = self.known.get(str(column.name))
         return column if known is None else column.map({name: i for i, name in enumerate(known)})
 
@@ -179,18 +180,6 @@ class Table:
             f"{self.name} has no row for {_row(missing)} ({len(missing)} missing); "
             "expected one for every combination"
         )
-
-
-def check_same(name: str, frame: pd.DataFrame, reference: pd.DataFrame, key: str, why: str) -> None:
-    """Refuse rows whose values are not those of the reference's row with the same key."""
-    for column in reference.columns.drop(key):
-        wanted = frame[key].map(reference.set_index(key)[column])
-        off = wanted.notna() & (frame[column] != wanted)
-        if off.any():
-            raise InputError(
-                f"{name} has {_row(frame.loc[off, [key, 'layer', 'pooling', column]])}, but clean "
-                f"has {wanted[off].iloc[0]}; expected the same: {why}"
-            )
 
 
 def _row(rows: pd.DataFrame) -> str:

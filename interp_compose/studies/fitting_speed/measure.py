@@ -29,14 +29,14 @@ from interp_compose.studies.anchors.grid import (
     grid_config,
     numbers,
     run_grid,
-    seeds_of,
+    runs_of,
     trained,
 )
 from interp_compose.studies.anchors.options import GridOptions
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun, train_together
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.fitting_speed.options import SpeedCommand, SpeedOptions
-from interp_compose.studies.fitting_speed.presets import PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask
 from interp_compose.training.parallel import ParallelTrainer
@@ -289,9 +289,24 @@ def fitting_speed(
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     base = base_of(asked.run or PhaseRun(), asked.evaluate_every)
-    runs = runs_of(base, init_rates, depths, violations, asked)
+    runs = _runs(base, init_rates, depths, violations, asked)
     folders = trained(WORK, TRAIN, runs, out, asked)
-    return _measured(runs, folders, grid_config("speed", setting_of(base), runs, AXES))
+    return _measured(runs, folders, grid_config("speed", runs, AXES))
+
+
+def _runs(
+    base: PhaseRun,
+    init_rates: Sequence[float],
+    depths: Sequence[int],
+    violations: Sequence[int],
+    asked: GridOptions,
+) -> list[PhaseRun]:
+    axes: dict[str, Sequence[float]] = {
+        "init_rate": checked(init_rates, "init_rates"),
+        "n_layers": _whole_axis(depths, "depths", 1, MOST_LAYERS),
+        "violations": _whole_axis(violations, "violations", 0, len(VIOLATIONS)),
+    }
+    return runs_of(base, axes, asked)
 
 
 def run(command: SpeedCommand) -> FittingSpeed:
@@ -303,12 +318,12 @@ def run(command: SpeedCommand) -> FittingSpeed:
     base = replace(base, **asdict(command.run), weight_decay=command.weight_decay)
     base = base_of(base, command.grid.evaluate_every)
     given = vars(command.grid) | {"run": base}
-    runs = runs_of(base, rates, depths, groups, command.grid)
+    runs = _runs(base, rates, depths, groups, command.grid)
     out = command.output.out
     return run_grid(
         command.output,
         FittingSpeed,
-        grid_config("speed", setting_of(base), runs, AXES),
+        grid_config("speed", runs, AXES),
         list(AXES),
         lambda bar: fitting_speed(rates, depths, groups, out, **given | {"progress": bar}),
     )
@@ -331,31 +346,6 @@ def base_of(run: PhaseRun, evaluate_every: int | None) -> PhaseRun:
     return replace(run, hold_out=False, evaluate_every=int(evaluate_every or epoch))
 
 
-def runs_of(
-    run: PhaseRun,
-    init_rates: Sequence[float],
-    depths: Sequence[int],
-    violations: Sequence[int],
-    asked: GridOptions,
-) -> list[PhaseRun]:
-    """Every run of a grid: ``run`` with another rate, depth, number of violating groups and seed
-    each.
-
-    Raises:
-        OptionError: an axis that is empty, repeats, or holds what cannot be; fewer than one seed.
-    """
-    rates = checked(init_rates, "init_rates")
-    layers = _whole_axis(depths, "depths", 1, MOST_LAYERS)
-    groups = _whole_axis(violations, "violations", 0, len(VIOLATIONS))
-    return [
-        replace(run, init_rate=rate, n_layers=depth, violations=number, seed=seed)
-        for seed in seeds_of(asked)
-        for rate in rates
-        for depth in layers
-        for number in groups
-    ]
-
-
 def whole_numbers(text: str, name: str) -> list[int]:
     """Whole numbers as :func:`~.grid.numbers` reads them.
 
@@ -367,11 +357,6 @@ def whole_numbers(text: str, name: str) -> list[int]:
         if not value.is_integer():
             raise OptionError(f"{name}={text!r} holds {value:g}: expected whole numbers")
     return [int(value) for value in found]
-
-
-def setting_of(run: PhaseRun) -> dict[str, Any]:
-    """What the runs of a study have in common."""
-    return {name: value for name, value in asdict(run).items() if name not in GRID}
 
 
 def _whole_axis(values: Any, name: str, least: int, most: int) -> list[int]:

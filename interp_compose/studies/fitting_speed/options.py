@@ -43,14 +43,11 @@ class SpeedCommand:
         """The command with the defaults of the paper's setting that it names."""
         if self.paper is None:
             return None
-        from interp_compose.studies.anchors.presets import listed, shape_of
-        from interp_compose.studies.fitting_speed.presets import PRESETS
+        from interp_compose.studies.anchors.presets import PRESETS, shape_of
 
         preset = PRESETS[self.paper]
         return SpeedCommand(
-            gammas=listed(preset.init_rates),
-            depths=listed(preset.depths),
-            violations=listed(preset.violations),
+            **preset.listed,
             weight_decay=preset.run.weight_decay,
             grid=SpeedOptions(seeds=preset.seeds, first_seed=preset.first_seed),
             run=shape_of(preset.run, RunSize),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -86,13 +86,11 @@ def mechanism(
         "draw": int(draw),
         "runs": {each.folder.name: asdict(each.run)["init_rate"] for each in opened},
     }
-    inside = Mechanism.from_rows(
-        {name: pd.concat(found, ignore_index=True) for name, found in rows.items() if found},
-        config,
-    )
     trained = {each.folder.name: versions_of(each.folder) for each in everything}
-    return replace(
-        inside, versions=gathered_versions({"mechanism": environment_versions(), **trained})
+    return Mechanism(
+        config=config,
+        frames={t.name: t.of(pd.concat(rows[t.name]) if rows[t.name] else ()) for t in SCHEMA},
+        versions=gathered_versions({"mechanism": environment_versions(), **trained}),
     )
 
 

@@ -21,20 +21,24 @@ if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
 COSINE: Final = "row int, column int, cosine float"
+
+
+def _table(name: str, columns: str, *key: str) -> Table:
+    """Of the opened models, by their init rate; a result may lack it."""
+    key = ("init_rate", *key)
+    return Table(name, f"init_rate float, {columns}", key=key, may_be_empty=True)
+
+
 SCHEMA: Final = (
-    Table(
+    _table(
         "models",
-        "init_rate float, phase str, id float, ood float, commutativity float, train float, "
-        "stable_rank float, mean_abs_cosine float null",  # NaN where W_Q has a single neuron
-        key=("init_rate",),
-        may_be_empty=True,
+        "phase str, id float, ood float, commutativity float, train float, stable_rank float, "
+        "mean_abs_cosine float null",  # NaN where W_Q has a single neuron
     ),
-    Table(
+    _table(
         "circuits",
-        "init_rate float, mode str, pair_silhouette float, twin_distance float, "
-        "anchor_contrast float",
-        key=("init_rate", "mode"),
-        may_be_empty=True,
+        "mode str, pair_silhouette float, twin_distance float, anchor_contrast float",
+        "mode",
     ),
     Table(
         "pairs",
@@ -42,43 +46,20 @@ SCHEMA: Final = (
         "explained float null",  # NaN where all outputs are the same; t-SNE explains no variance
         may_be_empty=True,
     ),
-    Table(
-        "samples",
-        "init_rate float, mode str, sample int, value int, key int, anchor str",
-        key=("init_rate", "mode", "sample"),
-        may_be_empty=True,
-    ),
-    Table(
-        "cosines",
-        f"init_rate float, mode str, {COSINE}",
-        key=("init_rate", "mode", "row", "column"),
-        may_be_empty=True,
-    ),
-    Table(
-        "neurons",
-        f"init_rate float, weight_decay float, {COSINE}",
-        key=("init_rate", "weight_decay", "row", "column"),
-        may_be_empty=True,
-    ),
-    Table(
-        "embedding",
-        "init_rate float, number int, x float, y float, explained float",
-        key=("init_rate", "number"),
-        may_be_empty=True,
-    ),
-    Table(
+    _table("samples", "mode str, sample int, value int, key int, anchor str", "mode", "sample"),
+    _table("cosines", f"mode str, {COSINE}", "mode", "row", "column"),
+    _table("neurons", f"weight_decay float, {COSINE}", "weight_decay", "row", "column"),
+    _table("embedding", "number int, x float, y float, explained float", "number"),
+    _table(
         "orders",
-        "init_rate float, step int, cosine float, null_mean float, null_sd float, p float, "
-        "distance float, distance_p float",
-        key=("init_rate", "step"),
-        may_be_empty=True,
+        "step int, cosine float, null_mean float, null_sd float, p float, distance float, "
+        "distance_p float",
+        "step",
     ),
-    Table(
+    _table(
         "history",
-        "init_rate float, step int, train float, id float, ood float, commutativity float, "
-        "stable_rank float",
-        key=("init_rate", "step"),
-        may_be_empty=True,
+        "step int, train float, id float, ood float, commutativity float, stable_rank float",
+        "step",
     ),
 )
 MODEL_COLUMNS: Final = (

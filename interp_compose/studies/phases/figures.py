@@ -4,15 +4,9 @@ Section IV tells three phases apart: poor accuracy on seen and unseen pairs of a
 seen ones alone; good on both. Each figure takes the same frame, ``cells``, one row for each
 (init_rate, weight_decay):
 
-* ``init_rate``, ``weight_decay``, and ``n``, the number of seeds;
-* ``phase``: "1", "2", "2c" (phase 2 with commutativity) or "3", or "0" where the training data are
-  not fitted; ``doubt``, which may be missing, is a mark behind it: "?" where not every seed by
-  itself is in it, "??" where fewer than half are;
-* for each name of :data:`MEASURES` the mean over seeds, and its interval ``<name>_low`` and
-  ``<name>_high``. Accuracies and commutativity are shares, from 0 to 1.
-
-A cell that is not in the frame, or whose mean is NaN, was not measured. ``config`` names what
-all runs share, for the titles: norm, n_layers, d_model, samples, steps; any may be missing.
+as :func:`.phase.cells_of` makes it. A cell that is not in the frame, or whose mean is NaN, was not
+measured. ``config`` names what all runs share, for the titles: norm, n_layers, d_model, samples,
+steps; any may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Panel, side_by_side
 from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_interactive import draw_heatmap
@@ -34,7 +28,6 @@ from interp_compose.studies.anchors.phase import phase_name
 from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
 from interp_compose.studies.core.figures import line_of
 
-MEASURES: Final = ("train", "id", "ood", "commutativity", "stable_rank", "mean_abs_cosine")
 PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
 """From the smallest bubble to the largest, and how the legend calls it."""
 MARKS: Final = {
@@ -64,19 +57,14 @@ def phase_curve_figure(
 ) -> ChartFigure:
     """Accuracies and commutativity against the init rate, at one weight decay (Fig. 3A).
 
-    Bands reach from each measure's low to its high; ``config["interval"]`` says what these are
-    where not the smallest and the largest seed. The phase stands under each init rate.
+    Bands reach from the smallest seed to the largest. The phase stands under each init rate.
 
     Raises:
-        InputError: as :func:`phase_map_figure`; nothing was measured at this weight decay.
+        InputError: nothing was measured at this weight decay.
     """
     grid = _Grid(cells)
-    rows = [
-        grid.cells[rate, decay]
-        for rate in grid.rates
-        for decay in grid.decays
-        if np.isclose(decay, weight_decay, rtol=1e-9, atol=0) and (rate, decay) in grid.cells
-    ]
+    places = [(rate, weight_decay) for rate in grid.rates]
+    rows = [grid.cells[place] for place in places if place in grid.cells]
     frame = pd.DataFrame(rows, columns=cells.columns)
     lines = [
         line_of(label, style, frame, "init_rate", name, f"{name}_low", f"{name}_high")
@@ -94,8 +82,8 @@ def phase_curve_figure(
     step = min(np.diff(ticks), default=0.1)
     lines = side_by_side(lines, True)
     kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
-    phases = {row["init_rate"]: _doubted(row) for row in rows}
-    used = {_phase(row) for row in rows} | {_doubt(row) for row in rows}
+    phases = {row["init_rate"]: row["phase"] + row["doubt"] for row in rows}
+    used = {row[name] for row in rows for name in ("phase", "doubt")}
     said = ", ".join(f"{mark}: {means}" for mark, means in MARKS.items() if mark in used)
     explained = f" ({said})" if said else ""
     return draw(
@@ -104,7 +92,7 @@ def phase_curve_figure(
             subtitle=" · ".join(
                 [
                     *_run(config, rows),
-                    f"bands: {config.get('interval', 'smallest to largest seed')}",
+                    "bands: smallest to largest seed",
                     *([f"{NOT_MEASURED}: γ {', '.join(gaps)}"] if gaps else []),
                 ]
             ),
@@ -125,9 +113,6 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
 
     Hatched where the mean accuracy on seen pairs is below :data:`GOOD_ID`; a triangle where mean
     commutativity is below :data:`COMMUTES`. Colours span 0 to 100 %.
-
-    Raises:
-        InputError: no rows, a column missing, two rows for one cell, an unknown phase.
     """
     grid = _Grid(cells)
 
@@ -165,7 +150,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
     not their size.
 
     Raises:
-        InputError: as :func:`phase_map_figure`; a stable rank that is not positive.
+        InputError: a stable rank that is not positive.
     """
     grid = _Grid(cells)
     rates = grid.rates[::-1]
@@ -173,7 +158,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
     measured = {
         key: row
         for key, row in grid.cells.items()
-        if _phase(row) in order and not np.isnan(row["stable_rank"])
+        if row["phase"] in order and not np.isnan(row["stable_rank"])
     }
     ranks = [row["stable_rank"] for row in measured.values()]
     return draw_heatmap(
@@ -194,7 +179,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
             log=True,
             hover=[[_hover(grid.cells.get((r, d))) for d in grid.decays] for r in rates],
             sizes=[
-                [order.index(_phase(measured[r, d])) if (r, d) in measured else 0
+                [order.index(measured[r, d]["phase"]) if (r, d) in measured else 0
                  for d in grid.decays]
                 for r in rates
             ],
@@ -205,34 +190,12 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
 
 
 class _Grid:
-    """The cells by (init_rate, weight_decay), checked; both axes in rising order."""
+    """The cells by (init_rate, weight_decay); both axes in rising order."""
 
     def __init__(self, cells: pd.DataFrame) -> None:
-        names = [*MEASURES, *(f"{name}_{end}" for name in MEASURES for end in ("low", "high"))]
-        needed = ["init_rate", "weight_decay", "n", "phase", *names]
-        if missing := [name for name in needed if name not in cells]:
-            raise InputError(f"cells lack the columns {', '.join(missing)}; add them")
-        if cells.empty:
-            raise InputError("cells hold no row; pass one for each init rate and weight decay")
-        where = ["init_rate", "weight_decay"]
-        if cells[where].isna().any(axis=None):
-            raise InputError("a cell has no init_rate or no weight_decay; both say where it is")
-        if (again := cells.duplicated(where)).any():
-            rate, decay = cells[again].iloc[0][where]
-            raise InputError(
-                f"two rows have init_rate {rate:g} and weight_decay {decay:g}; pass one, the mean "
-                "over seeds"
-            )
         self.cells: dict[tuple[float, float], Cell] = {
-            (row["init_rate"], row["weight_decay"]): row
-            for row in cells.astype(dict.fromkeys([*names, "n"], float)).to_dict("records")
+            (row["init_rate"], row["weight_decay"]): row for row in cells.to_dict("records")
         }
-        for row in self.cells.values():
-            if _phase(row) not in ("", *PHASES):
-                raise InputError(
-                    f"phase {short(str(row['phase']))!r}; expected {', '.join(map(repr, PHASES))}, "
-                    "or None where nothing was measured"
-                )
         self.rates: list[float] = sorted(set(cells["init_rate"].tolist()))
         self.decays: list[float] = sorted(set(cells["weight_decay"].tolist()))
         self.falling = self.decays[::-1]
@@ -251,26 +214,13 @@ class _Grid:
         ]
 
 
-def _phase(row: Cell) -> str:
-    """Empty where nothing was measured."""
-    return "" if pd.isna(row["phase"]) else str(row["phase"])
-
-
-def _doubt(row: Cell) -> str:
-    return str(row.get("doubt", ""))
-
-
-def _doubted(row: Cell) -> str:
-    return _phase(row) + _doubt(row)
-
-
 def _hover(row: Cell | None) -> str:
     """Like "phase 3 · OOD 97% · ID 99% · train 100% · commut. 98% · n = 3"."""
-    if row is None or not _phase(row):
+    if row is None or not row["phase"]:
         return ""
     names = {"ood": "OOD", "id": "ID", "train": "train", "commutativity": "commut."}
     shares = [f"{said} {row[name]:.0%}" for name, said in names.items() if not np.isnan(row[name])]
-    return " · ".join([phase_name(_doubted(row)), *shares, f"n = {row['n']:.0f}"])
+    return " · ".join([phase_name(row["phase"] + row["doubt"]), *shares, f"n = {row['n']}"])
 
 
 def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
@@ -281,10 +231,8 @@ def _run(config: Mapping[str, Any], rows: Iterable[Cell]) -> list[str]:
         for key in ("samples", "steps")
         if (value := config.get(key)) is not None
     ]
-    counts = [int(row["n"]) for row in rows if row["n"] > 0]
-    if not counts:
-        return told
-    diverged = sum(int(row.get("diverged", 0)) for row in rows)
+    counts = [row["n"] for row in rows]
+    diverged = sum(row["diverged"] for row in rows)
     return [
         *told,
         *clipping_of(config),

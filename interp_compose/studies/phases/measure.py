@@ -17,11 +17,11 @@ from interp_compose.studies.anchors.grid import (
     GRID,
     TRAIN,
     WORK,
+    checked,
     grid_config,
     numbers,
     run_grid,
     runs_of,
-    setting_of,
     trained,
 )
 from interp_compose.studies.anchors.options import GridOptions
@@ -77,12 +77,22 @@ def phase_diagram(
             "run.hold_out=False leaves no unseen pairs, on which phases depend; ic.fitting_speed "
             "trains such runs"
         )
-    runs = runs_of(base, init_rates, weight_decays, asked)
-    return _diagram(runs, trained(WORK, TRAIN, runs, out, asked), _config(base, runs))
+    runs = _runs(base, init_rates, weight_decays, asked)
+    folders = trained(WORK, TRAIN, runs, out, asked)
+    return _diagram(runs, folders, grid_config("phases", runs, AXES))
 
 
-def _config(base: PhaseRun, runs: Sequence[PhaseRun]) -> dict[str, Any]:
-    return grid_config("phases", setting_of(base), runs, AXES)
+def _runs(
+    base: PhaseRun,
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    asked: GridOptions,
+) -> list[PhaseRun]:
+    decays = checked(weight_decays, "weight_decays")
+    if min(decays) < 0:
+        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
+    axes = {"weight_decay": decays, "init_rate": checked(init_rates, "init_rates")}
+    return runs_of(base, axes, asked)
 
 
 def run(command: PhasesCommand) -> PhaseDiagram:
@@ -93,11 +103,10 @@ def run(command: PhasesCommand) -> PhaseDiagram:
     base = PhaseRun() if command.paper is None else PRESETS[command.paper].run
     base = replace(base, **shape | {"clip": None if shape["clip"] == math.inf else shape["clip"]})
     given = vars(command.grid) | {"run": base}
-    config = _config(base, runs_of(base, rates, decays, command.grid))
     return run_grid(
         command.output,
         PhaseDiagram,
-        config,
+        grid_config("phases", _runs(base, rates, decays, command.grid), AXES),
         list(AXES),
         lambda bar: phase_diagram(rates, decays, command.output.out, **given | {"progress": bar}),
     )

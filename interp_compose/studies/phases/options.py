@@ -31,12 +31,11 @@ class PhasesCommand:
         """The command with the defaults of the paper's setting that it names."""
         if self.paper is None:
             return None
-        from interp_compose.studies.anchors.presets import PRESETS, listed, shape_of
+        from interp_compose.studies.anchors.presets import PRESETS, shape_of
 
         preset = PRESETS[self.paper]
         return PhasesCommand(
-            gammas=listed(preset.init_rates),
-            weight_decays=listed(preset.weight_decays),
+            **preset.listed,
             grid=GridOptions(seeds=preset.seeds, first_seed=preset.first_seed),
             run=shape_of(preset.run, RunShape),
         )

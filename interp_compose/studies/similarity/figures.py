@@ -37,7 +37,6 @@ SCALES: Final = {
     "auc": Scale("ROC AUC against people's labels", 0.5, "chance"),
     "cosine": Scale("mean cosine of AB and BA", 1.0, "order ignored"),
 }
-METRICS: Final = ("pearson", "spearman", "auc")
 
 
 def similarity_figure(
@@ -59,9 +58,8 @@ def similarity_figure(
         normalised_depth: the x axis is depth in per cent instead of the layer's number.
 
     Raises:
-        InputError: no rows, or not this metric in the frame.
+        InputError: the metric is NaN everywhere.
     """
-    _check(frame, metric)
     panels = []
     for subset, rows in _split(frame, "subset"):
         named = [(name, PROTOCOL_STYLES[name], part) for name, part in _split(rows, "pooling")]
@@ -91,9 +89,8 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
         config: names model, task and embedding in the titles.
 
     Raises:
-        InputError: no rows, or not this metric in the frame.
+        InputError: the metric is NaN everywhere.
     """
-    _check(by_layer, metric)
     named = [
         (_pairs(subset, [rows]), style, rows)
         for (subset, rows), style in zip(
@@ -144,34 +141,25 @@ def similarity_comparison(
     frames: Mapping[str, pd.DataFrame],
     *,
     metric: str,
-    subset: str | None = None,
     normalised_depth: bool = True,
 ) -> ChartFigure:
     """Several models in one figure: one curve per label, one panel per subset that all have.
 
     Args:
-        frames: a label for each frame; columns as in :func:`similarity_figure`, one pooling each.
+        frames: a label for each frame; columns as in :func:`similarity_figure`, one pooling, the
+            same in all.
         metric: "pearson", "spearman" or "auc".
-        subset: only this one.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
     Raises:
-        InputError: nothing to compare, a frame with several poolings or without this metric, or
-            no subset that all have.
+        InputError: the metric is NaN everywhere.
     """
-    if not frames:
-        raise InputError("there is nothing to compare; pass at least one curve, {label: frame}")
-    for label, frame in frames.items():
-        _check(frame, metric, f"the curve {label!r}")
-        if frame["pooling"].nunique() > 1:
-            raise InputError(
-                f"the curve {label!r} holds the poolings {', '.join(frame['pooling'].unique())}; "
-                "pass the rows of one"
-            )
-    poolings = dict.fromkeys(frame["pooling"].iloc[0] for frame in frames.values())
+    first = next(iter(frames.values()))
+    pooling = first["pooling"].iloc[0]
+    common = set.intersection(*(set(frame["subset"]) for frame in frames.values()))
     styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
     panels = []
-    for name in _common_subsets(frames, subset):
+    for name in (subset for subset in dict.fromkeys(first["subset"]) if subset in common):
         parts = {label: frame[frame["subset"] == name] for label, frame in frames.items()}
         named = [(label, styles[label], rows) for label, rows in parts.items()]
         levels = [_reference(metric)]
@@ -186,7 +174,7 @@ def similarity_comparison(
     where = DEPTH if normalised_depth else LAYER
     return _draw(
         metric,
-        title=f"Agreement with people, {' and '.join(poolings)} pooling",
+        title=f"Agreement with people, {pooling} pooling",
         subtitle=f"bands: {INTERVALS} · dotted: the model untouched",
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
@@ -214,31 +202,6 @@ def _draw(
         panels=drawn,
     )
     return draw(chart)
-
-
-def _check(frame: pd.DataFrame, metric: str, what: str = "the curve") -> None:
-    """Refuse a frame without rows or without the metric."""
-    if frame.empty:
-        raise InputError(f"{what} has no rows; there is nothing to draw")
-    present = [name for name in METRICS if name in frame.columns]
-    if metric not in present:
-        raise InputError(
-            f"{what} has no metric {metric!r}; it has {', '.join(present) or 'none'} "
-            f"of {', '.join(METRICS)}. Pass one that it has"
-        )
-
-
-def _common_subsets(frames: Mapping[str, pd.DataFrame], subset: str | None) -> list[str]:
-    """The subsets that every frame has, in the first frame's order; or the one asked for."""
-    has = {label: list(dict.fromkeys(frame["subset"])) for label, frame in frames.items()}
-    first = next(iter(has.values()))
-    common = [name for name in first if all(name in names for names in has.values())]
-    wanted = [name for name in common if subset in (None, name)]
-    if not wanted:
-        missing = "no subset is" if subset is None else f"the subset {subset!r} is not"
-        listed = "; ".join(f"{label!r} has {', '.join(names)}" for label, names in has.items())
-        raise InputError(f"{missing} in every curve: {listed}. Pass curves that share a subset")
-    return wanted
 
 
 def _split(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_pooling
+from interp_compose.checks import check_numbers, check_pooling
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
@@ -26,7 +26,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.studies.core.command import carried_out, loaded
-from interp_compose.studies.core.inputs import Batch, check_numbers, into_batches
+from interp_compose.studies.core.inputs import Batch, into_batches
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
@@ -78,7 +78,7 @@ def similarity_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
-    check_numbers(asked)
+    check_numbers(asked.seed, asked.batch_size)
     check_pooling(asked.pooling)
     layers = resolve_layers(asked.layers, model.n_layers)
     reading = embedding_reader(model, asked.embedding)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,117 +23,11 @@ from interp_compose.runs.result import environment_versions
 from interp_compose.stats.agreement import METRICS, agreement
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
-
-
-def rounding(dtype: str) -> float:
-    """The step below which cosines are not told apart, because rounding makes it.
-
-    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
-    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
-    and correlated as if the model had made them.
-    """
-    eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
-    return max(1e-6, 16 * eps**2)
-
-
-def curve_table(
-    outcomes: pd.DataFrame,
-    clean: pd.DataFrame,
-    metrics: Sequence[str],
-    n_layers: int,
-    *,
-    step: float,
-) -> pd.DataFrame:
-    """One row per layer, pooling and subset: see :attr:`SimilarityCurve.frame`.
-
-    Cosines are ranked in steps of ``step``.
-    """
-    wide = outcomes.pivot(index="pair", columns=["pooling", "layer"], values="cosine")
-    there = set(outcomes["pooling"])
-    cells = [
-        (name, layer)
-        for name in (*POOLINGS, *CONTROLS)
-        if name in there
-        for layer in sorted(set(outcomes.loc[outcomes["pooling"] == name, "layer"]))
-    ]
-    layers = np.array([layer for _, layer in cells])
-    place = {
-        "layer": layers,
-        "depth": layers / max(n_layers - 1, 1),
-        "pooling": [name for name, _ in cells],
-    }
-    return _by_subset(place, wide[cells].to_numpy(float), clean, metrics, step, against_clean=True)
-
-
-def layer_table(
-    layer_cosines: pd.DataFrame,
-    clean: pd.DataFrame,
-    metrics: Sequence[str],
-    n_layers: int,
-    *,
-    step: float,
-) -> pd.DataFrame:
-    """One row per layer and subset: see :attr:`SimilarityCurve.by_layer`."""
-    wide = layer_cosines.pivot(index="pair", columns="layer", values="cosine")
-    layers = wide.columns.to_numpy(np.int64)
-    place = {"layer": layers, "depth": layers / n_layers}
-    return _by_subset(place, wide.to_numpy(float), clean, metrics, step, against_clean=False)
-
-
-def _by_subset(
-    place: dict[str, Any],
-    cosines: Float[np.ndarray, "pair cell"],
-    clean: pd.DataFrame,
-    metrics: Sequence[str],
-    step: float,
-    *,
-    against_clean: bool,
-) -> pd.DataFrame:
-    """A row per cell and subset; ``place`` says what each cell is."""
-    target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
-    affected = clean["affected"].to_numpy(bool)
-    tables = []
-    for subset, rows in subsets_of(clean).items():
-        columns: dict[str, Any] = {**place, "subset": subset}
-        for metric in metrics:
-            told_apart = _told_apart(cosines[rows], step, metric)
-            untouched = _told_apart(reference[rows, None], step, metric)
-            found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
-            columns[metric], columns[f"{metric}_low"] = found.value, found.low
-            columns[f"{metric}_high"] = found.high
-            if against_clean:
-                columns[f"{metric}_diff"] = found.difference
-                columns[f"{metric}_diff_low"] = found.difference_low
-                columns[f"{metric}_diff_high"] = found.difference_high
-                alone = agreement(untouched, target[rows], metric)
-                columns[f"clean_{metric}"] = alone.value[0]
-                columns[f"clean_{metric}_low"] = alone.low[0]
-                columns[f"clean_{metric}_high"] = alone.high[0]
-        columns["cosine"] = cosines[rows].mean(axis=0)
-        columns["cosine_low"], columns["cosine_high"] = bootstrap_interval(cosines[rows])
-        columns["n"] = len(rows)
-        if against_clean:
-            columns["n_affected"] = int(affected[rows].sum())
-        tables.append(pd.DataFrame(columns))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _told_apart(
-    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
-) -> Float[np.ndarray, "pair cell"]:
-    """Cosines that differ by more than rounding, or not at all.
-
-    Where all of a cell lie within a step, they are one number, which correlates with nothing.
-    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
-    which weighs differences by their size, sees the cosines as they are.
-    """
-    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
-    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)
 
 
 POOLINGS: Final = ("mean", "max", "sum")
@@ -168,6 +63,76 @@ PAIRS: Final = Table(
     rules=(f"subset not in {[ALL, MIRROR]}",),  # which are formed here
 )
 CLEAN: Final = replace(PAIRS, name="clean", definition=f"{PAIRS.definition}, cosine float")
+
+
+def rounding(dtype: str) -> float:
+    """The step below which cosines are not told apart, because rounding makes it.
+
+    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
+    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
+    and correlated as if the model had made them.
+    """
+    eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
+    return max(1e-6, 16 * eps**2)
+
+
+def by_subset(
+    outcomes: pd.DataFrame,
+    clean: pd.DataFrame,
+    metrics: Sequence[str],
+    n_depths: int,
+    *,
+    step: float,
+    against_clean: bool,
+) -> pd.DataFrame:
+    """A row per layer, pooling (where there is one) and subset of pairs.
+
+    Depth is the layer's number over ``n_depths``; cosines are ranked in steps of ``step``.
+    """
+    where = ["pooling", "layer"] if "pooling" in outcomes else ["layer"]
+    wide = outcomes.pivot(index="pair", columns=where, values="cosine")
+    cells = wide.columns.to_frame(index=False).sort_values(where, key=OUTCOMES.place)
+    cosines = wide.iloc[:, cells.index].to_numpy(float)
+    cells = cells.assign(depth=cells["layer"] / n_depths)[["layer", "depth", *where[:-1]]]
+    target, reference = clean["target"].to_numpy(float), clean["cosine"].to_numpy(float)
+    affected = clean["affected"].to_numpy(bool)
+    tables = []
+    for subset, rows in subsets_of(clean).items():
+        columns: dict[Any, Any] = {**cells.to_dict("list"), "subset": subset}
+        for metric in metrics:
+            told_apart = _told_apart(cosines[rows], step, metric)
+            untouched = _told_apart(reference[rows, None], step, metric)
+            found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
+            columns[metric], columns[f"{metric}_low"] = found.value, found.low
+            columns[f"{metric}_high"] = found.high
+            if against_clean:
+                columns[f"{metric}_diff"] = found.difference
+                columns[f"{metric}_diff_low"] = found.difference_low
+                columns[f"{metric}_diff_high"] = found.difference_high
+                alone = agreement(untouched, target[rows], metric)
+                columns[f"clean_{metric}"] = alone.value[0]
+                columns[f"clean_{metric}_low"] = alone.low[0]
+                columns[f"clean_{metric}_high"] = alone.high[0]
+        columns["cosine"] = cosines[rows].mean(axis=0)
+        columns["cosine_low"], columns["cosine_high"] = bootstrap_interval(cosines[rows])
+        columns["n"] = len(rows)
+        if against_clean:
+            columns["n_affected"] = int(affected[rows].sum())
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _told_apart(
+    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
+) -> Float[np.ndarray, "pair cell"]:
+    """Cosines that differ by more than rounding, or not at all.
+
+    Where all of a cell lie within a step, they are one number, which correlates with nothing.
+    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
+    which weighs differences by their size, sees the cosines as they are.
+    """
+    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
+    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)
 
 
 def controls_of(unit: str) -> tuple[str, ...]:
@@ -228,7 +193,7 @@ class SimilarityCurve(StudyResult):
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
-                rows are missing or doubled; an unaffected pair's cosine is not its clean one.
+                rows are missing or doubled.
             LayerError: a layer outside the model.
             OptionError: an unknown pooling or kind.
         """
@@ -240,22 +205,16 @@ class SimilarityCurve(StudyResult):
         cosines = COSINES.ordered(cosines, every)
         untouched = cosines["pooling"] == NONE
         layer_cosines = LAYER_COSINES.check(
-            cosines[untouched].drop(columns="pooling"), every, layer=range(n_layers + 1)
+            cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
         )
-        layers = sorted(set(layer_cosines["layer"]))
-        if len(layers) != n_layers + 1:
-            raise InputError(
-                f"layer_cosines has the layers {layers}; expected all of 0 … {n_layers}"
-            )
         outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers))
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
-        unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
-        check_same("outcomes", outcomes, unaffected, "pair", "no unit has several tokens")
-        metrics, step = METRICS[kind], rounding(str(config.get("dtype", "float32")))
+        step = rounding(str(config.get("dtype", "float32")))
+        summarised = partial(by_subset, clean=clean, metrics=METRICS[kind], step=step)
         frames = {
-            "curve": curve_table(outcomes, clean, metrics, n_layers, step=step),
-            "by_layer": layer_table(layer_cosines, clean, metrics, n_layers, step=step),
+            "curve": summarised(outcomes, n_depths=max(n_layers - 1, 1), against_clean=True),
+            "by_layer": summarised(layer_cosines, n_depths=n_layers, against_clean=False),
             "outcomes": outcomes,
             "layer_cosines": layer_cosines,
             "clean": clean,
