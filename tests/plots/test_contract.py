@@ -22,7 +22,7 @@ from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
 from interp_compose.plots.scatter_interactive import draw_scatter
-from interp_compose.plots.static import painted
+from interp_compose.plots.static import painted, png_bytes
 from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from tests.plots import (
     test_figures as cap,
@@ -106,9 +106,7 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
     "heat maps": named_maps,
     "matrices": named_matrices,
     "scatter": named_scatter,
-    "phases": lambda name: phases.figures(
-        phases.cells(), dict.fromkeys([*phases.CONFIG, "interval"], name)
-    ),
+    "phases": lambda name: phases.figures(phases.cells(), dict.fromkeys(phases.CONFIG, name)),
 }
 """Figures of every kind in which every text that a user chooses is ``name``."""
 
@@ -156,6 +154,17 @@ def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
         assert len(text) < 150_000
         assert "NaN" not in text
         assert "bdata" not in text  # which older viewers cannot read
+
+
+@pytest.mark.parametrize("name", ["cap", "heat map: sentence", "matrices: gaps", "scatter: gaps"])
+def test_pictures_neither_follow_nor_change_the_users_settings(name: str) -> None:
+    plain = [png_bytes(figure.chart) for figure in FIGURES[name]()]
+    users = {"axes.facecolor": "black", "lines.linewidth": 9, "font.size": 30}
+    users |= {"image.origin": "lower", "image.cmap": "gray", "axes.formatter.limits": [0, 0]}
+    with mpl.rc_context(users):
+        before = dict(mpl.rcParams)
+        assert [png_bytes(figure.chart) for figure in FIGURES[name]()] == plain
+        assert dict(mpl.rcParams) == before
 
 
 def markup(figure: ChartFigure) -> Counter[str]:

@@ -7,12 +7,9 @@ import json
 import pickle
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import plotly.io as pio
 import pytest
-from IPython.core.formatters import DisplayFormatter
 
 from interp_compose.errors import InputError
 from interp_compose.plots.export import save_html, save_png
@@ -73,15 +70,10 @@ def test_html_offers_no_upload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_add_no_tag_to_the_page(tmp_path: Path, name: str) -> None:
-    save_html(curve("model"), tmp_path / "good.html")
-    save_html(curve(name), tmp_path / "bad.html")
-    good, bad = (Tags((tmp_path / f"{k}.html").read_text()).tags for k in ("good", "bad"))
-    assert good == bad
-    # even where a user puts text past our escaping
-    figure = curve("model").update_layout(title_text=name)
-    save_html(figure, tmp_path / "past.html")
-    assert Tags((tmp_path / "past.html").read_text()).tags == good
+def test_text_past_our_escaping_adds_no_tag_to_the_page(tmp_path: Path, name: str) -> None:
+    figures = curve("model"), curve("model").update_layout(title_text=name)
+    good, bad = (save_html(one, tmp_path / "f.html").read_text() for one in figures)
+    assert Tags(bad).tags == Tags(good).tags
 
 
 def test_hover_gives_interval_and_count() -> None:
@@ -104,18 +96,6 @@ def test_labels_name_every_line_and_the_clean_level() -> None:
 
 
 # --- notebooks -----------------------------------------------------------------------------------
-
-
-def test_a_notebook_gets_data_and_a_picture_and_no_javascript() -> None:
-    before = pio.renderers.default
-    bundle, _ = DisplayFormatter().format(curve())
-    assert pio.renderers.default == before
-    assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}
-    plotly = bundle["application/vnd.plotly.v1+json"]
-    size = len(json.dumps(plotly)) + len(bundle["image/png"]) * 4 / 3 + len(bundle["text/plain"])
-    assert size < 80_000
-    assert set(plotly) == {"data", "layout", "config"}
-    assert "bdata" not in json.dumps(plotly)  # older viewers cannot read packed arrays
 
 
 def test_a_figure_of_forty_models_is_still_small() -> None:
@@ -173,14 +153,6 @@ def test_png_repeats_and_differs_with_the_numbers(tmp_path: Path) -> None:
     once, again = (save_png(curve(), tmp_path / f"{k}.png").read_bytes() for k in "ab")
     assert once == again
     assert once != save_png(curve(scale=0.9), tmp_path / "c.png").read_bytes()
-
-
-def test_png_neither_reads_nor_changes_the_users_settings(tmp_path: Path) -> None:
-    plain = save_png(curve(), tmp_path / "a.png").read_bytes()
-    with mpl.rc_context({"axes.facecolor": "black", "lines.linewidth": 9, "font.size": 30}):
-        before = dict(mpl.rcParams)
-        assert save_png(curve(), tmp_path / "b.png").read_bytes() == plain
-        assert dict(mpl.rcParams) == before
 
 
 def test_one_layer_is_drawn_as_points_side_by_side(tmp_path: Path) -> None:

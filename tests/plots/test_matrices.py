@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -86,7 +85,6 @@ EVERY_GRID: dict[str, Callable[[], MatrixGrid]] = {
         columns=["long " * 40] * 3, value_name="long " * 40,
     ),
 }  # fmt: skip
-every_grid = pytest.mark.parametrize("make", EVERY_GRID.values(), ids=EVERY_GRID)
 
 
 def annotated(figure: ChartFigure) -> list[str]:
@@ -262,13 +260,6 @@ def test_panels_shrink_before_the_figure_grows() -> None:
     sides = [lay_out(many(1, n)).side for n in (1, 2, 4, 8, 12, 30)]
     assert sides == sorted(sides, reverse=True)
     assert [lay_out(many(1, n)).width <= WIDTH + 1 for n in (1, 2, 4, 8)] == [True] * 3 + [False]
-
-
-def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
-    plain = png_bytes(grid())
-    with mpl.rc_context({"axes.facecolor": "black", "font.size": 30, "image.cmap": "gray"}):
-        assert png_bytes(grid()) == plain
-    assert png_bytes(grid([matrix(3), None])) != plain
 
 
 def test_long_texts_are_shortened() -> None:

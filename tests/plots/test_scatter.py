@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import matplotlib as mpl
 import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
@@ -86,7 +85,6 @@ EVERY_SCATTER: dict[str, Callable[[], Scatter]] = {
         ScatterPanel([Group(f"group {k} " * 9, BLUES, [float(k)], [1.0]) for k in range(30)])
     ),
 }  # fmt: skip
-every_scatter = pytest.mark.parametrize("make", EVERY_SCATTER.values(), ids=EVERY_SCATTER)
 
 
 # --- what is drawn -------------------------------------------------------------------------------
@@ -201,15 +199,6 @@ def test_hues_return_with_another_marker() -> None:
 
 
 # --- room and files ------------------------------------------------------------------------------
-
-
-def test_png_differs_with_the_numbers_and_not_with_the_users_settings() -> None:
-    plain = png_bytes(scatter())
-    with mpl.rc_context(
-        {"axes.facecolor": "black", "font.size": 30, "axes.formatter.limits": [0, 0]}
-    ):
-        assert png_bytes(scatter()) == plain
-    assert png_bytes(scatter(panel(title="phase 2"))) != plain
 
 
 # --- refused -------------------------------------------------------------------------------------

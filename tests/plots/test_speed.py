@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
-from interp_compose.plots.export import save_html, save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.theme import VERMILLION
 from interp_compose.studies.fitting_speed.figures import (
@@ -155,12 +152,3 @@ def test_nothing_to_draw_is_refused() -> None:
 def test_titles_do_without_a_config() -> None:
     chart = chart_of(fitting_epochs_figure(cells(), measure="accuracy", config={}))
     assert chart.title.startswith("Model: epochs until")
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_both_pens_draw_it(tmp_path: Path, name: str) -> None:
-    figure = FIGURES[name]()
-    save_png(figure, tmp_path / "a.png")
-    save_html(figure, tmp_path / "a.html")
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
-    assert "γ = 0.8" in figure.to_json() or "\\u03b3 = 0.8" in figure.to_json()

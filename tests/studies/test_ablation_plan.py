@@ -9,17 +9,12 @@ import spacy
 import torch
 
 from interp_compose.errors import (
-    AnswerError,
     CapabilityError,
-    DataFormatError,
     InputError,
     InterventionError,
-    LayerError,
     MissingDataError,
     OptionError,
     PromptError,
-    SpanError,
-    TrainingModeError,
 )
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
@@ -30,8 +25,6 @@ from interp_compose.studies.ablation.measure import ablation_curve
 from interp_compose.studies.ablation.options import AblationOptions
 from interp_compose.types import Example
 from tests import architectures
-from tests.studies.conftest import splitting_tokenizer
-from tests.untyped import outcomes_of
 
 
 @pytest.fixture(autouse=True)
@@ -49,29 +42,13 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (
-            {"what": "neurons"},
-            OptionError,
-            "what='neurons'; expected one of 'words', 'heads'",
-        ),
-        ({"reach": "above"}, OptionError, "reach='above'; expected one of 'from', 'at', 'until'"),
-        ({"mode": "drop"}, OptionError, "mode='drop'; expected one of 'exclude', 'zero'"),
-        ({"how": "noise"}, OptionError, "how='noise'; expected one of 'zero', 'mean', 'resampl"),
         ({"how": "mean"}, OptionError, "how='mean' has no meaning for what='words', only for 'he"),
         ({"what": "heads", "mode": "zero"}, OptionError, "mode='zero' has no meaning for what='he"),
         ({"what": "mlp", "tagger": "kind"}, OptionError, "tagger='kind' has no meaning for what='"),
         ({"what": "attn", "unit": "span"}, OptionError, "unit='span' has no meaning for what='at"),
         ({"what": "heads", "reach": "from"}, OptionError, "reach='from' has no meaning for what="),
         ({"what": "layers", "how": "mean"}, OptionError, "how='mean' has no meaning for what='la"),
-        ({"unit": "syllable"}, OptionError, "syllable"),
-        ({"labels": frozenset({"NP"})}, OptionError, "labels"),
         ({"what": "mlp", "height": 3}, OptionError, "height"),
-        ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
-        ({"layers": [-1]}, LayerError, "layer -1"),
-        ({"layers": [1.5]}, LayerError, "depth 1.5"),
-        ({"layers": []}, LayerError, "no layers"),
-        ({"seed": -1}, OptionError, "seed=-1"),
-        ({"batch_size": 0}, OptionError, "batch_size=0"),
         ({"tagger": "xx_no"}, MissingDataError, "no model 'xx_no'"),
         ({"tagger": spacy.blank("en")}, OptionError, "gives no part of speech"),
         ({"tagger": lambda text: [(0, 99, "N")]}, OptionError, r"gave \(0, 99, 'N'\)"),
@@ -92,22 +69,21 @@ def test_bad_options_are_refused(
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        ([], InputError, "no examples"),
         (["the sea", Example("x", "a")], InputError, "example 1 is of another kind than example 0"),
         ([Example("x", "a"), "x", "y"], InputError, "example 1 is of another kind than example 0"),
-        ([Example("", "a")], PromptError, "example 0"),
         ([""], PromptError, "example 0"),
-        ([Example("x", "bread bread")], AnswerError, "example 0.*tokens"),
-        (["alive " * 90], PromptError, r"example 0: its prompt has \d+ tokens"),
-        ([{"prompt": "x", "answer": "a"}, {"prompt": "x"}], DataFormatError, "answer"),
-        ([Example("bread", "a", spans=((0, 99),))], SpanError, "99"),
     ],
 )
 def test_bad_examples_are_refused(
     model: LensModel, rows: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        quiet(model, rows, unit="span" if error is SpanError else "word")
+        quiet(model, rows)
+
+
+def test_labels_mean_nothing_to_bare_texts(model: LensModel) -> None:
+    with pytest.raises(InputError, match="bare texts have no answers of their own, so labels"):
+        quiet(model, ["a small house"], answers=list("abcdefg"))
 
 
 def test_examples_without_a_word_before_the_last_token_are_refused(model: LensModel) -> None:
@@ -115,30 +91,6 @@ def test_examples_without_a_word_before_the_last_token_are_refused(model: LensMo
         InterventionError, match="none of the 2 examples has a word before its last token"
     ):
         quiet(model, ["x", "a"])
-
-
-def test_an_encoder_predicts_no_next_token(tokenizer: Any, examples: list[Example]) -> None:
-    model = load_model(architectures.build("BERT"), tokenizer=tokenizer)
-    with pytest.raises(CapabilityError, match=r"BertForMaskedLM.* encoder .* model\.encode"):
-        quiet(model, examples)
-
-
-def test_a_model_in_training_mode_is_refused(tokenizer: Any, examples: list[Example]) -> None:
-    model = load_model(architectures.build("Llama").train(), tokenizer=tokenizer)
-    for rows in (examples, ["the sea"]):
-        with pytest.raises(TrainingModeError, match=r"call model\.eval\(\) first"):
-            quiet(model, rows)
-
-
-def test_a_model_without_a_tokenizer_is_refused(examples: list[Example]) -> None:
-    with pytest.raises(InputError, match="came without a tokenizer"):
-        quiet(load_model(architectures.build("Llama")), examples)
-
-
-def test_a_tokenizer_of_another_model_is_refused() -> None:
-    other = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(120))
-    with pytest.raises(InputError, match=r"token \d+ and .* knows 97"):
-        quiet(other, ["the mother of a father zebra quixotic jumps"])
 
 
 def test_a_model_inside_an_intervention_with_positions_is_refused(
@@ -229,48 +181,3 @@ def test_answers_of_bare_texts_are_part_of_the_digest(model: LensModel) -> None:
     answered = [Example(text, "a") for text in texts]
     same = planned(model, answered, batch_size=2)
     assert same.config["examples_sha256"] != plan.config["examples_sha256"]
-
-
-SCRIPT = """
-import interp_compose as ic
-model = ic.load_model("mini-base", device="cpu")
-row = {"prompt": 'a young cat is called a "', "answer": "kitten"}
-study = lambda rows=(row,), **o: ic.ablation_curve(model, rows, progress=False, **o)
-calls = {
-    "a model's name": lambda: ic.ablation_curve("mini-idm", [row]),
-    "examples a number": lambda: study(3),
-    "examples one text": lambda: study("the sea"),
-    "examples one dict": lambda: study(row),
-    "a row of None": lambda: study([row, None]),
-    "layers of text": lambda: study(layers=["0"]),
-    "half a batch": lambda: study(batch_size=2.5),
-    "what a list": lambda: study(what=["words"]),
-    "what None": lambda: study(what=None),
-    "how a number": lambda: study(what="heads", how=0),
-    "tagger a number": lambda: study(tagger=3),
-    "task a number": lambda: study(task=3),
-    "resume a number": lambda: study(resume=3),
-}
-"""
-EXPECTED = {
-    "a model's name": "OptionError: ablation_curve: model='mini-idm' is a str; expected a model fr",
-    "examples a number": "OptionError: ablation_curve: examples=3 is an int; expected a sequence (",
-    "examples one text": "OptionError: ablation_curve: examples='the sea' is a str; expected a seq",
-    "examples one dict": "OptionError: ablation_curve: examples={'prompt': 'a young cat is called ",
-    "a row of None": "DataFormatError: example 1 is None",
-    "layers of text": "OptionError: ablation_curve: layers[0]='0' is a str; expected a number",
-    "half a batch": "OptionError: ablation_curve: batch_size=2.5 is a float; expected an integer o",
-    "what a list": "OptionError: ablation_curve: what=['words'] is a list; expected one of",
-    "what None": "OptionError: ablation_curve: what=None; expected one of 'words'",
-    "how a number": "OptionError: ablation_curve: how=0 is an int; expected one of",
-    "tagger a number": "OptionError: tagger=3: expected 'kind'",
-    "task a number": "OptionError: ablation_curve: task=3 is an int; expected a string",
-    "resume a number": "OptionError: ablation_curve: resume=3 is an int; expected a string or a pa",
-}
-
-
-def test_untyped_options_are_refused_by_name() -> None:
-    found = outcomes_of(SCRIPT)
-    assert set(found) == set(EXPECTED)
-    for name, message in EXPECTED.items():
-        assert found[name].startswith(message), (name, found[name])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,25 +16,19 @@ from interp_compose.errors import (
     DataFormatError,
     InputError,
     InterventionError,
-    LayerError,
-    NonFiniteError,
     OptionError,
     PromptError,
     SpanError,
-    TrainingModeError,
 )
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import shuffled_groups
-from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.cap import measure as cap_measure
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.core.inputs import outcome_of
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 from tests import architectures
-from tests.studies.conftest import splitting_tokenizer
 
 
 def quiet(model: LensModel, examples: Any, **options: Any) -> ic.CapCurve:
@@ -143,12 +135,6 @@ def test_labels_that_choose_nothing_are_refused(model: LensModel) -> None:
         quiet(model, [row], unit="constituent", labels=frozenset({"ZZ"}))
 
 
-def test_a_tokenizer_of_another_model_is_refused(examples: list[Example]) -> None:
-    other = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(120))
-    with pytest.raises(InputError, match=r"token \d+ and .* knows 97"):
-        quiet(other, [Example("the mother of a father zebra quixotic jumps", "a"), *examples])
-
-
 def test_rank_one_is_the_prediction_even_in_a_tie() -> None:
     logits = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
     for answer, rank in ((1, 1), (2, 2), (3, 3), (0, 4)):
@@ -200,11 +186,6 @@ def test_answers_are_refused_before_any_work(model: LensModel, examples: list[Ex
             quiet(model, examples, answers=answers)
 
 
-def test_dictionaries_are_examples_too(model: LensModel, examples: list[Example]) -> None:
-    rows = [{"prompt": e.prompt, "answer": e.answer} for e in examples]
-    pd.testing.assert_frame_equal(quiet(model, rows).outcomes, quiet(model, examples).outcomes)
-
-
 def test_own_spans_and_trees(model: LensModel) -> None:
     text = 'a small wooden house in the mountains "'
     tree = (
@@ -224,68 +205,6 @@ def test_own_spans_and_trees(model: LensModel) -> None:
     n_groups = [int(c.clean["n_groups"].iloc[0]) for c in (spans, phrases, words)]
     assert n_groups[1] < n_groups[2]
     assert spans.clean["affected"].all()
-
-
-def test_an_interrupted_run_resumes_to_the_same_result(
-    model: LensModel,
-    examples: list[Example],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = quiet(model, examples, batch_size=2)
-    measure, calls = cap_measure._measure, [0]
-
-    def dies_at_the_third(*args: Any, **options: Any) -> pd.DataFrame:
-        calls[0] += 1
-        if calls[0] == 3:
-            raise KeyboardInterrupt
-        return measure(*args, **options)
-
-    monkeypatch.setattr(cap_measure, "_measure", dies_at_the_third)
-    with pytest.raises(KeyboardInterrupt):
-        quiet(model, examples, batch_size=2, resume=tmp_path / "batches")
-    resumed = quiet(model, examples, batch_size=2, resume=tmp_path / "batches")
-    assert calls[0] == 3 + 2  # two of four batches were done before
-    pd.testing.assert_frame_equal(resumed.outcomes, whole.outcomes)
-    pd.testing.assert_frame_equal(resumed.frame, whole.frame)
-    assert not (tmp_path / "batches").exists()
-
-
-def test_a_resumed_run_of_other_settings_or_weights_is_refused(
-    model: LensModel, examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measure, calls = cap_measure._measure, [0]
-
-    def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise KeyboardInterrupt
-        return measure(*args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cap_measure, "_measure", dies_at_the_second)
-        with pytest.raises(KeyboardInterrupt):
-            quiet(model, examples, resume=tmp_path, batch_size=2)
-    with pytest.raises(InputError, match="seed"):
-        quiet(model, examples, resume=tmp_path, batch_size=2, seed=1)
-    swapped = architectures.build("Llama")
-    with torch.no_grad():  # the same numbers in other places
-        swapped.model.embed_tokens.weight[:2] = swapped.model.embed_tokens.weight[:2].flip(0)
-    other = load_model(swapped, tokenizer=model.tokenizer)
-    with pytest.raises(InputError, match="weights"):
-        quiet(other, examples, resume=tmp_path, batch_size=2)
-    other_ids = load_model(architectures.build("Llama"), tokenizer=splitting_tokenizer(96))
-    with pytest.raises(InputError, match="examples_sha256"):
-        quiet(other_ids, examples, resume=tmp_path, batch_size=2)
-
-
-def test_the_result_survives_a_round_trip(
-    model: LensModel, examples: list[Example], tmp_path: Path
-) -> None:
-    curve = quiet(model, examples, task="toy")
-    loaded = ic.CapCurve.load(curve.save(tmp_path / "run"))
-    pd.testing.assert_frame_equal(loaded.frame, curve.frame)
-    assert loaded.config == curve.config
 
 
 @pytest.mark.parametrize(
@@ -308,66 +227,16 @@ def test_bad_examples_are_refused_before_work_starts(
         quiet(model, rows, unit=unit)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"pooling": ("median",)}, OptionError, "pooling.0.='median'; .*'mean', 'max', 'sum'"),
-        ({"pooling": "mean"}, OptionError, "expected a sequence"),
-        ({"pooling": ()}, OptionError, "expected a sequence"),
-        ({"pooling": ("mean", "mean")}, OptionError, "twice"),
-        ({"mode": "fold"}, OptionError, "mode='fold'; expected"),
-        ({"unit": "syllable"}, OptionError, "syllable"),
-        ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
-        ({"layers": [-1]}, LayerError, "layer -1"),
-        ({"layers": [1.5]}, LayerError, "depth 1.5"),
-        ({"layers": []}, LayerError, "no layers"),
-        ({"seed": -1}, OptionError, "seed=-1"),
-        ({"labels": frozenset({"NP"})}, OptionError, "labels"),
-        ({"renumber": True, "mode": "broadcast"}, OptionError, "renumber"),
-        ({"batch_size": 0}, OptionError, "batch_size=0"),
-    ],
-)
-def test_bad_options_are_refused_before_work_starts(
-    model: LensModel,
-    examples: list[Example],
-    options: dict[str, Any],
-    error: type[Exception],
-    message: str,
+def test_renumbering_means_nothing_where_nothing_is_dropped(
+    model: LensModel, examples: list[Example]
 ) -> None:
-    with pytest.raises(error, match=message):
-        quiet(model, examples, **options)
+    with pytest.raises(OptionError, match="renumber=True has no meaning for mode='broadcast'"):
+        quiet(model, examples, renumber=True, mode="broadcast")
 
 
 def test_a_study_that_could_change_nothing_is_refused(model: LensModel) -> None:
     with pytest.raises(InterventionError, match="would change none of the 1 examples"):
         quiet(model, [Example('a a "', "g")])
-
-
-def test_a_model_in_training_mode_is_refused(tokenizer: Any, examples: list[Example]) -> None:
-    model = load_model(architectures.build("Llama").train(), tokenizer=tokenizer)
-    with pytest.raises(TrainingModeError, match=r"call model\.eval\(\) first"):
-        quiet(model, examples)
-    assert len(quiet(model.eval(), examples, controls=False, layers=[0]).frame) == 3
-
-
-def test_a_model_without_a_tokenizer_is_refused(examples: list[Example]) -> None:
-    with pytest.raises(InputError, match="came without a tokenizer"):
-        quiet(load_model(architectures.build("Llama")), examples)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_numbers_that_are_not_finite_are_refused(
-    tokenizer: Any, examples: list[Example], bad: float
-) -> None:
-    broken = architectures.build("Llama")
-    with torch.no_grad():
-        broken.lm_head.weight[7] = bad
-    model = load_model(broken, tokenizer=tokenizer)
-    with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
-        quiet(model, examples)
-    model._capabilities = load_model(architectures.build("Llama")).capabilities
-    with pytest.raises(NonFiniteError, match="example . gives NaN .* without any intervention"):
-        quiet(model, examples)
 
 
 def test_a_window_of_local_attention_bounds_a_collapse(
@@ -378,12 +247,6 @@ def test_a_window_of_local_attention_bounds_a_collapse(
     with pytest.raises(PromptError, match="look back 5 tokens"):
         quiet(model, examples)
     assert len(quiet(model, examples, mode="broadcast", controls=False).frame) == 9
-
-
-def test_an_encoder_predicts_no_next_token(tokenizer: Any, examples: list[Example]) -> None:
-    model = load_model(architectures.build("BERT"), tokenizer=tokenizer)
-    with pytest.raises(CapabilityError, match="BertForMaskedLM.* encoder .* similarity_curve"):
-        quiet(model, examples)
 
 
 def test_alibi_models_need_renumbering(tokenizer: Any, examples: list[Example]) -> None:
@@ -399,18 +262,3 @@ def test_half_precision_runs_and_stays_near(tokenizer: Any, examples: list[Examp
     rough = quiet(load_model(half, tokenizer=tokenizer), examples)
     error = (exact.outcomes["target_logprob"] - rough.outcomes["target_logprob"]).abs()
     assert 0 < error.max() < 0.35  # 3 layers of bf16, log-probabilities around -4
-
-
-def test_layers_as_depths() -> None:
-    assert resolve_layers(None, 3) == [0, 1, 2]
-    assert resolve_layers([0.0, 0.25, 0.5, 1.0], 12) == [0, 3, 6, 11]
-    assert resolve_layers([2, 2, 0], 3) == [0, 2]
-    assert resolve_layers([0.7], 1) == [0]
-    assert resolve_layers(np.linspace(0, 1, 3, dtype=np.float32).tolist(), 4) == [0, 2, 3]
-    assert resolve_layers([0.5], 6) == [3]  # halves go up, whatever the parity
-    assert resolve_layers(np.array([2, 0]).tolist(), 3) == [0, 2]
-
-
-def test_examples_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Example("a", "b").prompt = "c"  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,6 +20,7 @@ from interp_compose.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.phases.result import PhaseDiagram
 
 
@@ -156,9 +158,11 @@ def test_what_is_no_grid_is_refused(text: str) -> None:
 
 
 def test_every_run_of_a_grid() -> None:
-    found = runs_of(PhaseRun(steps=7), [0.3, 0.5], [0.0, 1.0], GridOptions(seeds=3, first_seed=4))
-    assert len(found) == len(set(found)) == 12
-    assert {run.seed for run in found} == {4, 5, 6}
+    axes = {"weight_decay": [0.0, 1.0], "init_rate": [0.3, 0.5]}
+    found = runs_of(PhaseRun(steps=7), axes, GridOptions(seeds=3, first_seed=4))
+    assert [(run.seed, run.weight_decay, run.init_rate) for run in found] == [
+        (seed, decay, rate) for seed in (4, 5, 6) for decay in (0.0, 1.0) for rate in (0.3, 0.5)
+    ]
     assert {run.steps for run in found} == {7}
 
 
@@ -177,10 +181,16 @@ def test_every_run_of_a_grid() -> None:
     ],
 )
 def test_an_axis_that_cannot_be_is_refused(
-    rates: list[float], decays: list[float], seeds: int, first: int, message: str
+    rates: list[float],
+    decays: list[float],
+    seeds: int,
+    first: int,
+    message: str,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(OptionError, match=message):
-        runs_of(PhaseRun(), rates, decays, GridOptions(seeds=seeds, first_seed=first))
+        phase_diagram(rates, decays, tmp_path / "out", seeds=seeds, first_seed=first)
+    assert not (tmp_path / "out").exists()
 
 
 def test_which_came_first() -> None:

@@ -28,7 +28,6 @@ from interp_compose.studies.anchors.run import (
     train,
 )
 from interp_compose.training.parallel import ParallelTrainer
-from tests.untyped import outcomes_of
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
@@ -214,23 +213,3 @@ def test_among_other_runs_a_run_begins_anew(
 def test_what_cannot_be_trained_is_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(TINY, **changed).check()  # type: ignore[arg-type]
-
-
-UNTYPED = """
-from dataclasses import replace
-from interp_compose import PhaseRun
-
-calls = {
-    "fan_in": lambda: replace(PhaseRun(), fan_in="x"),
-    "hold_out": lambda: replace(PhaseRun(), hold_out="no"),
-    "seed": lambda: replace(PhaseRun(), seed=1.5),
-}
-"""
-
-
-def test_untyped_runs_are_refused_by_name() -> None:
-    assert outcomes_of(UNTYPED) == {
-        "fan_in": "OptionError: PhaseRun: fan_in='x'; expected one of 'own', 'd_model'",
-        "hold_out": "OptionError: PhaseRun: hold_out='no' is a str; expected True or False",
-        "seed": "OptionError: PhaseRun: seed=1.5 is a float; expected an integer",
-    }

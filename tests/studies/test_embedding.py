@@ -66,6 +66,10 @@ def test_a_folder_s_own_embedding_is_sentence_transformers(
     assert (found.dtype, found.device.type) == (torch.float32, "cpu")
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found.norm(dim=1), torch.ones(len(PHRASES)))
+    reading = EmbeddingReader("mean", True, True, "stated by the model")
+    assert embedding_reader(real, "model") == reading
+    assert str(reading) == "mean over all tokens (stated by the model)"
+    assert real.n_ctx == 256  # stated, below the 512 of its table
 
 
 @torch.no_grad()
@@ -81,15 +85,6 @@ def test_mean_and_cls_are_read_as_they_are(real: LensModel, reference: Any) -> N
     )
 
 
-def test_how_the_real_model_is_read(real: LensModel) -> None:
-    assert embedding_reader(real, "model") == EmbeddingReader(
-        "mean", True, True, "stated by the model"
-    )
-    assert str(embedding_reader(real, "model")) == "mean over all tokens (stated by the model)"
-    assert embedding_reader(real, "mean") == EmbeddingReader("mean", True, False, "chosen, encoder")
-    assert real.n_ctx == 256  # stated, below the 512 of its table
-
-
 def test_a_text_beyond_the_stated_length_is_refused_not_cut(real: LensModel) -> None:
     longest = "dog " * 254  # and [CLS] and [SEP]
     assert embed_texts(real, [longest]).shape == (1, real_model.D_MODEL)
@@ -103,24 +98,17 @@ def test_a_text_beyond_the_stated_length_is_refused_not_cut(real: LensModel) -> 
 
 
 @torch.no_grad()
-def test_a_decoder_s_mean_leaves_bos_out(model: LensModel) -> None:
-    found = embed_texts(model, TEXTS, embedding="mean", batch_size=2)
+def test_a_decoder_s_mean_leaves_bos_out_and_its_last_token_is_one(model: LensModel) -> None:
+    mean = embed_texts(model, TEXTS, embedding="mean", batch_size=2)
+    last = embed_texts(model, TEXTS, embedding="last", batch_size=3)
     for i, text in enumerate(TEXTS):
         ids = torch.tensor([model.tokenizer(text).input_ids])
         assert ids[0, 0] == model.tokenizer.bos_token_id
         hidden = architectures.build("Llama").model(ids).last_hidden_state[0]
         expected = hidden[1:].double().mean(dim=0).float()
-        torch.testing.assert_close(found[i], expected, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(found[0], hidden.mean(dim=0), atol=1e-3)
-
-
-@torch.no_grad()
-def test_a_decoder_s_last_token(model: LensModel) -> None:
-    found = embed_texts(model, TEXTS, embedding="last", batch_size=3)
-    for i, text in enumerate(TEXTS):
-        ids = torch.tensor([model.tokenizer(text).input_ids])
-        expected = architectures.build("Llama").model(ids).last_hidden_state[0, -1]
-        torch.testing.assert_close(found[i], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mean[i], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(last[i], hidden[-1], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(mean[i], hidden.mean(dim=0), atol=1e-3)
 
 
 @pytest.mark.parametrize("embedding", ["mean", "cls", "model"])
@@ -213,23 +201,17 @@ def test_readings_without_a_meaning_are_refused(model: LensModel, encoder: LensM
 # ---- bad input ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("texts", [[], ()])
-def test_no_list_of_texts_is_refused(encoder: LensModel, texts: Any) -> None:
+def test_no_list_of_texts_is_refused(encoder: LensModel) -> None:
     with pytest.raises(InputError, match=r"texts=.*expected a list of at least one text"):
-        embed_texts(encoder, texts)
+        embed_texts(encoder, [])
     with pytest.raises(OptionError, match="texts='a dog' is a str; expected a sequence"):
         embed_texts(encoder, "a dog")
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "\n"])
 def test_an_empty_text_is_refused_by_its_number(encoder: LensModel, empty: str) -> None:
-    with pytest.raises(InputError, match="1: the prompt .* is empty"):
+    with pytest.raises(InputError, match="^text 1: the prompt .* is empty"):
         embed_texts(encoder, ["a dog", empty])
-
-
-def test_a_text_beyond_the_context_is_refused_by_its_number(encoder: LensModel) -> None:
-    with pytest.raises(InputError, match=r"text 1 has \d+ tokens and .* reads 61: 'a a"):
-        embed_texts(encoder, ["a dog", "a " * 60])
 
 
 def test_a_model_in_training_mode_or_without_tokenizer_is_refused(encoder: LensModel) -> None:
@@ -253,13 +235,6 @@ def test_a_tokenizer_of_another_model_is_refused(real: LensModel) -> None:
 def test_a_batch_size_below_one_is_refused(encoder: LensModel, batch_size: int) -> None:
     with pytest.raises(InputError, match=f"batch_size={batch_size}"):
         embed_texts(encoder, TEXTS, batch_size=batch_size)
-
-
-@torch.no_grad()
-def test_the_model_is_left_as_it_was(encoder: LensModel) -> None:
-    weights = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    embed_texts(encoder, TEXTS)
-    assert all(torch.equal(weights[name], now) for name, now in encoder.state_dict().items())
 
 
 # ---- the reading on its own ---------------------------------------------------------------

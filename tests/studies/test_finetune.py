@@ -31,7 +31,6 @@ from interp_compose.training.finetune import encode_examples, finetune
 from interp_compose.training.history import TrainingHistory
 from interp_compose.types import Example
 from tests import architectures
-from tests.untyped import outcomes_of
 
 QUICK = TrainConfig(lr=1e-3, max_steps=2, batch_size=8, warmup_steps=0)
 
@@ -53,77 +52,62 @@ def refused(
         finetune(model, task, progress=False, **options)
 
 
+LONG = "zzzz"
+"""Of several tokens."""
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "more", "validation", "options"),
+    [
+        (InputError, "patience=3 looks at validation accuracy, and .* is empty", [], None,
+         {"config": replace(QUICK, patience=3)}),
+        (AnswerError, LONG, [Example('x "', LONG)], None, {}),
+        (AnswerError, LONG, [], [Example('x "', LONG)], {}),
+        (InputError, r"validation example 0: its prompt has \d+ tokens and .* reads 61", [],
+         [Example("a " * 99 + '"', "b")], {}),
+        (LayerError, "layers end at 3, outside the model", [], None,
+         {"carma": CarmaConfig(layers=(1, 3))}),
+        (LayerError, "layers end at 7, outside the model", [], None,
+         {"carma": CarmaConfig(layers=(5, 7))}),
+        (InterventionError, "mi_weight and stability_weight are both 0", [], None,
+         {"carma": CarmaConfig(mi_weight=0.0, stability_weight=0.0)}),
+        (InputError, "is no folder and cannot be made one", [], None, {"folder": __file__}),
+    ],
+)  # fmt: skip
 @pytest.mark.usefixtures("untouched")
-class TestRefusals:
-    def test_an_empty_training_split(self, model: LensModel) -> None:
-        refused(InputError, "the task's training split is empty.*make a Task", model, task_of([]))
+def test_what_cannot_be_trained_on_is_refused(
+    model: LensModel,
+    examples: list[Example],
+    error: type[Exception],
+    message: str,
+    more: list[Example],
+    validation: list[Example] | None,
+    options: dict[str, Any],
+) -> None:
+    refused(error, message, model, task_of([*examples, *more], validation), **options)
 
-    def test_patience_without_a_validation_split(
-        self, model: LensModel, examples: list[Example]
-    ) -> None:
-        options = {"config": replace(QUICK, patience=3)}
-        message = "patience=3 looks at validation accuracy, and .* is empty"
-        refused(InputError, message, model, task_of(examples), **options)
 
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-    def test_half_precision(
-        self, dtype: torch.dtype, tokenizer: Any, examples: list[Example]
-    ) -> None:
-        half = load_model(architectures.build("Llama").to(dtype), tokenizer=tokenizer)
-        message = f"weights in {str(dtype)[6:]}.*load it in float32.*precision=.bfloat16"
-        refused(CapabilityError, message, half, task_of(examples))
+@pytest.mark.usefixtures("untouched")
+def test_tasks_that_hold_nothing_to_learn_are_refused(model: LensModel) -> None:
+    refused(InputError, "the task's training split is empty.*make a Task", model, task_of([]))
+    single = task_of([Example('x "', "a"), Example('a a "', "b")])
+    message = "not one of 2 training prompts has a word of several tokens"
+    refused(InterventionError, message, model, single, carma=CarmaConfig())
 
-    def test_an_encoder(self, tokenizer: Any, examples: list[Example]) -> None:
-        encoder = load_model(architectures.build("BERT"), tokenizer=tokenizer)
-        message = "is an encoder and predicts no next token; fine-tune a decoder"
-        refused(CapabilityError, message, encoder, task_of(examples))
 
-    def test_no_tokenizer(self, examples: list[Example]) -> None:
-        bare = load_model(architectures.build("Llama"))
-        refused(InputError, "came without a tokenizer", bare, task_of(examples))
-
-    def test_an_answer_of_several_tokens(self, model: LensModel, examples: list[Example]) -> None:
-        broken = [*examples, Example('x "', "zzzz")]
-        refused(AnswerError, "zzzz", model, task_of(broken))
-        refused(AnswerError, "zzzz", model, task_of(examples, broken))
-
-    def test_a_prompt_longer_than_the_context(
-        self, model: LensModel, examples: list[Example]
-    ) -> None:
-        longer = [*examples, Example("a " * 99 + '"', "b")]
-        message = r"validation example 7: its prompt has \d+ tokens and .* reads 61"
-        refused(InputError, message, model, task_of(examples, longer))
-
-    def test_layers_outside_the_model(self, model: LensModel, examples: list[Example]) -> None:
-        for layers in ((1, 3), (5, 7)):
-            refused(
-                LayerError,
-                f"layers end at {layers[1]}, outside the model",
-                model,
-                task_of(examples),
-                carma=CarmaConfig(layers=layers),
-            )
-
-    def test_carma_that_does_nothing(self, model: LensModel, examples: list[Example]) -> None:
-        carma = CarmaConfig(mi_weight=0.0, stability_weight=0.0)
-        message = "mi_weight and stability_weight are both 0"
-        refused(InterventionError, message, model, task_of(examples), carma=carma)
-
-    def test_words_of_one_token_each(self, model: LensModel) -> None:
-        message = "not one of 2 training prompts has a word of several tokens"
-        single = task_of([Example('x "', "a"), Example('a a "', "b")])
-        refused(InterventionError, message, model, single, carma=CarmaConfig())
-
-    def test_frozen_weights(self, tokenizer: Any, examples: list[Example]) -> None:
-        frozen = load_model(architectures.build("Llama").requires_grad_(False), tokenizer=tokenizer)
-        refused(InputError, "every weight of .* is frozen", frozen, task_of(examples))
-
-    def test_a_folder_that_is_a_file(
-        self, model: LensModel, examples: list[Example], tmp_path: Path
-    ) -> None:
-        (tmp_path / "file").touch()
-        message = "is no folder and cannot be made one"
-        refused(InputError, message, model, task_of(examples), folder=tmp_path / "file")
+@pytest.mark.usefixtures("untouched")
+def test_models_that_cannot_be_trained_are_refused(tokenizer: Any, examples: list[Example]) -> None:
+    llama = architectures.build
+    for source, error, message in (
+        (llama("Llama").half(), CapabilityError, "weights in float16.*precision=.bfloat16"),
+        (llama("Llama").bfloat16(), CapabilityError, "weights in bfloat16.*load it in float32"),
+        (llama("BERT"), CapabilityError, "predicts no next token; fine-tune a decoder"),
+        (llama("Llama").requires_grad_(False), InputError, "every weight of .* is frozen"),
+    ):
+        model = load_model(source, tokenizer=tokenizer)
+        refused(error, message, model, task_of(examples))
+    bare = load_model(llama("Llama"))
+    refused(InputError, "came without a tokenizer", bare, task_of(examples))
 
 
 def test_stability_alone_needs_no_long_words(model: LensModel) -> None:
@@ -167,55 +151,6 @@ def test_training_that_moves_no_weight_is_an_error(
         finetune(model, task, config=still, progress=False)
     with pytest.warns(UserWarning, match="never rose above the untrained model's"):
         finetune(model, task, config=replace(still, patience=1), progress=False)
-
-
-SCRIPT = """
-import json
-import numpy as np
-import interp_compose as ic
-from interp_compose.training.finetune import finetune
-from interp_compose.training.config import TrainConfig
-model = ic.load_model("mini-base", device="cpu")
-task = ic.load_task("mini-idm", model)
-short = TrainConfig(max_steps=1)
-calls = {
-    "a model's name": lambda: finetune("mini-base", task),
-    "a task's name": lambda: finetune(model, "mini-idm"),
-    "a list of examples": lambda: finetune(model, list(task.train)),
-    "carma a dict": lambda: finetune(model, task, carma={"weight": 0.2}),
-    "carma a flag": lambda: finetune(model, task, carma=True),
-    "config a dict": lambda: finetune(model, task, config={"lr": 1e-3}),
-    "a folder of 3": lambda: finetune(model, task, config=short, folder=3),
-    "lr a text": lambda: TrainConfig(lr="1e-3"),
-    "half a batch": lambda: TrainConfig(batch_size=2.5),
-    "a schedule": lambda: TrainConfig(schedule="step"),
-    "a precision": lambda: TrainConfig(precision="float16"),
-    "a flag": lambda: TrainConfig(activation_checkpointing="yes"),
-    "numpy's numbers": lambda: json.dumps(vars(TrainConfig(seed=np.int64(3), lr=np.float32(0.5)))),
-}
-"""
-EXPECTED = {
-    "a model's name": "OptionError: finetune: model='mini-base' is a str; expected a model from lo",
-    "a task's name": "OptionError: finetune: task='mini-idm' is a str; expected a Task from load_t",
-    "a list of examples": "OptionError: finetune: task=[Example(prompt='very sad is called a \"',",
-    "carma a dict": "OptionError: finetune: carma={'weight': 0.2} is a dict; expected a CarmaConfi",
-    "carma a flag": "OptionError: finetune: carma=True is a bool; expected a CarmaConfig or None",
-    "config a dict": "OptionError: finetune: config={'lr': 0.001} is a dict; expected a TrainConfi",
-    "a folder of 3": "OptionError: finetune: folder=3 is an int; expected a string or a path or No",
-    "lr a text": "OptionError: TrainConfig: lr='1e-3' is a str; expected a number",
-    "half a batch": "OptionError: TrainConfig: batch_size=2.5 is a float; expected an integer",
-    "a schedule": "OptionError: TrainConfig: schedule='step'; expected one of 'cosine', '",
-    "a precision": "OptionError: TrainConfig: precision='float16'; expected one of 'float",
-    "a flag": "OptionError: TrainConfig: activation_checkpointing='yes' is a str; expected True or",
-    "numpy's numbers": "accepted",
-}
-
-
-def test_untyped_input_is_refused_by_name() -> None:
-    """In a process of its own, where no type checker stands in front."""
-    outcomes = outcomes_of(SCRIPT)
-    for name, expected in EXPECTED.items():
-        assert outcomes[name].startswith(expected), name
 
 
 # ---- runs ----------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from interp_compose.studies.anchors.finished import FinishedRun, finished_runs
 from interp_compose.studies.anchors.masked_outputs import MODES, second_anchor_masked
 from interp_compose.studies.mechanism.figures import _told, embedding_figure, matrix_of
 from interp_compose.studies.mechanism.views import pairs_of
-from tests.untyped import outcomes_of
 
 RATES = (0.4, 0.8)
 TINY = ic.PhaseRun(d_model=16, d_mlp=20, samples=150, steps=6, evaluate_every=2, n_test=40)
@@ -211,33 +210,6 @@ def test_runs_that_were_altered_or_are_foreign(tmp_path: Path) -> None:
     sweep.write_text(json.dumps({**about, "work": "builtins:print"}))
     with pytest.raises((InputError, CorruptFileError)):
         ic.mechanism(tmp_path, [0.8], progress=False)
-
-
-UNTYPED = """
-import interp_compose as ic
-import pandas as pd
-found = ic.Mechanism.from_rows({}, {})
-calls = {
-    "method": lambda: found.plot_masked_key("umap"),
-    "mode": lambda: found.plot_masked_key("pca", "mean"),
-    "draw": lambda: ic.mechanism("nowhere", [0.8], draw=0.5),
-    "runs": lambda: ic.mechanism(None, [0.8]),
-    "decay": lambda: ic.mechanism("nowhere", [0.8], weight_decay="0.01"),
-}
-"""
-
-
-def test_what_no_type_checker_stands_in_front_of() -> None:
-    found = outcomes_of(UNTYPED)
-    assert found == {
-        "method": "OptionError: Mechanism.plot_masked_key: method='umap'; expected one "
-        "of 'pca', 'tsne'",
-        "mode": "OptionError: Mechanism.plot_masked_key: mode='mean'; expected one of "
-        "'zero', 'exclude'",
-        "draw": "OptionError: mechanism: draw=0.5 is a float; expected an integer",
-        "runs": "OptionError: mechanism: runs=None; expected a string or a path",
-        "decay": "OptionError: mechanism: weight_decay='0.01' is a str; expected a number",
-    }
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ from interp_compose.studies.anchors import run as complexity_run
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed import measure as speed_run
-from interp_compose.studies.fitting_speed.presets import PRESETS as SPEED
 from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 
-RUNS = {**{name: preset.run for name, preset in PRESETS.items()}, "fig8": SPEED["fig8"].run}
+RUNS = {name: preset.run for name, preset in PRESETS.items()}
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
@@ -56,6 +55,7 @@ def test_a_run_from_data_to_files(name: str, tmp_path: Path) -> None:
         RUNS[name], samples=40, n_test=20, batch_size=20, steps=6, evaluate_every=2, n_layers=1,
         checkpoint_every=RUNS[name].checkpoint_every and 2, d_model=20, d_head=4, d_mlp=16,
     )  # fmt: skip
+    RUNS[name].check()
     run.check()
     work = speed_run if name == "fig8" else complexity_run
     work.train([asdict(run)], [tmp_path])
@@ -80,15 +80,14 @@ def test_the_help_says_what_the_papers_settings_would_take() -> None:
         return runs * run.flops / 25e12 / 3600
 
     took = {
-        name: hours(one.run, len(one.init_rates) * len(one.weight_decays) * one.seeds)
+        name: hours(one.run, one.seeds * math.prod(map(len, one.axes.values())))
         for name, one in PRESETS.items()
     }
     told = " ".join(help_of("phases").replace("│", " ").split())
     assert f"fig3 {took['fig3'] / 24:.0f} days of a GPU" in told
     assert f"fig3-code {took['fig3-code'] / 24:.0f} days" in told
     assert f"fig4 {took['fig4']:.0f} hours" in told
-    (one,) = SPEED.values()
-    runs = len(one.init_rates) * len(one.violations) * one.seeds
-    speed = sum(hours(replace(one.run, n_layers=depth), runs) for depth in one.depths)
+    runs, depths = PRESETS["fig8"].seeds * 2 * 3, PRESETS["fig8"].axes["depths"]
+    speed = sum(hours(replace(RUNS["fig8"], n_layers=int(depth)), runs) for depth in depths)
     told = " ".join(help_of("speed").replace("│", " ").split())
     assert f"{speed:.0f} hours of a GPU" in told

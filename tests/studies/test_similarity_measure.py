@@ -14,8 +14,10 @@ import torch
 
 import interp_compose as ic
 from interp_compose.errors import (
+    CapabilityError,
     InputError,
     InterventionError,
+    NonFiniteError,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -150,8 +152,9 @@ def test_clean_cosines_are_those_of_embed_texts(name: str) -> None:
 # ---- batches, order, repeated texts -----------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["text", "word"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "unit"), list(zip(NAMES, ("text", "word", "word", "text"), strict=True))
+)
 def test_batches_change_nothing_but_rounding(name: str, unit: str) -> None:
     options = {"unit": unit, "layers": [0, 2]}
     one = quiet(model_of(name), batch_size=1, **options)
@@ -167,12 +170,12 @@ def test_small_calls_change_nothing_but_rounding(
     pd.testing.assert_frame_equal(quiet(bert).outcomes, whole.outcomes, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["BERT", "Llama"])
-def test_the_order_of_pairs_and_of_their_texts_does_not_matter(name: str) -> None:
+@pytest.mark.parametrize(("name", "unit"), [("BERT", "word"), ("Llama", "text")])
+def test_the_order_of_pairs_and_of_their_texts_does_not_matter(name: str, unit: str) -> None:
     model = model_of(name)
-    straight = quiet(model).outcomes
+    straight = quiet(model, unit=unit).outcomes
     turned = [{**row, "text1": row["text2"], "text2": row["text1"]} for row in reversed(slow.ROWS)]
-    outcomes = quiet(model, turned).outcomes
+    outcomes = quiet(model, turned, unit=unit).outcomes
     back = outcomes.assign(pair=len(slow.ROWS) - 1 - outcomes["pair"])
     key = ["pair", "layer", "pooling"]
     pd.testing.assert_frame_equal(
@@ -181,15 +184,6 @@ def test_the_order_of_pairs_and_of_their_texts_does_not_matter(name: str) -> Non
         atol=1e-5,
         rtol=0,
     )
-
-
-def test_the_order_of_pairs_does_not_matter_to_the_shuffled_control(bert: LensModel) -> None:
-    options: dict[str, Any] = {"unit": "word", "layers": [0], "pooling": ("mean",)}
-    straight = quiet(bert, **options).outcomes
-    outcomes = quiet(bert, slow.ROWS[::-1], **options).outcomes
-    back = outcomes.assign(pair=len(slow.ROWS) - 1 - outcomes["pair"])
-    back = back.sort_values("pair", kind="stable", ignore_index=True)
-    pd.testing.assert_frame_equal(back, straight, atol=1e-5, rtol=0)
 
 
 def test_the_list_around_a_pair_does_not_matter(bert: LensModel, whole: ic.SimilarityCurve) -> None:
@@ -217,8 +211,7 @@ def test_a_text_is_the_same_in_every_pair(bert: LensModel) -> None:
 # ---- what pooling cannot change ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 64])
-@pytest.mark.parametrize("unit", ["text", "word"])
+@pytest.mark.parametrize(("unit", "batch_size"), [("text", 2), ("word", 1), ("word", 64)])
 def test_unaffected_pairs_carry_the_clean_cosine_bit_for_bit(
     bert: LensModel, unit: str, batch_size: int
 ) -> None:
@@ -361,11 +354,6 @@ def test_the_config_says_what_was_run(bert: LensModel, whole: ic.SimilarityCurve
     assert again["weights_sha256"] == config["weights_sha256"]
 
 
-def test_pairs_and_dictionaries_are_the_same(bert: LensModel, whole: ic.SimilarityCurve) -> None:
-    rows = (ic.Pair(**row) for row in slow.ROWS)
-    pd.testing.assert_frame_equal(quiet(bert, rows).outcomes, whole.outcomes)
-
-
 def test_labels_choose_constituents(bert: LensModel) -> None:
     by_label = quiet(bert, slow.trees(), unit="constituent", labels=frozenset({"VP", "NP"}))
     groups = by_label.clean.set_index("text1")["n_groups1"]
@@ -375,3 +363,35 @@ def test_labels_choose_constituents(bert: LensModel) -> None:
     assert low["n_groups1"]["the mother of a father"] == 3
     high = quiet(bert, slow.trees(), unit="constituent", height=9).clean
     assert high["n_groups1"].tolist() == [1] * len(high)
+
+
+# ---- models that break ------------------------------------------------------------------
+
+
+def test_an_embedding_of_zero_has_no_cosine() -> None:
+    zero = architectures.build("GPT-2")
+    with torch.no_grad():
+        zero.transformer.ln_f.weight.zero_()
+    model = load_model(zero, tokenizer=slow.tokenizer_for("GPT-2"))
+    model._capabilities = model_of("GPT-2").capabilities
+    with pytest.raises(NonFiniteError, match="at layer 3 without .*an embedding is zero, NaN or"):
+        quiet(model)
+
+
+def test_numbers_that_only_pooling_breaks_are_laid_to_it(bert: LensModel) -> None:
+    bert.require("resume", "positions")  # proven before it breaks
+    real = bert.resume
+
+    def broken(*args: Any, **options: Any) -> torch.Tensor:
+        return real(*args, **options) * float("nan")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bert, "resume", broken)
+        with pytest.raises(NonFiniteError, match=r"pair of row \d .* layer 0 after mean pooling"):
+            quiet(bert)
+
+
+def test_alibi_cannot_be_shortened() -> None:
+    model = load_model(architectures.build("BLOOM"), tokenizer=slow.tokenizer_for("GPT-2"))
+    with pytest.raises(CapabilityError, match="BloomForCausalLM cannot do 'positions'.*ALiBi"):
+        quiet(model)

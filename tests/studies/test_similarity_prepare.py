@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,24 +12,22 @@ from interp_compose.errors import (
     AlignmentError,
     DataFormatError,
     InputError,
-    LayerError,
     OptionError,
     PromptError,
     SpanError,
-    TrainingModeError,
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.core.inputs import Batch
 from interp_compose.studies.similarity.measure import (
     _special_slots,
-    batches_of,
     prepare_pairs,
     similarity_curve,
 )
 from interp_compose.studies.similarity.options import SimilarityOptions
 from tests import architectures
 from tests.studies import similarity_reference as slow
+from tests.studies.test_study_refusals import nothing_runs
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +41,6 @@ def decoder() -> LensModel:
     return slow.wrapped("GPT-2")
 
 
-@contextmanager
-def nothing_runs() -> Iterator[None]:
-    """No module of any model is called, not even by a probe."""
-
-    def refuse(module: torch.nn.Module, args: Any) -> None:
-        raise AssertionError(f"{type(module).__name__} was called")
-
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(refuse)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def refused(
     model: Any, error: type[Exception], message: str, rows: Any = slow.ROWS, **options: Any
 ) -> str:
@@ -67,12 +49,6 @@ def refused(
         similarity_curve(model, rows, progress=False, **options)
     assert type(told.value) is error
     return str(told.value)
-
-
-def test_the_guard_of_these_tests_sees_a_call(fresh: LensModel) -> None:
-    other = slow.wrapped("BERT")
-    with nothing_runs(), pytest.raises(AssertionError, match="was called"):
-        similarity_curve(other, slow.ROWS, progress=False)
 
 
 # ---- rows -------------------------------------------------------------------------------
@@ -84,29 +60,9 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"text1": "a b", "text2": "c d"}, "row 4 has no score and no label; give a score"),
-        ({"text1": "a b", "text2": "c d", "score": float("nan")}, "row 4 has nan as its score"),
-        ({"text1": "a b", "text2": "c d", "score": "high"}, "row 4 has 'high' as its score"),
-        ({"text1": "a b", "text2": "c d", "score": float("inf")}, "row 4 has inf as its score"),
-        ({"text1": "a b", "text2": "c d", "score": True}, "row 4 has True as its score"),
-        ({"text1": "a b", "text2": "c d", "label": 1}, "row 4 has a label where row 1 has a score"),
-        ({"text1": "", "text2": "c d", "score": 1}, "row 4 has '' as its text1"),
-        ({"text1": "a b", "text2": " \n", "score": 1}, r"row 4 has ' \\n' as its text2"),
-        ({"text1": "a b", "score": 1}, "row 4 has no text2"),
-        ({"text1": "a b", "text2": b"c", "score": 1}, "row 4 has b'c' as its text2"),
-        (
-            {"text1": "not alive", "text2": "small sea", "score": 0.9},
-            "row 4 repeats row 2: 'not alive' and 'small sea'; keep one",
-        ),
-        ({"text1": "a", "text2": "b", "score": 1, "subset": "mirror"}, "row 4 .*another name"),
-        ({"text1": "a", "text2": "b", "score": 1, "scor": 2}, "row 4 .*unknown key 'scor'"),
-    ],
-)
-def test_a_bad_row_is_named(fresh: LensModel, row: Any, message: str) -> None:
-    refused(fresh, DataFormatError, message, [*GOOD, row])
+def test_a_bad_row_is_named(fresh: LensModel) -> None:
+    row = {"text1": "a b", "text2": "c d"}
+    refused(fresh, DataFormatError, "row 4 has no score and no label; give a score", [*GOOD, row])
 
 
 def test_lists_from_which_nothing_follows(fresh: LensModel) -> None:
@@ -152,12 +108,6 @@ def test_a_text_beyond_local_attention_is_named() -> None:
     refused(model, PromptError, "text1 of row 1 has 6 tokens and .* look back 5 tokens")
 
 
-def test_a_tokenizer_of_another_model_is_named() -> None:
-    model = load_model(architectures.build("BERT"), tokenizer=slow.bert_tokenizer(120))
-    model.d_vocab = 60
-    refused(model, InputError, r"the tokenizer gives token \d+ and 'BertForMaskedLM' knows 60")
-
-
 def test_half_a_surrogate_pair_is_named(fresh: LensModel) -> None:
     row = {"text1": "a b", "text2": "c \ud800", "score": 1.0}
     refused(fresh, PromptError, "^text2 of row 4: ", [*GOOD, row])
@@ -169,24 +119,11 @@ def test_half_a_surrogate_pair_is_named(fresh: LensModel) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"unit": "sentence"}, OptionError, "one of 'text', 'word', 'constituent'$"),
         ({"unit": "span"}, OptionError, "unit='span'; expected"),
         ({"unit": "phrase"}, OptionError, "'phrase' is 'text' now"),
-        ({"pooling": ("median",)}, OptionError, r"pooling\[0\]='median'; .*'mean', 'max', 'sum'"),
-        ({"pooling": ("last",)}, OptionError, r"pooling\[0\]='last'; expected"),
-        ({"pooling": "mean"}, OptionError, "expected a sequence"),
-        ({"pooling": ()}, OptionError, "expected a sequence"),
-        ({"pooling": ("mean", "mean")}, OptionError, "twice"),
-        ({"layers": [3]}, LayerError, "layer 3 is outside the model: expected 0 … 2"),
-        ({"layers": [-1]}, LayerError, "layer -1"),
-        ({"layers": [1.5]}, LayerError, "depth 1.5"),
-        ({"layers": []}, LayerError, "no layers"),
         ({"embedding": "max"}, OptionError, "embedding='max'; .*'mean', 'cls', 'last', 'model'"),
         ({"embedding": "last"}, OptionError, 'embedding="last" is for decoders, and'),
-        ({"seed": -1}, OptionError, "seed=-1"),
-        ({"batch_size": 0}, OptionError, "batch_size=0"),
-        ({"labels": frozenset({"NP"}), "unit": "word"}, OptionError, "labels, height and parser"),
-        ({"height": 2}, OptionError, "labels, height and parser"),
+        ({"labels": frozenset({"NP"}), "unit": "word"}, OptionError, "pass unit=.constituent"),
         ({"height": 0, "unit": "constituent", "parser": "spacy"}, OptionError, "height 0 chooses"),
         ({"parser": "none", "unit": "constituent"}, OptionError, "none"),
     ],
@@ -197,17 +134,6 @@ def test_a_bad_option_is_named(
     refused(fresh, error, message, **options)
 
 
-@pytest.mark.parametrize("unit", ["text", "word"])
-def test_options_of_constituents_point_to_constituents(fresh: LensModel, unit: str) -> None:
-    refused(
-        fresh,
-        OptionError,
-        f"mean nothing for unit '{unit}'; leave them out, or pass unit=\"constituent\"",
-        unit=unit,
-        labels=frozenset({"NP"}),
-    )
-
-
 def test_the_first_token_of_a_decoder_is_no_embedding(decoder: LensModel) -> None:
     refused(
         decoder,
@@ -215,20 +141,6 @@ def test_the_first_token_of_a_decoder_is_no_embedding(decoder: LensModel) -> Non
         'embedding="cls" .*a decoder, .*attends to nothing of the text; choose "mean" or "last"',
         embedding="cls",
     )
-
-
-def test_a_models_name_is_no_model() -> None:
-    with pytest.raises(Exception, match="model"):  # beartype's; without it, an OptionError
-        similarity_curve("all-MiniLM", slow.ROWS)  # type: ignore[arg-type]
-
-
-def test_a_model_in_training_mode_is_refused() -> None:
-    model = load_model(architectures.build("BERT").train(), tokenizer=slow.bert_tokenizer())
-    refused(model, TrainingModeError, r"call model\.eval\(\) first")
-
-
-def test_a_model_without_a_tokenizer_is_refused() -> None:
-    refused(load_model(architectures.build("BERT")), InputError, "came without a tokenizer")
 
 
 # ---- constituents -----------------------------------------------------------------------
@@ -292,14 +204,6 @@ def test_each_text_is_prepared_once(fresh: LensModel) -> None:
     assert all(len(found) == 1 for found in by_text.values())
     assert items[0].first is items[4].first
     assert [item.index for item in items] == list(range(len(slow.ROWS)))
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 64])
-def test_batches_hold_every_pair_once_and_every_text_once(fresh: LensModel, size: int) -> None:
-    items = prepared(fresh)
-    batches = batches_of(items, size)
-    assert sorted(i.index for batch in batches for i in batch) == list(range(len(items)))
-    assert all(len(batch) <= size for batch in batches)
 
 
 def test_special_tokens_have_slots_of_their_own(fresh: LensModel) -> None:

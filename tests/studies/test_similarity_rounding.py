@@ -1,9 +1,8 @@
-"""Ties that rounding breaks, half precision, and what must not stand around or inside a study."""
+"""Ties that rounding breaks, half precision, interventions around a study, texts not to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from sklearn.metrics import roc_auc_score
 
 import interp_compose as ic
 from interp_compose.errors import (
-    InputError,
     InterventionError,
     NonFiniteError,
     OptionError,
@@ -26,7 +24,6 @@ from interp_compose.models.embed import embed_texts
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import cap_curve
-from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.similarity.result import SimilarityCurve, rounding
 from tests import architectures
@@ -212,22 +209,22 @@ def half_as_long(resid: torch.Tensor, hook: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
-@pytest.mark.parametrize("study", ["similarity_curve", "cap_curve", "embed_texts"])
-def test_a_study_inside_pool_at_is_refused(
-    model: LensModel, examples: list[ic.Example], study: str, mode: str
+def test_nothing_is_measured_inside_pool_at(
+    model: LensModel, examples: list[ic.Example], mode: str
 ) -> None:
-    calls = {
-        "similarity_curve": lambda: quiet(model, layers=[0]),
-        "cap_curve": lambda: cap_curve(model, examples, layers=[0], progress=False),
-        "embed_texts": lambda: embed_texts(model, ["not alive", "x"]),
-    }
     tokens = torch.tensor([[5, 17, 3]])
-    with pool_at(model, 1, torch.tensor([[0, 0, 1]]), "mean", mode=mode):
-        model(tokens)
-        with pytest.raises(InterventionError, match="inside a block of pool_at, .* end the block"):
-            calls[study]()
-    assert model.wrappers == ()
-    calls[study]()
+    for measure in (
+        lambda: quiet(model, layers=[0]),
+        lambda: cap_curve(model, examples, layers=[0], progress=False),
+        lambda: embed_texts(model, ["not alive", "x"]),
+    ):
+        with pool_at(model, 1, torch.tensor([[0, 0, 1]]), "mean", mode=mode):
+            model(tokens)
+            message = "inside a block of pool_at, .* end the block"
+            with pytest.raises(InterventionError, match=message):
+                measure()
+        assert model.wrappers == ()
+        measure()
 
 
 def test_hooks_around_a_study_are_recorded(bert: LensModel) -> None:
@@ -241,41 +238,6 @@ def test_hooks_around_a_study_are_recorded(bert: LensModel) -> None:
     assert {name.split(".")[1] for name in recorded} == {"0", "1"}  # a point may have two names
     assert plain.config["active_hooks"] == list(bert.active_hooks) == []
     assert not np.allclose(hooked.outcomes["cosine"], plain.outcomes["cosine"], atol=1e-3)
-
-
-def test_hooks_around_a_cap_study_are_recorded(
-    model: LensModel, examples: list[ic.Example]
-) -> None:
-    options: dict[str, Any] = {"layers": [0], "controls": False, "progress": False}
-    with model.hooks([("blocks.1.hook_resid_pre", half_as_long)]):
-        hooked = cap_curve(model, examples, **options)
-    assert "blocks.1.hook_resid_pre" in hooked.config["active_hooks"]
-    assert cap_curve(model, examples, **options).config["active_hooks"] == []
-
-
-def test_a_run_that_was_interrupted_under_a_hook_does_not_go_on_without_it(
-    bert: LensModel, tmp_path: Path
-) -> None:
-    options: dict[str, Any] = {"layers": [0], "batch_size": 2, "resume": tmp_path / "batches"}
-    real, calls = similarity_measure._measure, [0]
-
-    def dies_at_the_second(*args: Any, **options: Any) -> pd.DataFrame:
-        calls[0] += 1
-        if calls[0] == 2:
-            raise KeyboardInterrupt
-        return real(*args, **options)
-
-    hook = [("blocks.1.hook_resid_pre", half_as_long)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similarity_measure, "_measure", dies_at_the_second)
-        with bert.hooks(hook, version="half"), pytest.raises(KeyboardInterrupt):
-            quiet(bert, **options)
-        with pytest.raises(InputError, match="different run: .*active_hooks"):
-            quiet(bert, **options)
-        with bert.hooks(hook, version="half"):
-            resumed = quiet(bert, **options)
-    assert calls[0] == 2 + 4
-    assert resumed.config["active_hooks"] == ["blocks.1.hook_resid_pre (half)"]
 
 
 # ---- embeddings -------------------------------------------------------------------------
@@ -298,17 +260,6 @@ def test_a_text_whose_embedding_is_not_finite_is_named(bad: float) -> None:
     assert embed_texts(model, texts[::2]).isfinite().all()
 
 
-def test_a_batch_may_be_chosen_here(bert: LensModel) -> None:
-    texts = [row["text1"] for row in slow.ROWS]
-    assert torch.equal(embed_texts(bert, texts, batch_size=None), embed_texts(bert, texts))
-
-
-@pytest.mark.parametrize("bad", [0, -1, True, False])
-def test_bad_batches_of_texts_are_refused(bert: LensModel, bad: Any) -> None:
-    with pytest.raises(OptionError, match=rf"batch_size={bad!r}.*expected an integer"):
-        embed_texts(bert, ["a"], batch_size=bad)
-
-
 def test_no_cls_where_the_tokenizer_puts_none() -> None:
     bare = slow.bare_words()
     bare.backend_tokenizer.post_processor = None
@@ -322,11 +273,6 @@ def test_no_cls_where_the_tokenizer_puts_none() -> None:
         quiet(model, rows, embedding="cls")
     assert embed_texts(model, ["w1 w2"], embedding="mean").shape == (1, model.d_model)
     assert len(quiet(model, rows, layers=[0], controls=False).outcomes) == 3 * len(rows)
-
-
-def test_an_empty_text_is_a_text_and_no_example(bert: LensModel) -> None:
-    with pytest.raises(InputError, match="^text 0: the prompt .* is empty"):
-        embed_texts(bert, ["", "a"])
 
 
 @architectures.needs_tl4

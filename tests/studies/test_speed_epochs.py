@@ -138,11 +138,6 @@ def test_lateness_is_when_a_sample_has_converged(looks: list[list[bool]]) -> Non
     assert found.tolist() == pytest.approx(expected)
 
 
-def test_lateness_of_some_samples() -> None:
-    right = np.array([[0, 0, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1], [0, 1, 1, 1]], bool)
-    assert lateness(right).tolist() == [1.0, 0.75, 0.0, 0.5]
-
-
 def slow_auc(late: list[float], violating: list[bool]) -> float:
     """Every pair of a violating sample and another one, one by one."""
     found = [

@@ -10,18 +10,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import interp_compose as ic
 from interp_compose.errors import InputError, ModelError, OptionError
-from interp_compose.studies.anchors.options import GridOptions
+from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.fitting_speed import measure as speed_measure
 from interp_compose.studies.fitting_speed.measure import (
     base_of,
     fitting_speed,
-    runs_of,
     whole_numbers,
 )
-from interp_compose.studies.fitting_speed.presets import PRESETS
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 
 TINY = PhaseRun(d_model=8, d_mlp=12, samples=50, steps=8, batch_size=20, n_layers=5)
@@ -57,6 +53,12 @@ def result(**changed: Any) -> FittingSpeed:
     return FittingSpeed.from_rows(*tables(**changed), CONFIG)
 
 
+def test_data_are_of_all_pairs_and_evaluated_each_epoch() -> None:
+    assert base_of(TINY, 2).evaluate_every == 2
+    run = base_of(replace(TINY, evaluate_every=999), None)
+    assert (run.evaluate_every, run.hold_out) == (3, False)
+
+
 def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
     grid: Any = ([0.4, 0.8], [1, 2], [0, 2], tmp_path)
     found = fitting_speed(*grid, seeds=1, first_seed=3, run=TINY, where="here", progress=False)
@@ -69,44 +71,17 @@ def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
     assert found.config["depths"] == [1, 2]
     assert (found.config["evaluate_every"], found.config["hold_out"]) == (3, False)
     assert "n_layers" not in found.config
-    found.save(tmp_path / "result")
-    again = FittingSpeed.load(tmp_path / "result")
-    for name, frame in found.frames.items():
-        pd.testing.assert_frame_equal(again.frames[name], frame)
-    assert again.summary() == found.summary()
-
-
-def test_runs_are_on_all_pairs_with_a_look_each_epoch() -> None:
-    assert base_of(TINY, 2).evaluate_every == 2
-    found = runs_of(
-        base_of(replace(TINY, evaluate_every=999), None),
-        [0.4],
-        [1, 3],
-        [0, 6],
-        GridOptions(seeds=2, first_seed=1),
-    )
-    assert len(found) == len(set(found)) == 8
-    assert {run.evaluate_every for run in found} == {3}
-    assert not any(run.hold_out for run in found)
-    assert {(run.n_layers, run.violations, run.seed) for run in found} == {
-        (depth, groups, seed) for depth in (1, 3) for groups in (0, 6) for seed in (1, 2)
-    }
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"rates": []}, "init_rates="),
         ({"rates": [0.4, 0.4]}, "init_rates holds 0.4 twice"),
-        ({"depths": []}, "depths="),
         ({"depths": [2, 2]}, "depths holds 2 twice"),
         ({"depths": [0]}, "depths holds 0: expected whole numbers from 1"),
-        ({"violations": []}, "violations="),
-        ({"violations": [1, 1]}, "violations holds 1 twice"),
         ({"violations": [-1]}, "violations holds -1: expected whole numbers from 0 to 6"),
         ({"violations": [7]}, "violations holds 7"),
         ({"seeds": 0}, "seeds=0"),
-        ({"first_seed": -1}, "first_seed=-1"),
         ({"evaluate_every": 0}, "evaluate_every=0"),
         ({"run": replace(TINY, samples=0)}, "samples=0"),
         ({"run": replace(TINY, batch_size=0)}, "batch_size=0"),
@@ -209,20 +184,8 @@ def test_a_run_that_diverged_is_not_ranked() -> None:
         result(finite=False).ranked()
 
 
-@pytest.mark.parametrize("preset", PRESETS.values())
-def test_the_settings_can_be_trained(preset: Any) -> None:
-    for run in runs_of(
-        base_of(preset.run, None),
-        preset.init_rates,
-        preset.depths,
-        preset.violations,
-        GridOptions(seeds=1),
-    ):
-        run.check()
-
-
 def test_the_papers_setting() -> None:
-    (preset,) = PRESETS.values()
+    preset = PRESETS["fig8"]
     run = preset.run
     assert (run.samples, run.batch_size, run.d_head, run.norm) == (100_000, 300, 200, "post")
     config = run.train_config()
@@ -231,5 +194,4 @@ def test_the_papers_setting() -> None:
     assert total == 210 * 334
     assert config.warmup_of(total) == 10 * 334
     assert config.lr_at(10 * 334, total) == pytest.approx(1e-4)
-    assert preset.violations == (0, 1, 5)
-    assert speed_measure.FittingSpeed is ic.FittingSpeed
+    assert preset.axes["violations"] == (0, 1, 5)

@@ -13,33 +13,21 @@ import pandas as pd
 import pytest
 
 from interp_compose import cli
-from interp_compose.errors import InputError, OptionError, OutputError
-from interp_compose.models.lens_model import LensModel
+from interp_compose.errors import InputError, OutputError
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.numbered import FINGERPRINT
 from interp_compose.runs.result import Result
 from interp_compose.studies.cap import measure as cap_measure
-from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.core import output as run_folder
 from interp_compose.studies.core.options import ModelSource, Output, TaskSource
 from interp_compose.studies.core.output import write_result
-from interp_compose.studies.similarity import measure as similarity_measure
 from interp_compose.studies.similarity.measure import similarity_curve
-from interp_compose.studies.similarity.options import (
-    AnyModel,
-    PairSource,
-    SimilarityCommand,
-    SimilarityOptions,
-)
 from tests import architectures
 from tests.studies import similarity_reference as slow
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.studies.similarity_reference import tsv
 from tests.test_results import readable
-from tests.untyped import outcomes_of
 
-FIGURES = {"similarity": "similarity_curve", "cap": "cap_curve"}
 FRAME = pd.DataFrame({"pair": [0, 1], "cosine": [0.5, 0.25]})
 
 
@@ -59,69 +47,52 @@ def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Study:
-    """One of the two studies: how it is run, and where its batches are computed."""
+    """A study in batches, as its command runs it: what is around it is the same for all."""
 
-    options: Any
-    module: Any
-    command: list[str]
+    options: CapCommand
 
     def into(self, out: Path, *, overwrite: bool = False, layers: Sequence[int] = (0,)) -> Any:
         output = Output(out=out, overwrite=overwrite, quiet=True)
         asked = replace(self.options.study, layers=layers)
-        return self.module.run(replace(self.options, study=asked, output=output))
+        return cap_measure.run(replace(self.options, study=asked, output=output))
+
+    @property
+    def command(self) -> list[str]:
+        source = ["--model", self.options.model.model, "--task", self.options.task.task]
+        return ["cap", *source, "--device", "cpu", "-q", "--layers", "0"]
 
 
 @pytest.fixture(scope="module")
-def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Study]:
-    """Both on tiny models and data, one layer, batches of two."""
-    folder, decoder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("gpt2")
-    architectures.build("BERT").save_pretrained(folder)
-    slow.bert_tokenizer().save_pretrained(folder)
-    architectures.build("GPT-2").save_pretrained(decoder)
-    splitting_tokenizer().save_pretrained(decoder)
-    pairs, rows = tsv(folder.parent / "pairs.tsv"), folder.parent / "rows.jsonl"
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A tiny model and data, one layer, batches of two."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    architectures.build("GPT-2").save_pretrained(folder)
+    splitting_tokenizer().save_pretrained(folder)
+    rows = folder.parent / "rows.jsonl"
     lines = [
         json.dumps({"prompt": f'{text} "', "answer": "a", "tree": f'(S (X {text}) (Y "))'})
         for text in TEXTS
     ]
     rows.write_text("\n".join(lines), encoding="utf-8")
-    asked: dict[str, Any] = {"pooling": ("mean",), "controls": False, "batch_size": 2}
-    one = SimilarityCommand(
-        model=AnyModel(model=str(folder), device="cpu"),
-        task=PairSource(task=str(pairs)),
-        study=SimilarityOptions(**asked),
-    )
-    other = CapCommand(
-        model=ModelSource(model=str(decoder), device="cpu"),
-        task=TaskSource(task=str(rows)),
-        study=CapOptions(**asked),
+    return Study(
+        CapCommand(
+            model=ModelSource(model=str(folder), device="cpu"),
+            task=TaskSource(task=str(rows)),
+            study=CapOptions(pooling=("mean",), controls=False, batch_size=2),
+        )
     )
 
-    def command(name: str, options: Any) -> list[str]:
-        given = ["--model", options.model.model, "--task", options.task.task, "--device", "cpu"]
-        return [name, *given, "-q", "--layers", "0"]
 
-    return {
-        "similarity": Study(one, similarity_measure, command("similarity", one)),
-        "cap": Study(other, cap_measure, command("cap", other)),
-    }
-
-
-@pytest.fixture(params=["similarity", "cap"])
-def study(request: pytest.FixtureRequest, studies: dict[str, Study]) -> Study:
-    return studies[request.param]
-
-
-def counted(study: Study, patch: pytest.MonkeyPatch, before: Callable[[], None]) -> list[int]:
+def counted(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> list[int]:
     """How often a batch is computed; ``before`` is called first each time."""
-    real, calls = study.module._measure, [0]
+    real, calls = cap_measure._measure, [0]
 
     def count(*args: Any, **options: Any) -> pd.DataFrame:
         calls[0] += 1
         before()
-        return real(*args, **options)  # type: ignore[no-any-return]
+        return real(*args, **options)
 
-    patch.setattr(study.module, "_measure", count)
+    patch.setattr(cap_measure, "_measure", count)
     return calls
 
 
@@ -175,7 +146,7 @@ def test_batches_outlive_a_result_that_cannot_be_saved(study: Study, tmp_path: P
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        first = counted(study, patch, lambda: None)
+        first = counted(patch, lambda: None)
         patch.setattr(run_folder, "store", full)
         with pytest.raises(OSError, match="No space left"):
             study.into(out)
@@ -184,7 +155,7 @@ def test_batches_outlive_a_result_that_cannot_be_saved(study: Study, tmp_path: P
     assert (out / "batches" / FINGERPRINT).exists()
     assert not (out / "manifest.json").exists()
     with pytest.MonkeyPatch.context() as patch:
-        again = counted(study, patch, lambda: None)
+        again = counted(patch, lambda: None)
         curve = study.into(out)
     assert again == [0]
     pd.testing.assert_frame_equal(curve.frame, whole.frame)
@@ -193,9 +164,8 @@ def test_batches_outlive_a_result_that_cannot_be_saved(study: Study, tmp_path: P
 
 
 def test_a_figure_that_fails_costs_no_batch(
-    studies: dict[str, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = studies["cap"]
 
     def fails(*args: Any) -> Path:
         raise OSError(28, "No space left on device")
@@ -204,7 +174,7 @@ def test_a_figure_that_fails_costs_no_batch(
         patch.setattr(run_folder, "picture_bytes", fails)
         with pytest.raises(OSError, match="No space left"):
             study.into(tmp_path)
-    calls = counted(study, monkeypatch, lambda: None)
+    calls = counted(monkeypatch, lambda: None)
     curve = study.into(tmp_path)
     assert calls == [0]
     assert {path.stem for path in tmp_path.glob("*.png")} == set(curve.figures())
@@ -213,11 +183,9 @@ def test_a_figure_that_fails_costs_no_batch(
 # ---- figures and tables of one run --------------------------------------------------------
 
 
-def test_nothing_of_another_study_stays_but_the_users_files(
-    studies: dict[str, Study], tmp_path: Path
-) -> None:
+def test_nothing_of_another_study_stays_but_the_users_files(study: Study, tmp_path: Path) -> None:
     """A figure's name alone makes no file this library's."""
-    earlier = studies["cap"].into(tmp_path)
+    earlier = study.into(tmp_path)
     assert (tmp_path / "cap_curve.png").exists()
     for name in ("notes.html", "training.png", "stable_rank.html", "matrices.csv"):
         (tmp_path / name).write_text("earlier", encoding="utf-8")
@@ -232,7 +200,7 @@ def test_nothing_of_another_study_stays_but_the_users_files(
     tables = {"curve", "by_layer", "outcomes", "layer_cosines", "clean"}
     assert {path.stem for path in tmp_path.glob("*.csv")} == tables | {"matrices"}
     assert Result.load(tmp_path).config["study"] == "similarity"
-    studies["cap"].into(tmp_path, overwrite=True)
+    study.into(tmp_path, overwrite=True)
     assert {path.stem for path in tmp_path.glob("*.png")} == set(earlier.figures()) | {"training"}
     for name in ("notes.html", "training.png", "stable_rank.html", "matrices.csv"):
         assert (tmp_path / name).read_text(encoding="utf-8") == "earlier"
@@ -242,12 +210,12 @@ def test_nothing_of_another_study_stays_but_the_users_files(
 def test_a_users_file_is_refused_before_work_starts(
     study: Study, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = name.replace("FIGURE", FIGURES[study.command[0]])
+    name = name.replace("FIGURE", "cap_curve")
     mine = {name: b"mine", "report.html": b"mine", "training.png": b"mine"}
     for each, data in mine.items():
         (tmp_path / each).write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        calls = counted(study, patch, lambda: None)
+        calls = counted(patch, lambda: None)
         printed = refused([*study.command, "--out", str(tmp_path)], capsys)
     assert calls == [0]
     assert f"has {name}, which no run of interp_compose wrote there" in printed
@@ -285,7 +253,7 @@ def test_one_process_at_a_time(study: Study, tmp_path: Path) -> None:
             thread.join()
 
     with pytest.MonkeyPatch.context() as patch:
-        counted(study, patch, meanwhile)
+        counted(patch, meanwhile)
         study.into(tmp_path)
     assert len(refusals) == 1
     assert refusals[0].startswith(f"another process is writing to {tmp_path}; wait until")
@@ -303,7 +271,7 @@ def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_
             (out / f"{figure}.png").write_bytes(b"theirs")
 
     with pytest.MonkeyPatch.context() as patch:
-        calls = counted(study, patch, meanwhile)
+        calls = counted(patch, meanwhile)
         with pytest.raises(InputError, match=r"result of another run: layers was \[1\], is now"):
             study.into(out)
     assert calls[0] > 1
@@ -315,90 +283,6 @@ def test_a_result_that_appears_during_the_run_is_not_replaced(study: Study, tmp_
 
 
 # ---- options of the wrong kind ------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": True}, "batch_size=True is a bool; expected an integer"),
-        ({"batch_size": False}, "batch_size=False is a bool; expected an integer"),
-        ({"seed": True}, "seed=True is a bool; expected an integer"),
-        ({"seed": False}, "seed=False is a bool; expected an integer"),
-        ({"layers": [True]}, r"layers\[0\]=True is a bool; expected a number"),
-    ],
-)
-def test_switches_are_no_numbers(model: LensModel, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        similarity_curve(model, slow.ROWS, progress=False, **options)
-    with pytest.raises(OptionError, match=message):
-        cap_curve(model, [{"prompt": "not alive", "answer": "a"}], progress=False, **options)
-
-
-def test_resume_is_a_folder_and_no_file(model: LensModel, tmp_path: Path) -> None:
-    notes = tmp_path / "notes.txt"
-    notes.write_text("mine", encoding="utf-8")
-    rows = [{"prompt": "not alive", "answer": "a"}]
-    for path in (notes, str(notes)):
-        with pytest.raises(OptionError, match=r"resume=.*notes\.txt'?\)?: expected a folder"):
-            similarity_curve(model, slow.ROWS, progress=False, layers=[0], resume=path)
-        with pytest.raises(OptionError, match=r"resume=.*notes\.txt'?\)?: expected a folder"):
-            cap_curve(model, rows, progress=False, layers=[0], resume=path)
-    assert notes.read_text(encoding="utf-8") == "mine"
-
-
-SCRIPT = """
-import torch
-import interp_compose as ic
-model = ic.load_model("mini-base", device="cpu")
-row = {"prompt": 'a young cat is called a "', "answer": "a"}
-pairs = [{"text1": f"a b{n}", "text2": f"c{n} d", "score": n / 9} for n in range(4)]
-tokens = torch.tensor([[5, 17, 3]])
-mask, at = torch.ones_like(tokens), torch.arange(3)[None]
-resid = model.resid_pre(tokens, 1, attention_mask=mask)
-studies = {
-    "cap": lambda **o: ic.cap_curve(model, [row], progress=False, **o),
-    "similarity": lambda **o: ic.similarity_curve(model, pairs, progress=False, **o),
-}
-calls = {
-    "read": lambda: model.resume(resid, 1, attention_mask=mask, position_ids=at, read="nope"),
-    "embedding": lambda: ic.embed_texts(model, ["a"], embedding=["mean"]),
-    "batch of texts": lambda: ic.embed_texts(model, ["a"], batch_size=2.0),
-}
-for name, study in studies.items():
-    for option in ({"controls": "no"}, {"controls": 1}, {"layers": {0: 1}}, {"resume": 3}):
-        calls[f"{name} {option}"] = lambda study=study, option=option: study(**option)
-"""
-"""In a process of its own, because in the tests beartype would be there first."""
-
-EXPECTED = {
-    "read": "OptionError: BridgeModel.resume: read='nope'; expected one of 'logits', ",
-    "embedding": "OptionError: embed_texts: embedding=['mean'] is a list; expected a string",
-    "batch of texts": "OptionError: embed_texts: batch_size=2.0 is a float; expected an integer",
-    **{
-        f"{study} {option}": f"OptionError: {study}_curve: {message}"
-        for study in ("cap", "similarity")
-        for option, message in {
-            "{'controls': 'no'}": "controls='no' is a str; expected True or False",
-            "{'controls': 1}": "controls=1 is an int; expected True or False",
-            "{'layers': {0: 1}}": "layers={0: 1} is a dict; expected a sequence (each item a num",
-            "{'resume': 3}": "resume=3 is an int; expected a string or a path or None",
-        }.items()
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
-    return outcomes_of(SCRIPT)
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_untyped_options_are_refused_by_name(name: str, outcomes: dict[str, str]) -> None:
-    assert outcomes[name].startswith(EXPECTED[name])
-
-
-def test_every_untyped_option_is_expected(outcomes: dict[str, str]) -> None:
-    assert set(outcomes) == set(EXPECTED)
 
 
 # ---- the command line ---------------------------------------------------------------------
@@ -415,18 +299,6 @@ def test_labels_with_nothing_after_them_are_refused(
     study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    unit = "text" if study.command[0] == "similarity" else "constituent"
-    given = [*study.command, "--unit", unit, "--out", str(out), "--labels"]
+    given = [*study.command, "--unit", "constituent", "--out", str(out), "--labels"]
     assert "labels" in refused(given, capsys)
     assert not out.exists()
-
-
-def test_a_folder_inside_a_file_is_refused(
-    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    notes = tmp_path / "notes.txt"
-    notes.write_text("mine", encoding="utf-8")
-    printed = refused([*study.command, "--out", str(notes / "sub")], capsys)
-    assert "InputError: " in printed
-    assert "notes.txt/sub cannot be made (Not a directory); choose another --out" in printed
-    assert notes.read_text(encoding="utf-8") == "mine"
