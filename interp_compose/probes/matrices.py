@@ -18,13 +18,11 @@ def check_matrices(A: Tensor, name: str = "A", axes: str = "..., row, col") -> N
     Reads ``A`` once and copies nothing where its memory is contiguous.
 
     Raises:
-        InputError: no tensor, fewer dimensions than ``axes`` names or more, a matrix without
+        InputError: fewer dimensions than ``axes`` names or more, a matrix without
             entries, a sparse layout, the meta device, a dtype that is not bfloat16, float16,
             float32 or float64.
         NonFiniteError: NaN or infinite entries.
     """
-    if not isinstance(A, Tensor):
-        raise InputError(f"{name} is a {type(A).__name__}; expected a tensor [{axes}]")
     shape = tuple(A.shape)
     if A.layout != torch.strided:
         raise InputError(

@@ -98,7 +98,7 @@ def batch_by_batch(
             "could be mixed in. Name it, model.hooks(…, version='strength 3'), or leave out "
             "resume; plain PyTorch hooks and edited attentions cannot be resumed."
         )
-    if not isinstance(resume, str | Path) or Path(resume).is_file() or not str(resume):
+    if Path(resume).is_file() or not str(resume):
         raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")
     fingerprint = {**config, "versions": environment_versions()}
     with locked(resume):

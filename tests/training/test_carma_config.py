@@ -13,7 +13,6 @@ from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.training.carma import CarmaConfig, carma_terms, default_layers, total_loss
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.losses import mutual_information_loss, stability_loss
-from tests.untyped import outcomes_of
 
 # Appendix B.3, sentence by sentence: ending layers of IDM, of SC; λ of IDM, of SC.
 IDM_ENDS = {"GPT2-S": 3, "GPT2-L": 8, "Gemma-2B": 10, "Llama-1B": 7, "Qwen-0.5B": 5, "Qwen-3B": 10}
@@ -82,6 +81,8 @@ def test_an_unknown_model_or_task_is_answered_with_the_known_ones() -> None:
         CarmaConfig.from_paper("gpt3", task="idm")
     for row in PAPER_MODELS:
         assert f"{row.hub_name} ({row.label})" in str(caught.value)
+    with pytest.raises(OptionError, match="no model 'gpt3'; expected one of gpt2 "):
+        TrainConfig.from_paper("gpt3", task="idm")
 
 
 @pytest.mark.parametrize(
@@ -202,41 +203,3 @@ def test_layers_outside_the_model_are_refused() -> None:
         CarmaConfig(layers=(1, 1), stability_layers=(2, 4)).hook_names(4)
     with pytest.raises(LayerError, match="the model has n_layers=1"):
         CarmaConfig().resolved(1)
-
-
-UNTYPED = """
-from interp_compose.training.carma import CarmaConfig
-from interp_compose.training.config import TrainConfig
-calls = {
-    "weight a text": lambda: CarmaConfig(weight="0.2"),
-    "weight a switch": lambda: CarmaConfig(weight=True),
-    "an unknown unit": lambda: CarmaConfig(unit="token"),
-    "three layers": lambda: CarmaConfig(layers=(1, 2, 3)),
-    "a layer": lambda: CarmaConfig(layers=3),
-    "half a layer": lambda: CarmaConfig(stability_layers=(1, 2.5)),
-    "the paper's name of SC": lambda: CarmaConfig.from_paper("gpt2", task="sc"),
-    "training of an unknown task": lambda: TrainConfig.from_paper("gpt2", task="sc"),
-    "training of an unknown model": lambda: TrainConfig.from_paper("gpt3", task="idm"),
-    "a list for a model": lambda: CarmaConfig.from_paper(["gpt2"], task="idm"),
-}
-"""
-REFUSED = {
-    "weight a text": "OptionError: CarmaConfig: weight='0.2' is a str; expected a number",
-    "weight a switch": "OptionError: CarmaConfig: weight=True is a bool; expected a number",
-    "an unknown unit": "OptionError: CarmaConfig: unit='token'; expected one of 'word', '",
-    "three layers": "OptionError: CarmaConfig: layers=(1, 2, 3) is a tuple; expected (an integer, ",
-    "a layer": "OptionError: CarmaConfig: layers=3 is an int; expected (an integer, an integer) or",
-    "half a layer": "OptionError: CarmaConfig: stability_layers[1]=2.5 is a float; expected an int",
-    "the paper's name of SC": "OptionError: CarmaConfig.from_paper: task='sc'; expected o",
-    "a list for a model": "OptionError: CarmaConfig.from_paper: model=['gpt2'] is a list; expected",
-    "training of an unknown task": "OptionError: TrainConfig.from_paper: task='sc'; ",
-    "training of an unknown model": "OptionError: CARMA has no model 'gpt3'; expected one of",
-}
-
-
-def test_untyped_misuse_is_refused_by_name() -> None:
-    """In a process of its own: here beartype would be there first."""
-    outcomes = outcomes_of(UNTYPED)
-    assert set(outcomes) == set(REFUSED)
-    for name, start in REFUSED.items():
-        assert outcomes[name].startswith(start), outcomes[name]

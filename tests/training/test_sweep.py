@@ -19,7 +19,6 @@ from interp_compose.runs.result import environment_versions
 from interp_compose.runs.sweep import run_sweep, sweep_status
 from interp_compose.runs.workers import PROGRESS
 from tests.training.sweep_jobs import JOBS, events, sweep
-from tests.untyped import outcomes_of
 
 CONFIGS = [{"n": n, "kind": {"depth": [n, None]}} for n in (3, 5, 2)]
 
@@ -351,16 +350,6 @@ def test_refused_before_anything_is_written(tmp_path: Path, case: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         run_sweep(given.pop("work"), given.pop("configs"), tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_configuration_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
-    script = f"""
-from interp_compose.runs.sweep import run_sweep
-calls = {{"a tuple": lambda: run_sweep("math:cos", [("n", 1)], {str(tmp_path / "out")!r})}}
-"""
-    assert outcomes_of(script) == {
-        "a tuple": "OptionError: run_sweep: configs[0]=('n', 1) is a tuple; expected a mapping"
-    }
 
 
 def test_a_folder_of_another_sweep_is_refused(tmp_path: Path, ledger: Path) -> None:
