@@ -25,6 +25,7 @@ from interp_compose.training import loop
 from interp_compose.training.history import read_history
 from interp_compose.types import Example
 from tests.studies.carma_runs import run_folder, tiny
+from tests.studies.carma_tables import pick
 
 SEEDS = (1, 4)
 RATES = (0.25, 1.0)
@@ -114,20 +115,13 @@ def right(model: LensModel, examples: Sequence[Example], labels: Sequence[str] =
     return found
 
 
-def row_of(frame: pd.DataFrame, **where: Any) -> pd.Series:
-    for name, value in where.items():
-        frame = frame[frame[name] == value]
-    assert len(frame) == 1
-    return frame.iloc[0]
-
-
 def test_accuracy_and_consistency_are_what_single_passes_give(ran: Ran) -> None:
     tables = ran.comparison.frames
     source = synonym_source("auto", "mini-sst")
     for version, seed in ran.runs:
         model = ran.version(version, seed)
         before = right(model, ran.task.test)
-        row = row_of(tables["accuracy"], version=version, seed=seed)
+        row = pick(tables["accuracy"], version=version, seed=seed)
         assert (row["n_correct"], row["n"]) == (sum(before), 12)
         for rate in RATES:
             replaced = ic.replace_synonyms(
@@ -144,7 +138,7 @@ def test_accuracy_and_consistency_are_what_single_passes_give(ran: Ran) -> None:
                 )
                 if old.prompt != new.prompt  # a prompt that was not changed cannot fail
             ]
-            row = row_of(tables["synonyms"], version=version, seed=seed, rate=rate)
+            row = pick(tables["synonyms"], version=version, seed=seed, rate=rate)
             counts = [row[name] for name in ("n_test", "n", "n_before", "n_after", "n_both")]
             was, still = sum(b for b, _ in pairs), sum(a for _, a in pairs)
             assert counts == [12, len(pairs), was, still, sum(b and a for b, a in pairs)]
@@ -188,7 +182,7 @@ def test_doses_are_those_of_the_replacement(ran: Ran) -> None:
             found = swaps["example"].value_counts()
             assert list(rows["n_replaced"]) == [found.get(n, 0) for n in rows["example"]]
             shares += [row.n_replaced / row.n_words for row in rows.itertuples()]
-        row = row_of(means, rate=rate)
+        row = pick(means, rate=rate)
         assert row["n_prompts"] == len(shares) == 24
         assert row["dose"] == pytest.approx(sum(shares) / 24, abs=1e-12)
         assert f"a mean dose of {100 * sum(shares) / 24:.1f} %" in ran.comparison.summary()
@@ -227,18 +221,16 @@ def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:
         if version == "ft":
             ic.load_weights(model, run_folder(tmp_path / "labels", "ft", 1) / carma_run.WEIGHTS)
         before, after = (right(model, rows, ran.task.labels) for rows in (ran.task.test, new))
-        assert row_of(found.frames["accuracy"], version=version)["n_correct"] == sum(before) > 0
-        assert row_of(plain.frames["accuracy"], version=version)["n_correct"] == 0
-        row = row_of(found.frames["synonyms"], version=version)
+        assert pick(found.frames["accuracy"], version=version)["n_correct"] == sum(before) > 0
+        assert pick(plain.frames["accuracy"], version=version)["n_correct"] == 0
+        row = pick(found.frames["synonyms"], version=version)
         assert (row["n_before"], row["n_after"]) == (sum(before), sum(after))
         curve = ic.cap_curve(
             model, ran.task.test, layers=[0], answers=ran.task.labels, progress=False
         ).frame
         for place in curve.query("pooling in ('mean', 'max', 'sum')").to_dict("records"):
             where = {"version": version, "pooling": place["pooling"]}
-            assert row_of(found.frames["cap"], **where)["n_correct"] == round(
-                12 * place["accuracy"]
-            )
+            assert pick(found.frames["cap"], **where)["n_correct"] == round(12 * place["accuracy"])
     losses = [one.frames["history"]["loss"].tolist() for one in (plain, found)]
     assert losses[0] == losses[1]
     accuracies = [one.frames["training"]["validation_accuracy"].item() for one in (plain, found)]
@@ -255,7 +247,7 @@ def test_cap_is_that_of_the_saved_weights(ran: Ran) -> None:
         ).frame
         for place in curve.query("pooling in ('mean', 'max', 'sum')").to_dict("records"):
             where = {name: place[name] for name in ("layer", "pooling")}
-            row = row_of(ran.comparison.frames["cap"], version=version, seed=seed, **where)
+            row = pick(ran.comparison.frames["cap"], version=version, seed=seed, **where)
             assert row["n_correct"] / row["n"] == pytest.approx(place["accuracy"])
             assert (row["n"], row["depth"]) == (place["n"], place["depth"])
 
@@ -267,7 +259,7 @@ def test_times_and_losses_are_those_of_the_history(ran: Ran) -> None:
         path = run_folder(ran.folder, version, seed) / "history.jsonl"
         history = read_history(path)
         steps, evaluations = history["steps"], history["evaluations"]
-        row = row_of(ran.comparison.frames["training"], version=version, seed=seed)
+        row = pick(ran.comparison.frames["training"], version=version, seed=seed)
         assert row["steps"] == len(steps) == 3
         assert row["seconds"] == pytest.approx(sum(steps["seconds"]))
         assert row["step_seconds"] == sorted(steps["seconds"])[1]

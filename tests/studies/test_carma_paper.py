@@ -8,14 +8,7 @@ import pytest
 
 from interp_compose.studies.carma.paper import paper_numbers, paper_numbers_for
 from interp_compose.tasks.prompts import PAPER_MODELS
-
-
-def printed(**cells: Any) -> str:
-    frame = paper_numbers()
-    for column, value in cells.items():
-        frame = frame[frame[column] == value]
-    assert len(frame) == 1
-    return str(frame["printed"].iloc[0])
+from tests.studies.carma_tables import pick
 
 
 def test_every_number_is_there() -> None:
@@ -41,16 +34,13 @@ def test_every_number_is_there() -> None:
         ({"table": 5, "label": "Llama-1B", "version": "original", "rate": 0.4}, "1.73"),
         ({"table": 5, "label": "Qwen-0.5B", "version": "carma", "rate": 0.25}, "89.66"),
         ({"table": 1, "label": "GPT2-L", "task": "sc", "version": "carma"}, "0.8858"),
+        ({"table": 6, "label": "GPT2-S", "metric": "overhead"}, "1.8"),
+        ({"table": 7, "label": "GPT2-S", "metric": "overhead"}, "7.6"),
+        ({"table": 7, "label": "Qwen-3B", "version": "carma", "metric": "minutes"}, "16.86"),
     ],
 )
-def test_consistencies_as_printed(cells: dict[str, Any], text: str) -> None:
-    assert printed(metric="consist_syn", **cells) == text
-
-
-def test_times_as_printed() -> None:
-    assert printed(table=6, label="GPT2-S", metric="overhead") == "1.8"
-    assert printed(table=7, label="GPT2-S", metric="overhead") == "7.6"
-    assert printed(table=7, label="Qwen-3B", version="carma", metric="minutes") == "16.86"
+def test_numbers_as_printed(cells: dict[str, Any], text: str) -> None:
+    assert pick(paper_numbers(), **{"metric": "consist_syn", **cells})["printed"] == text
 
 
 def test_values_are_the_printed_numbers_in_per_cent() -> None:
@@ -91,10 +81,7 @@ def test_overheads_follow_from_their_minutes_or_are_marked() -> None:
     ],
 )  # fmt: skip
 def test_what_is_visibly_wrong_is_marked(cells: dict[str, Any], note: str) -> None:
-    frame = paper_numbers()
-    for column, value in cells.items():
-        frame = frame[frame[column] == value]
-    assert note in frame["note"].item()
+    assert note in pick(paper_numbers(), **cells)["note"]
 
 
 @pytest.mark.parametrize(

@@ -281,8 +281,6 @@ def _given(settings: CarmaSettings | TrainSettings) -> dict[str, Any]:
 
 def limited(task: Task, limit: int | None, seed: int) -> Task:
     """The task with so many examples a split."""
-    if limit is None:
-        return task
     return replace(
         task,
         train=drawn(task.train, limit, seed),
