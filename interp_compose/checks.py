@@ -7,7 +7,7 @@ from numbers import Integral
 from random import Random
 from typing import Any, TypeVar
 
-from interp_compose.errors import OptionError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.result import Result
 
 T = TypeVar("T")
@@ -37,7 +37,13 @@ def check_limit(limit: int | None) -> None:
 
 
 def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
-    """Results by label: those of a list by their models' names, numbered where one comes again."""
+    """Results by label: those of a list by their models' names, numbered where one comes again.
+
+    Raises:
+        InputError: no results.
+    """
+    if not curves:
+        raise InputError("there is nothing to compare; pass at least one curve, {label: curve}")
     if isinstance(curves, Mapping):
         return dict(curves)
     names = [str(curve.config.get("model", "model")) for curve in curves]

@@ -180,14 +180,6 @@ def test_blocks_are_parted_where_they_are_large_enough() -> None:
     assert not any(line.get_segments() for lines in drawn for line in lines)
 
 
-def test_a_panel_has_blocks_and_names_of_its_own() -> None:
-    other = matrix(4, names="abcd", blocks=[1])
-    made = grid([matrix(2), other], names="xy")
-    assert made.names_of(made.panels[0][0]) == "xy"
-    assert made.names_of(other) == "abcd"
-    assert (made.blocks_of(matrix(2)), made.blocks_of(other)) == ((), [1])
-
-
 def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
     made = grid()
     layout = lay_out(made)

@@ -111,17 +111,6 @@ def test_a_decoder_s_mean_leaves_bos_out_and_its_last_token_is_one(model: LensMo
     assert not torch.allclose(mean[i], hidden.mean(dim=0), atol=1e-3)
 
 
-@pytest.mark.parametrize("embedding", ["mean", "cls", "model"])
-@torch.no_grad()
-def test_an_encoder_counts_its_specials(encoder: LensModel, embedding: str) -> None:
-    found = embed_texts(encoder, TEXTS, embedding=embedding, batch_size=3)
-    for i, text in enumerate(TEXTS):
-        ids = torch.tensor([encoder.tokenizer(text).input_ids])
-        hidden = bert()(ids).last_hidden_state[0].double()
-        expected = hidden[0] if embedding == "cls" else hidden.mean(dim=0)
-        torch.testing.assert_close(found[i], expected.float(), atol=1e-5, rtol=1e-5)
-
-
 def test_batches_and_order_change_nothing(encoder: LensModel) -> None:
     together = embed_texts(encoder, TEXTS)
     backwards = embed_texts(encoder, TEXTS[::-1], batch_size=2, progress=True).flip(0)

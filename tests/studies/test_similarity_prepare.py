@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 import interp_compose as ic
 from interp_compose.errors import (
@@ -18,9 +17,7 @@ from interp_compose.errors import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.studies.core.inputs import Batch
 from interp_compose.studies.similarity.measure import (
-    _special_slots,
     prepare_pairs,
     similarity_curve,
 )
@@ -193,30 +190,6 @@ def test_labels_that_choose_nothing_are_refused(fresh: LensModel) -> None:
 
 def prepared(model: LensModel, rows: Any = slow.ROWS, unit: str = "text") -> Any:
     return prepare_pairs(model, rows, SimilarityOptions(unit=unit))  # type: ignore[arg-type]
-
-
-def test_each_text_is_prepared_once(fresh: LensModel) -> None:
-    items = prepared(fresh)
-    by_text: dict[str, set[int]] = {}
-    for item in items:
-        by_text.setdefault(item.pair.text1, set()).add(id(item.first))
-        by_text.setdefault(item.pair.text2, set()).add(id(item.second))
-    assert all(len(found) == 1 for found in by_text.values())
-    assert items[0].first is items[4].first
-    assert [item.index for item in items] == list(range(len(slow.ROWS)))
-
-
-def test_special_tokens_have_slots_of_their_own(fresh: LensModel) -> None:
-    texts = [item.first for item in prepared(fresh)]
-    batch = Batch.of([text.prompt for text in texts], torch.device("cpu"))
-    units = batch.layout([text.prompt.groups for text in texts])
-    for row, text in enumerate(texts):
-        ids = text.prompt.ids.tolist()
-        assert batch.tokens[row, batch.mask[row].bool()].tolist() == ids
-        assert batch.mask[row].tolist() == sorted(batch.mask[row].tolist())  # padding on the left
-        assert units.mask[row].sum().item() == text.prompt.n_pooled == 3  # [CLS], the text, [SEP]
-        filled = _special_slots(batch, units)[row][units.mask[row].bool()]
-        assert filled.tolist() == [1, 0, 1]
 
 
 def test_three_mirrors_judged_alike_are_measured_but_are_no_subset(decoder: LensModel) -> None:

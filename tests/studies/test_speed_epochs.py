@@ -14,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed.measure import (
     auc_of,
-    first_epoch,
     lateness,
     packed,
     tables_of,
@@ -113,13 +112,6 @@ def test_pairs_of_the_anchors_that_violate() -> None:
     assert touched(1) == {"ab", "ba", "aa", "bb"}
     assert touched(2) == {"ab", "ba", "aa", "bb", "ac", "ca", "cc"}
     assert len(touched(6)) == 16
-
-
-@settings(deadline=None)
-@given(st.lists(st.booleans(), min_size=1, max_size=8))
-def test_the_first_look_at_which_it_held(holds: list[bool]) -> None:
-    found = first_epoch(np.arange(len(holds)) / 2, np.array(holds))
-    assert found == holds.index(True) / 2 if any(holds) else math.isnan(found)
 
 
 def slow_lateness(looks: list[bool]) -> float:

@@ -6,10 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
 from torch.nn.functional import cross_entropy
 
 from interp_compose.runs.files import read_json
@@ -18,7 +16,6 @@ from interp_compose.studies.fitting_speed.measure import (
     HISTORY,
     Fits,
     fitted,
-    packed,
     train,
     unpacked,
 )
@@ -43,12 +40,6 @@ QUICK = replace(
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = read_json(folder / HISTORY)["rows"]
     return found
-
-
-@settings(deadline=None)
-@given(st.lists(st.booleans(), min_size=1, max_size=40))
-def test_bits_come_back(bits: list[bool]) -> None:
-    assert unpacked(packed(np.array(bits)), len(bits)).tolist() == bits
 
 
 def test_a_row_is_that_of_the_model() -> None:

@@ -223,8 +223,6 @@ def compare_curves(
     """
     from interp_compose.studies.cap.figures import comparison_figure
 
-    if not curves:
-        raise InputError("there is nothing to compare; pass at least one curve, {label: CapCurve}")
     frames, clean = {}, {}
     for label, curve in labelled(curves).items():
         frame = curve.average() if pooling == AVERAGE else curve.frame

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_numbers, check_pooling
+from interp_compose.checks import check_limit, check_numbers, check_pooling
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
@@ -435,8 +435,7 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
         InputError, ModelError, MissingDataError: before work starts; nothing is written.
     """
     source = command.task
-    if source.limit is not None and source.limit < 1:
-        raise OptionError(f"limit={source.limit}: expected at least 1 pair, or leave it out")
+    check_limit(source.limit)
     task = load_pairs(source.task, data_dir=source.data_dir)
     pairs = task.split(source.split)[: source.limit]
     if not pairs:

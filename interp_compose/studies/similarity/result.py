@@ -370,10 +370,6 @@ def compare_similarities(
     """
     from interp_compose.studies.similarity.figures import similarity_comparison
 
-    if not curves:
-        raise InputError(
-            "there is nothing to compare; pass at least one curve, {label: SimilarityCurve}"
-        )
     curves = labelled(curves)
     first_label, first = next(iter(curves.items()))
     frames = {}
