@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.model_bridge import TransformerBridge as TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
 from interp_compose.errors import CapabilityError, InterpComposeError, first_line
@@ -27,17 +27,6 @@ from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
-
-__all__ = [
-    "BridgeModel",
-    "TransformerBridge",
-    "bridge_around",
-    "bridge_with_tokenizer",
-    "check_blocks",
-    "check_wrappable",
-    "hugging_face_model",
-    "refusing",
-]
 
 
 def hugging_face_model(source: str, *, device: str | None = None, **options: Any) -> nn.Module:

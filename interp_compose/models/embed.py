@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +21,7 @@ from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
-EMBEDDINGS = ("mean", "cls", "last", "model")
+Embedding = Literal["mean", "cls", "last", "model"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class EmbeddingReader:
         return torch.nn.functional.normalize(out, dim=1) if self.normalise else out
 
 
-def embedding_reader(model: LensModel, embedding: str) -> EmbeddingReader:
+def embedding_reader(model: LensModel, embedding: Embedding) -> EmbeddingReader:
     """How ``embedding`` is read on this model.
 
     ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
@@ -76,13 +77,9 @@ def embedding_reader(model: LensModel, embedding: str) -> EmbeddingReader:
     specials and normalisation included; where none is stated, ``"mean"``, which the result records.
 
     Raises:
-        OptionError: an unknown embedding, or one that has no meaning for this kind of model.
+        OptionError: an embedding that has no meaning for this kind of model.
         CapabilityError: the folder states an embedding that is not supported.
     """
-    if embedding not in EMBEDDINGS:
-        raise OptionError(
-            f"unknown embedding {embedding!r}: expected one of {', '.join(EMBEDDINGS)}"
-        )
     kind = "encoder" if model.bidirectional else "decoder"
     if embedding == "model" and model.stated is not None:
         model.stated.check(model.name)
@@ -112,7 +109,7 @@ def embed_texts(
     model: LensModel,
     texts: Sequence[str],
     *,
-    embedding: str = "model",
+    embedding: Embedding = "model",
     batch_size: int | None = None,
     progress: bool = False,
 ) -> Float[Tensor, "text d_model"]:

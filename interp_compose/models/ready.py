@@ -14,8 +14,6 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import check_autocast
 from interp_compose.text.units import TokenizedPrompt
 
-__all__ = ["check_ids", "check_model", "check_prompts", "check_tokenizer"]
-
 
 def check_model(model: LensModel) -> None:
     """Refuse a model in training mode, one without a tokenizer, and one inside an intervention

@@ -105,7 +105,7 @@ def answer_ids(
                 "turn that off (add_eos_token=False), or use the tokenizer of a causal model"
             )
         same = min(len(ids), len(full))
-        agree = same if np.array_equal(ids[:same], full[:same]) else _first_change(ids, full)
+        agree = next(iter(np.flatnonzero(ids[:same] != full[:same]).tolist()), same)
         rest = _pieces(tokenizer, full[agree:])
         subject = f"example {i}: the answer {examples[i].answer!r} after {prompt.text!r}"
         if agree < len(ids):
@@ -131,7 +131,3 @@ def answer_ids(
 def _pieces(tokenizer: Any, ids: Int[np.ndarray, "_"]) -> list[str]:
     pieces: list[str] = tokenizer.convert_ids_to_tokens(ids.tolist())
     return pieces
-
-
-def _first_change(a: Int[np.ndarray, "_"], b: Int[np.ndarray, "_"]) -> int:
-    return next(i for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=False)) if x != y)

@@ -88,8 +88,6 @@ class TokenizedPrompt:
         return replace(self, groups=groups)
 
 
-__all__ = ["TokenizedPrompt", "Unit", "tokenize_prompts"]
-
 Unit = Literal["word", "pretoken", "constituent", "span"]
 _BATCH = 4096  # prompts that share a character axis; bounds the memory
 

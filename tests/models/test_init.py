@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import InitRates, init_scales, init_weights
+from interp_compose.models.init import InitRates, init_weights
 from tests.untyped import outcomes_of
 
 pytestmark = pytest.mark.tl3
@@ -192,13 +192,6 @@ def test_a_refused_rate_leaves_the_weights() -> None:
 def test_rates_that_are_no_number(rate: float) -> None:
     with pytest.raises(OptionError, match="the init rate of embed is .*: expected a finite number"):
         init_weights(SmallDecoder(CFG), rate, seed=0)
-
-
-def test_scales_are_told() -> None:
-    scales = init_scales(SmallDecoder(CFG), InitRates(0.5, 0.6, 0.7, 0.8))
-    assert set(scales) == set(FAN_IN)
-    assert math.isclose(scales["W_O"], 69**-0.7)
-    assert math.isclose(scales["W_out"], 97**-0.8)
 
 
 def test_what_no_type_checker_saw() -> None:

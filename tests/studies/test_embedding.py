@@ -179,7 +179,7 @@ def test_a_stated_embedding_beyond_us_is_refused_and_others_are_not(
 
 
 def test_readings_without_a_meaning_are_refused(model: LensModel, encoder: LensModel) -> None:
-    with pytest.raises(OptionError, match="unknown embedding 'max': expected one of mean, cls, l"):
+    with pytest.raises(OptionError, match="embedding='max'; expected one of 'mean', 'cls', 'l"):
         embed_texts(model, TEXTS, embedding="max")
     with pytest.raises(OptionError, match=r'embedding="cls" .*a decoder, .*choose "mean" or "last'):
         embed_texts(model, TEXTS, embedding="cls")
