@@ -87,7 +87,7 @@ class Mechanism(StudyResult):
     """Runs of a phase diagram from the inside; made by :func:`mechanism`.
 
     ``frames`` holds the tables behind the figures: ``models``, ``circuits`` (see
-    :func:`.complexity_circuits.circuit_numbers`), ``pairs``, ``samples`` with ``cosines``,
+    :func:`.masked_outputs.circuit_numbers`), ``pairs``, ``samples`` with ``cosines``,
     ``neurons``, ``embedding`` with ``orders``, and ``history``. A model that collapsed, so that no
     mask changes what it says, has no rows in the first four of them but ``models``.
     """

@@ -24,7 +24,7 @@ from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
-from interp_compose.studies.anchors.phase import phase_name
+from interp_compose.studies.anchors.phase import COMMUTES, FITS_ID, phase_name
 from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
 from interp_compose.studies.core.figures import line_of
 
@@ -36,10 +36,6 @@ MARKS: Final = {
     "?": "not of every seed",
     "??": "of fewer than half",
 }
-GOOD_ID: Final = 0.9
-"""Below it a cell of the map is hatched (Fig. 3B)."""
-COMMUTES: Final = 0.7
-"""Below it a cell of the map has a triangle (Fig. 3B)."""
 LINES: Final = {
     "train": ("train", Style(GREEN, "diamond", width=1.6, filled=False)),
     "id": ("seen pairs (ID)", Style(BLUE, "circle", width=2.6)),
@@ -111,7 +107,7 @@ def phase_curve_figure(
 def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
     """Accuracy on unseen pairs, by init rate and weight decay (Fig. 3B).
 
-    Hatched where the mean accuracy on seen pairs is below :data:`GOOD_ID`; a triangle where mean
+    Hatched where the mean accuracy on seen pairs is below :data:`FITS_ID`; a triangle where mean
     commutativity is below :data:`COMMUTES`. Colours span 0 to 100 %.
     """
     grid = _Grid(cells)
@@ -135,8 +131,8 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
             marked=below("commutativity", COMMUTES),
             mark_name=f"commutativity < {COMMUTES:.0%}",
             mark="triangle",
-            hatched=below("id", GOOD_ID),
-            hatch_name=f"ID < {GOOD_ID:.0%}",
+            hatched=below("id", FITS_ID),
+            hatch_name=f"ID < {FITS_ID:.0%}",
             hover=[[_hover(grid.cells.get((r, d))) for r in grid.rates] for d in grid.falling],
         )
     )

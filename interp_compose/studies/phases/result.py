@@ -122,7 +122,7 @@ class PhaseDiagram(StudyResult):
 
         ``pair_silhouette`` and ``twin_distance`` of outputs with the key masked (Fig. 4C),
         ``anchor_contrast`` of those with the second anchor masked (Fig. 4D); see
-        :func:`.complexity_circuits.circuit_numbers`.
+        :func:`.masked_outputs.circuit_numbers`.
         """
         return self.frames["circuits"]
 

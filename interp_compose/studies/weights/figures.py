@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 import pandas as pd
 
+from interp_compose.models.weight_matrices import MATRICES
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
@@ -31,7 +32,7 @@ REFERENCES: Final = {
 
 
 def complexity_figure(
-    frame: pd.DataFrame, measure: str, *, config: Mapping[str, Any], matrices: Sequence[str]
+    frame: pd.DataFrame, measure: str, *, config: Mapping[str, Any]
 ) -> ChartFigure:
     """One measure of every matrix of every layer, heads merged; a row per kind of matrix.
 
@@ -41,13 +42,12 @@ def complexity_figure(
         frame: a report's rows; of these the merged ones (head -1) are drawn.
         measure: one of :data:`TITLES`.
         config: names model and number of layers.
-        matrices: the order of the rows; what the frame does not hold is left out.
     """
     merged = frame[frame["head"] == -1]
     n_layers = int(config["n_layers"])
     inside = merged[merged["layer"].between(0, n_layers - 1)]
     cells = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
-    rows = [name for name in matrices if name in set(inside["matrix"])]
+    rows = [name for name in MATRICES if name in set(inside["matrix"])]
     style = FORMATS.get(measure, ".1f")
     return draw_heatmap(
         HeatMap(

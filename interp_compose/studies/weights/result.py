@@ -100,12 +100,11 @@ class ComplexityReport(StudyResult):
         Raises:
             OptionError: an unknown measure.
         """
-        from interp_compose.models.weight_matrices import MATRICES as KINDS
         from interp_compose.studies.weights.figures import complexity_figure
 
         if measure not in MEASURES:
             raise OptionError(f"unknown measure {measure!r}: expected one of {', '.join(MEASURES)}")
-        return complexity_figure(self.frame, measure, config=self.config, matrices=KINDS)
+        return complexity_figure(self.frame, measure, config=self.config)
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
