@@ -23,6 +23,8 @@ from interp_compose.errors import (
     MissingDataError,
     OutputError,
 )
+from interp_compose.models.decoder import DecoderConfig
+from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_decoder import save_decoder, small_decoder
 from interp_compose.models.weights import load_weights, save_weights, verify_checksums
 from interp_compose.runs import files as _files
@@ -58,14 +60,18 @@ ROW = '{"table": "evaluations", "step": 1, "accuracy": 0.5, "loss": 1.0, "n": 2}
 
 # ---- what the disk refuses -----------------------------------------------------------------------
 
+
+def tiny(seed: int = 0) -> LensModel:
+    shape = DecoderConfig(d_vocab=5, n_ctx=4, n_layers=1, d_model=4, d_mlp=4)
+    return small_decoder(shape, init_rate=0.5, seed=seed)
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "file": lambda folder: atomic_write(folder / "file", b"data"),
     "result": lambda folder: Result({}, {}, {}).save(folder),
     "batch": lambda folder: BatchStore(folder, {}),
-    "weights": lambda folder: save_weights(
-        small_decoder(init_rate=0.5, seed=0), folder / "w.safetensors"
-    ),
-    "decoder": lambda folder: save_decoder(small_decoder(init_rate=0.5, seed=0), folder / "model"),
+    "weights": lambda folder: save_weights(tiny(), folder / "w.safetensors"),
+    "decoder": lambda folder: save_decoder(tiny(), folder / "model"),
     "checkpoint": lambda folder: CheckpointFolder(folder, {}).save(1, {"x": torch.ones(2)}, {}),
     "history": lambda folder: Recorder(folder / "history.jsonl").restart([]),
     "sweep": lambda folder: run_sweep(f"{JOBS}:square", [{"n": 1}], folder, progress=False),
@@ -190,7 +196,7 @@ def test_stale_temporary_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
 
 
 def test_weights_can_be_read_by_others(tmp_path: Path) -> None:
-    path = save_weights(small_decoder(init_rate=0.5, seed=0), tmp_path / "w.safetensors")
+    path = save_weights(tiny(), tmp_path / "w.safetensors")
     assert path.stat().st_mode == path.with_name("w.safetensors.sha256").stat().st_mode
 
 
@@ -250,11 +256,11 @@ def test_weights_and_histories_of_another_run_are_refused(tmp_path: Path) -> Non
     names = ("weights.safetensors", "weights.safetensors.sha256", "history.jsonl")
     for seed in (0, 1):
         folder = tmp_path / str(seed)
-        save_weights(small_decoder(init_rate=0.5, seed=seed), folder / names[0])
+        save_weights(tiny(seed), folder / names[0])
         (folder / names[2]).write_text(ROW.replace("1.0", f"{seed}.5"))
         others: dict[str, bytes | str] = {n: _files.file_sha256(folder / n) for n in names}
         store(Result({"seed": seed}, {}, {}), folder, others)
-        load_weights(small_decoder(init_rate=0.5, seed=9), folder / names[0])
+        load_weights(tiny(9), folder / names[0])
         assert read_history(folder / names[2])["evaluations"]["loss"].tolist() == [seed + 0.5]
     for name in names:
         one, other = (tmp_path / seed / name for seed in "01")
@@ -263,7 +269,7 @@ def test_weights_and_histories_of_another_run_are_refused(tmp_path: Path) -> Non
         (tmp_path / "aside").rename(other)
     for seed in "01":
         with pytest.raises(CorruptFileError, match="or belongs to another run"):
-            load_weights(small_decoder(init_rate=0.5, seed=9), tmp_path / seed / names[0])
+            load_weights(tiny(9), tmp_path / seed / names[0])
         with pytest.raises(CorruptFileError, match="or belongs to another run"):
             read_history(tmp_path / seed / names[2])
 
@@ -291,7 +297,7 @@ def test_json_that_no_reader_takes(text: str, why: str, tmp_path: Path) -> None:
 
 
 def test_checksums_that_are_not_utf_8(tmp_path: Path) -> None:
-    model = small_decoder(init_rate=0.5, seed=0)
+    model = tiny()
     path = save_weights(model, tmp_path / "w.safetensors")
     for data, why in ((b"\xff\xfe", "is not UTF-8"), (b"", "is truncated or altered")):
         path.with_name("w.safetensors.sha256").write_bytes(data)
