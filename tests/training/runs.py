@@ -89,6 +89,14 @@ def train(
     )
 
 
+@cache
+def undisturbed(
+    config: TrainConfig = BASE, carma: CarmaConfig | None = None, *, dropout: float = 0.1
+) -> Finetuned:
+    """A run as it is without any interruption, for all tests that compare with it."""
+    return train(shared(dropout=dropout), config, carma=carma)
+
+
 def weights(model: LensModel) -> dict[str, torch.Tensor]:
     """A copy of every weight by name."""
     return {name: weight.detach().clone() for name, weight in model.lens.named_parameters()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import read_signed
 from interp_compose.training import loop, objectives
-from interp_compose.training.carma import CarmaConfig
-from interp_compose.training.config import TrainConfig
-from interp_compose.training.finetune import Finetuned, finetune_on
+from interp_compose.training.finetune import finetune_on
 from interp_compose.training.history import read_history
-from tests.training.runs import BASE, CARMA, made_up, same_weights, shared, tiny, train
+from tests.training.runs import BASE, CARMA, made_up, same_weights, shared, tiny, train, undisturbed
 
 OFTEN = replace(BASE, checkpoint_every=3)  # of 8 steps: after 3, 6 and the last
 
@@ -60,11 +57,6 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 def test_by_default_there_is_one_with_each_evaluation(tmp_path: Path) -> None:
     train(shared(), replace(BASE, evaluate_every=5), folder=tmp_path)
     assert steps_kept(tmp_path) == [5, 8]
-
-
-@cache
-def undisturbed(config: TrainConfig, carma: CarmaConfig | None) -> Finetuned:
-    return train(shared(), config, carma=carma)
 
 
 @pytest.mark.parametrize(("after", "patience"), [(2, None), (4, 9), (7, None), (7, 9)])

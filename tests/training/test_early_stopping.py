@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from interp_compose.training.finetune import Finetuned
 from interp_compose.training.loop import Trainer
 from tests.training.runs import BASE, same_weights, shared, tiny, train, weights
 
@@ -28,9 +30,15 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "note_accuracy", written)
 
 
+@cache
+def stopped_run() -> Finetuned:
+    """By these scores; trained once."""
+    return train(shared(), CONFIG)
+
+
 @pytest.mark.usefixtures("scored")
 def test_it_stops_and_returns_the_first_of_the_best() -> None:
-    stopped, history = train(shared(), CONFIG)
+    stopped, history = stopped_run()
     assert list(history.evaluations["step"]) == [0, 2, 4, 6, 8, 10]
     assert len(history.frame) == 10
     best, _ = train(shared(), replace(CONFIG, patience=None, max_steps=4))
@@ -51,7 +59,7 @@ def test_patience_and_the_best_weights_survive_a_resume(
     after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(CONFIG, checkpoint_every=1)
-    whole, history = train(shared(), config)
+    whole, history = stopped_run()
     train_step, steps = Trainer.train_step, [0]
 
     def stop(trainer: Trainer[Any]) -> Any:

@@ -22,6 +22,7 @@ from tests.training.runs import (
     shared,
     tiny,
     train,
+    undisturbed,
     weights,
 )
 
@@ -33,7 +34,7 @@ def without_seconds(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_weight_zero_is_plain_training_to_the_bit_and_records_the_terms() -> None:
-    plain, plain_history = train(shared())
+    plain, plain_history = undisturbed()
     zero, history = train(shared(), carma=replace(CARMA, weight=0.0))
     assert same_weights(plain, zero)
     assert history.frame[TERMS].notna().all(axis=None)
@@ -54,14 +55,14 @@ def test_carma_changes_the_weights_and_what_it_minimises() -> None:
 
 
 def test_each_term_alone_changes_the_weights() -> None:
-    both, _ = train(shared(), carma=CARMA)
+    both, _ = undisturbed(BASE, CARMA)
     for name in ("mi_weight", "stability_weight"):
         one, _ = train(shared(), carma=replace(CARMA, **{name: 0.0}))
         assert not same_weights(both, one)
 
 
 def test_one_seed_gives_the_same_weights_and_another_others() -> None:
-    first, history = train(shared(), carma=CARMA)
+    first, history = undisturbed(BASE, CARMA)
     again, repeated = train(shared(), carma=CARMA)
     other, _ = train(shared(), replace(BASE, seed=1), carma=CARMA)
     assert same_weights(first, again)
@@ -174,7 +175,7 @@ def test_no_hook_stays_after_a_run_or_after_a_failure(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("accumulate", [2, 3])
 def test_parts_add_up_to_the_whole_batch(accumulate: int) -> None:
-    whole, history = train(shared(dropout=0.0))
+    whole, history = undisturbed(dropout=0.0)
     parts, in_parts = train(shared(dropout=0.0), replace(BASE, accumulate=accumulate))
     assert 0 < largest_difference(whole, parts) < 1e-5
     for name in ("loss", "accuracy", "grad_norm"):
@@ -246,7 +247,7 @@ def test_a_model_in_float64_is_trained_in_float64() -> None:
     model.lens.double()
     trained, history = train(model, carma=CARMA)
     assert {weight.dtype for weight in trained.parameters()} == {torch.float64}
-    single, _ = train(shared(dropout=0.0), carma=CARMA)
+    single, _ = undisturbed(BASE, CARMA, dropout=0.0)
     assert 0 < largest_difference(single, trained) < 1e-4
     loss = history.frame["task_loss"].iloc[0]
     assert loss != np.float32(loss)
@@ -265,7 +266,7 @@ def test_frozen_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tied_weights_stay_tied() -> None:
-    trained, _ = train(shared())
+    trained, _ = undisturbed()
     embeddings = trained.lens.original_model.transformer.wte.weight
     assert trained.lens.original_model.lm_head.weight.data_ptr() == embeddings.data_ptr()
 
