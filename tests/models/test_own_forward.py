@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-from interp_compose.errors import CapabilityError, PromptError
+from interp_compose.errors import CapabilityError, PromptError, first_line
 from interp_compose.models.bridge import bridge_around
 from interp_compose.models.load import load_model
 from interp_compose.models.own_forward import OwnForward
@@ -167,6 +167,12 @@ def test_training_mode_comes_back() -> None:
 def test_what_has_no_blocks_of_attention_is_refused(build: Any, message: str) -> None:
     with pytest.raises(CapabilityError, match=message):
         load_model(build().eval())
+
+
+def test_errors_of_other_packages_are_named_by_their_first_line_or_their_kind() -> None:
+    assert first_line(ValueError("\n a shape \nand a long list")) == "a shape "
+    assert first_line(RuntimeError()) == "RuntimeError"
+    assert first_line(RuntimeError("x" * 200)) == "x" * 160
 
 
 # ---- neighbours ---------------------------------------------------------------------------
