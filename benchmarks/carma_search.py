@@ -117,7 +117,7 @@ def rows_of(
             )
             version = "ft" if name == "ft" else "carma"
             run = run_of(plan, version, out / _slug(name, seed))
-            rows += [{"setting": name, "seed": seed, **row} for row in claims(run, plan)]
+            rows += [{"setting": name, "seed": seed, **row} for row in claims(run)]
             print(rows[-len(CLAIMS) :], flush=True)
     return pd.DataFrame(rows)
 
@@ -135,7 +135,7 @@ def run_of(plan: ComparePlan, version: str, out: Path) -> VersionRun:
     return VersionRun.load(done.folders[0])
 
 
-def claims(run: VersionRun, plan: ComparePlan) -> list[dict[str, Any]]:
+def claims(run: VersionRun) -> list[dict[str, Any]]:
     """What one run says of each claim, in per cent."""
     accuracy, cap, synonyms = (run.frames[name] for name in ("accuracy", "cap", "synonyms"))
     return [

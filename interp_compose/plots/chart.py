@@ -1,6 +1,6 @@
 """What a line chart says, apart from how it is drawn.
 
-One description, two pens: :mod:`.interactive` draws it with plotly, :mod:`.static` with
+One description, two backends: :mod:`.interactive` draws it with plotly, :mod:`.static` with
 matplotlib, so that the picture in a paper and the one in a notebook cannot disagree.
 """
 
@@ -64,8 +64,8 @@ class Chart:
 
     An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
     panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
-    ``x_ticks`` are the places to mark where not the pens should choose, ``x_notes`` a second line
-    under each of them. ``x_step`` is about how far apart neighbours on x are.
+    ``x_ticks`` are the places to mark where the backends should not choose, ``x_notes`` a second
+    line under each of them. ``x_step`` is about how far apart neighbours on x are.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The strokes of a heat map's hatched cells: the same for both pens, and never across a number."""
+"""The strokes of a heat map's hatched cells: the same for both backends, never across a number."""
 
 from __future__ import annotations
 

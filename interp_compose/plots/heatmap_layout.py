@@ -1,4 +1,4 @@
-"""How much room a heat map needs: sizes, ticks and numbers, the same for both pens.
+"""How much room a heat map needs: sizes, ticks and numbers, the same for both backends.
 
 Lengths are in pixels of a figure that is ``WIDTH`` wide. The interactive figure is as wide as its
 page; there they say what stays readable.

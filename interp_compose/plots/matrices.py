@@ -1,7 +1,8 @@
 """What a grid of similarity matrices says, apart from how it is drawn.
 
-One description, two pens, as for line charts: :mod:`.matrices_interactive` draws it with plotly,
-:mod:`.matrices_static` with matplotlib. Sizes are found in :mod:`.matrices_layout`, for both.
+One description, two backends, as for line charts: :mod:`.matrices_interactive` draws it with
+plotly, :mod:`.matrices_static` with matplotlib. Sizes are found in :mod:`.matrices_layout`,
+for both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much room a grid of matrices needs, the same for both pens; lengths in pixels.
+"""How much room a grid of matrices needs, the same for both backends; lengths in pixels.
 
 Places are counted from the figure's upper left corner.
 """

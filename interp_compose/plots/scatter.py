@@ -1,7 +1,7 @@
 """What a scatter of points says, apart from how it is drawn: embeddings or outputs in a plane.
 
-One description, two pens, as for line charts: :mod:`.scatter_interactive` draws it with plotly,
-:mod:`.scatter_static` with matplotlib.
+One description, two backends, as for line charts: :mod:`.scatter_interactive` draws it with
+plotly, :mod:`.scatter_static` with matplotlib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much room a scatter needs, the same for both pens; lengths in pixels."""
+"""How much room a scatter needs, the same for both backends; lengths in pixels."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LABEL_SHARE: Final = 0.05
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 
 Picture = Chart | HeatMap | Scatter | MatrixGrid
-"""What both pens can draw."""
+"""What both backends can draw."""
 
 
 def small_png_bytes(chart: Picture) -> bytes:

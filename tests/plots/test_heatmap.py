@@ -1,4 +1,4 @@
-"""Heat maps: both pens show the numbers, no text covers another, and gaps are said to be gaps."""
+"""Heat maps: both backends show the numbers, no text covers another, and gaps are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Similarity figures: what is drawn is the frame, by both pens, and nothing covers anything."""
+"""Similarity figures: what is drawn is the frame, by both backends, and nothing covers anything."""
 
 from __future__ import annotations
 
