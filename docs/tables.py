@@ -254,7 +254,7 @@ def paper_runs() -> str:
         runs = preset.seeds * math.prod(map(len, preset.axes.values()))
         depths = preset.axes.get("depths", ())
         if not depths:
-            rows.append(_paper_run(f"complexity --paper {name}", runs, preset.run))
+            rows.append(_paper_run(f"phases --paper {name}", runs, preset.run))
         for depth in map(int, depths):
             command = f"speed --paper {name} --depths {depth}"
             run = replace(preset.run, n_layers=depth)
