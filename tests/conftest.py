@@ -19,10 +19,13 @@ import tests.checked  # noqa: F401  the hook looks its type checker up by this n
 
 install_import_hook("interp_compose", "tests.checked.checked")
 
+import hypothesis
 import pytest
 import torch
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("untimed", deadline=None)  # machines are shared
+hypothesis.settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)  # processes under test heed Ctrl-C

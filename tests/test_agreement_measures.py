@@ -126,7 +126,7 @@ def run(x: np.ndarray, y: np.ndarray, metric: str) -> Agreement:
 
 
 @pytest.mark.parametrize("metric", ALL)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs)
 def test_law_range_and_slow_reference(metric: str, rows: list[Triple]) -> None:
     x, y = of(rows, metric)
@@ -138,7 +138,7 @@ def test_law_range_and_slow_reference(metric: str, rows: list[Triple]) -> None:
     assert ((there >= least) & (there <= 1)).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs, slope=st.floats(1e-3, 1e3), shift=st.floats(-100, 100))
 def test_law_pearson_under_positive_affine_maps(
     rows: list[Triple], slope: float, shift: float
@@ -152,7 +152,7 @@ def test_law_pearson_under_positive_affine_maps(
 
 @pytest.mark.parametrize("metric", ["spearman", "auc"])
 @pytest.mark.parametrize("law", [np.exp, np.cbrt, lambda x: x**3 + x], ids=["exp", "root", "cube"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs)
 def test_law_ranks_under_increasing_maps(
     metric: str, law: Callable[[np.ndarray], np.ndarray], rows: list[Triple]
@@ -165,7 +165,7 @@ def test_law_ranks_under_increasing_maps(
 
 
 @pytest.mark.parametrize("metric", ALL)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs)
 def test_law_a_sign_mirrors(metric: str, rows: list[Triple]) -> None:
     """AUC(−x) = 1 − AUC(x), a correlation changes its sign, and the interval's ends swap."""
@@ -177,7 +177,7 @@ def test_law_a_sign_mirrors(metric: str, rows: list[Triple]) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS["score"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs)
 def test_law_correlations_are_symmetric(metric: str, rows: list[Triple]) -> None:
     x, y = of(rows, metric)
@@ -186,7 +186,7 @@ def test_law_correlations_are_symmetric(metric: str, rows: list[Triple]) -> None
 
 
 @pytest.mark.parametrize("metric", ALL)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=pairs, seed=st.integers(0, 2**32))
 def test_law_counts_are_repetitions(metric: str, rows: list[Triple], seed: int) -> None:
     """What a measure says of counts is what it says of the pairs written out."""

@@ -260,7 +260,7 @@ def test_many_draws_approach_all_negatives() -> None:
 # Laws
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.data())
 def test_permuting_positions_with_their_ids_changes_nothing(seed: int, data: st.DataObject) -> None:
     resid, ids = batch(seed)
@@ -271,7 +271,7 @@ def test_permuting_positions_with_their_ids_changes_nothing(seed: int, data: st.
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_scaling_any_vector_changes_nothing(seed: int) -> None:
     resid, ids = batch(seed)
@@ -284,7 +284,7 @@ def test_scaling_any_vector_changes_nothing(seed: int) -> None:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(0, 4), st.integers(0, 4))
 def test_padding_on_either_side_changes_nothing(seed: int, left: int, right: int) -> None:
     resid, ids = batch(seed)
@@ -296,7 +296,7 @@ def test_padding_on_either_side_changes_nothing(seed: int, left: int, right: int
     torch.testing.assert_close(stability_loss(padded, more >= 0), stability_loss(resid, ids >= 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.sampled_from([0.01, 0.1, 2.0]))
 def test_the_loss_is_what_the_loop_says_and_never_negative(seed: int, temperature: float) -> None:
     resid, ids = batch(seed)

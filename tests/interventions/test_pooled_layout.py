@@ -46,7 +46,7 @@ def test_scattered_units_are_refused() -> None:
 
 
 @given(groups=groupings(), seed=st.integers(0, 99), example=st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_shuffling_keeps_sizes_specials_and_the_prediction(
     groups: list[int], seed: int, example: int
 ) -> None:

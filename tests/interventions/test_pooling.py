@@ -27,7 +27,7 @@ def groupings(draw: st.DrawFn) -> list[int]:
 
 @pytest.mark.parametrize("how", HOW)
 @given(groups=groupings(), seed=st.integers(0, 2**16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_equals_the_formula(how: str, groups: list[int], seed: int) -> None:
     activations = resid(1, len(groups), seed=seed)
     pooled = pool_groups(activations, torch.tensor([groups]), how)

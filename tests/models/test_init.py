@@ -114,7 +114,7 @@ def test_whatever_was_there_before_is_gone() -> None:
 # ---- which numbers are shared -------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.floats(0.0, 1.5), st.floats(0.0, 1.5), st.integers(0, 10**12))
 def test_gamma_only_rescales(one: float, two: float, seed: int) -> None:
     cfg = DecoderConfig(d_vocab=7, n_ctx=3, n_layers=1, d_model=6, d_mlp=5)

@@ -235,7 +235,7 @@ def test_heavy_figures_keep_every_kth_row(monkeypatch: pytest.MonkeyPatch) -> No
 # --- room and files ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(1, 6), st.sampled_from([0, 2, 8]))
 def test_usual_grids_have_readable_panels_and_a_sensible_size(
     n_columns: int, n_rows: int, names: int

@@ -47,7 +47,7 @@ def slow_contrast(X: np.ndarray, labels: list[int]) -> float:
     return float(np.mean(within) - np.mean(between))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_as_written_out(seed: int) -> None:
     X, labels = points(seed)

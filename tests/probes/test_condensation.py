@@ -123,7 +123,7 @@ def test_the_light_path_is_the_same_number(chunk: int, monkeypatch: pytest.Monke
     assert condensation(W).mean_abs_cosine == pytest.approx(mean_abs_cosine(W), rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 6))
 def test_the_means_know_no_order_no_scale_no_sign_and_no_rotation(
     seed: int, neurons: int, d: int
@@ -139,7 +139,7 @@ def test_the_means_know_no_order_no_scale_no_sign_and_no_rotation(
         assert condensation(same).mean_abs_cosine == pytest.approx(found, rel=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_directions_that_are_apart_are_counted_in_any_order(seed: int) -> None:
     torch.manual_seed(seed)

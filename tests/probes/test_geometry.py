@@ -125,7 +125,7 @@ def test_order_by_3_and_by_4_and_not_by_magnitude() -> None:
     assert by_step[3].cosine > 3 * max(by_step[s].cosine for s in (1, 2, 4))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6))
 def test_scale_shift_and_rotation_change_nothing(seed: int) -> None:
     torch.manual_seed(seed)

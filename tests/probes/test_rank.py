@@ -67,7 +67,7 @@ def test_a_zero_matrix_has_rank_zero() -> None:
     assert stable_rank(A)[0].item() == pytest.approx(slow_rank(A[0]), rel=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 9))
 def test_it_lies_between_1_and_the_rank_and_is_a_property_of_the_shape_alone(
     seed: int, rows: int, columns: int

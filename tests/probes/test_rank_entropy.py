@@ -114,7 +114,7 @@ def test_short_products_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen[1:] == [torch.float32]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 9))
 def test_between_nothing_and_the_log_of_the_rank(seed: int, rows: int, columns: int) -> None:
     torch.manual_seed(seed)

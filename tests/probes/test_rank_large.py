@@ -85,7 +85,7 @@ def test_a_hidden_direction_is_found_from_an_unlucky_start() -> None:
     assert spectral_norm(A).item() == pytest.approx(1.02, rel=1e-5)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([1e-30, 1.0, 1e30]))
 def test_laws_of_a_low_rank_matrix(seed: int, width: int, scale: float) -> None:
     """Between 1 and the rank; the same for the transpose, any scale and any rotation."""

@@ -35,7 +35,7 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_they_are_means_over_ordered_pairs(seed: int) -> None:
     torch.manual_seed(seed)

@@ -225,7 +225,7 @@ def test_a_change_of_nothing_is_nothing() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(2, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_all_words_lie_between_the_kinds_where_every_example_has_each(seed: int, n: int) -> None:
     """An example's share of all words is a mean of its kinds' shares, weighted by their words.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.studies.fitting_speed.measure import (
@@ -122,7 +122,6 @@ def slow_lateness(looks: list[bool]) -> float:
     return len(left) / len(looks)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=6))
 def test_lateness_is_when_a_sample_has_converged(looks: list[list[bool]]) -> None:
     found = lateness(np.array(looks))
@@ -146,7 +145,6 @@ SAMPLES = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_
 )
 
 
-@settings(deadline=None)
 @given(SAMPLES)
 def test_the_area_and_the_curve_by_their_definitions(found: list[tuple[int, bool]]) -> None:
     late, violating = [k / 4 for k, _ in found], [breaks for _, breaks in found]

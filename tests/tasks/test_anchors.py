@@ -173,7 +173,7 @@ def task_of(options: dict[str, Any]) -> AnchorTask:
         raise
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     options=options(),
     n=st.integers(1, 40),
@@ -207,7 +207,7 @@ def test_any_task_gives_what_the_reference_computes(
         assert max(tokens) < task.vocabulary
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(options=options(), seed=st.integers(0, 1000))
 def test_swapping_turns_the_anchors_round_and_nothing_else(
     options: dict[str, Any], seed: int

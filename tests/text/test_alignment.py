@@ -29,7 +29,6 @@ TEXTS = st.one_of(
 many = settings(
     max_examples=int(os.environ.get("ALIGNMENT_EXAMPLES", "20")),
     derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -31,7 +31,7 @@ def starts_of(text: str) -> list[int]:
     return np.flatnonzero(word_starts(text, visible)).tolist()
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=150, derandomize=True)
 @given(
     st.one_of(
         st.text("abcIm'. \n\t-,", max_size=30),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import spacy
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from interp_compose.errors import CapabilityError, InputError, InterventionError
 from interp_compose.tasks.mini.idm import splits
@@ -185,7 +185,6 @@ def test_the_dose_is_of_the_texts_words(rate: float) -> None:
     assert list(got["dose"]) == list(got["n_replaced"] / got["n_words"])
 
 
-@settings(deadline=None)
 @given(
     texts=st.lists(
         st.lists(st.sampled_from([*COMMON.split(), "the", "of", "rock", ",", "well-made", "7"]))
@@ -260,7 +259,6 @@ GOLDEN = [
 ]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 50), low=st.floats(0.01, 1), high=st.floats(0.01, 1))
 def test_a_higher_rate_replaces_the_same_words_and_more(seed: int, low: float, high: float) -> None:
     low, high = sorted((low, high))

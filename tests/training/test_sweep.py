@@ -67,7 +67,7 @@ def turned(value: Any) -> Any:
     return [turned(item) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=5), VALUE, max_size=4), st.text(max_size=5))
 def test_a_hash_sees_values_but_no_order(config: dict[str, Any], key: str) -> None:
     assert hashed(turned(config)) == hashed(config) == hashed(json.loads(json.dumps(config)))
