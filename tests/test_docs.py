@@ -95,6 +95,7 @@ def test_python_on_the_pages_compiles(page: Path) -> None:
         ast.parse(code, filename=page.name)
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", EXECUTED)
 def test_python_on_the_pages_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

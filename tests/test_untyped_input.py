@@ -187,7 +187,7 @@ EXPECTED = {
     "a curve from None": "OptionError: CapCurve.load: folder=None; expected a string or a path",
     "curves of numbers": "OptionError: compare_curves: curves[0]=3 is an int; expected a CapCurve",
     "a mapping to None": "OptionError: compare_curves: curves['a']=None; expected a CapCurve",
-    "an array of words": "OptionError: pool_groups: how is a ndarray [2] of <U4; expected a string",
+    "an array of words": "OptionError: pool_groups: how is a ndarray [2] of <U4; expected one of",
     "NA for a word": "OptionError: cap_curve: unit=<NA> is a NAType; expected one of",
     "a frame for a switch": "OptionError: cap_curve: controls is a DataFrame [1, 1]; expected True",
     "an object for a switch": "OptionError: cap_curve: renumber=",
