@@ -204,6 +204,10 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ),
         ("outcomes", only("example != 2"), "no row for example 2, layer 0, .* .15 missing.; exp"),
         ("clean", without(6), "outcomes has the example 6; expected 0, 1, 2, 3, 4, 5"),
+        *(
+            ("outcomes", of_rows("example == 3", column, value), f"{column} {value}, but clean has")
+            for column, value in (("prediction", 99), ("target_rank", 77), ("target_logprob", -9.0))
+        ),
     ],
     "ablation": [
         ("outcomes", put("target_rank", 0), "target_rank 0 in row 0; expected target_rank >= 1"),
@@ -231,6 +235,11 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("cosines", put("cosine", -1.5), "cosine -1.5 in row 0"),
         ("pairs", put("subset", "all"), r"pairs has subset all in row 0; expected subset not in"),
         ("pairs", put("subset", "mirror"), "pairs has subset mirror in row 0"),
+        (
+            "cosines",
+            of_rows("pair == 5 and pooling == 'last'", "cosine", 0.5),
+            "outcomes has pair 5, layer 0, pooling last, cosine 0.5, but clean has",
+        ),
     ],
     "carma": [
         ("accuracy", put("n_correct", 1001), "n_correct 1001, n 1000 in row 0; expected 0 <= n_co"),

@@ -19,7 +19,7 @@ from interp_compose.errors import InputError
 from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.tables import Table, check_same
 from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
@@ -87,13 +87,16 @@ class CapCurve(StudyResult):
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
-                rows are missing or doubled.
+                rows are missing or doubled; an unaffected example's outcome is not its clean one.
             LayerError: a layer outside 0 … n_layers - 1.
             OptionError: a pooling that is none of POOLINGS and CONTROLS.
         """
         clean = CLEAN.ordered(clean)
         examples = {"example": clean["example"].tolist()}
         outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers))
+        same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
+        unaffected = clean.loc[~clean["affected"], same]
+        check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")
         frames = {
             "curve": _summarise(outcomes, clean, n_layers),
             "outcomes": outcomes,

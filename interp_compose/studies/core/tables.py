@@ -182,6 +182,18 @@ class Table:
         )
 
 
+def check_same(name: str, frame: pd.DataFrame, reference: pd.DataFrame, key: str, why: str) -> None:
+    """Refuse rows whose values are not those of the reference's row with the same key."""
+    for column in reference.columns.drop(key):
+        wanted = frame[key].map(reference.set_index(key)[column])
+        off = wanted.notna() & (frame[column] != wanted)
+        if off.any():
+            raise InputError(
+                f"{name} has {_row(frame.loc[off, [key, 'layer', 'pooling', column]])}, but clean "
+                f"has {wanted[off].iloc[0]}; expected the same: {why}"
+            )
+
+
 def _row(rows: pd.DataFrame) -> str:
     """The first of some rows, like "layer 3, pooling mean"."""
     return ", ".join(f"{name} {rows[name].iloc[0]}" for name in rows)

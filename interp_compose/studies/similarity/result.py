@@ -23,7 +23,7 @@ from interp_compose.runs.result import environment_versions
 from interp_compose.stats.agreement import METRICS, agreement
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.tables import Table, check_same
 from interp_compose.studies.core.text import about, text_table
 
 if TYPE_CHECKING:
@@ -210,6 +210,8 @@ class SimilarityCurve(StudyResult):
         outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers))
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
+        unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
+        check_same("outcomes", outcomes, unaffected, "pair", "no unit has several tokens")
         step = rounding(str(config.get("dtype", "float32")))
         summarised = partial(by_subset, clean=clean, metrics=METRICS[kind], step=step)
         frames = {
