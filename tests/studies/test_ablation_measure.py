@@ -111,6 +111,34 @@ def test_every_part_by_hand(model: LensModel, examples: list[Example], what: str
     assert set(curve.frame["group"]) == {part}
 
 
+@torch.no_grad()
+def test_among_labels_by_hand(model: LensModel, examples: list[Example]) -> None:
+    labels = list("abcdefg")
+    ids = model.tokenizer.convert_tokens_to_ids(labels)
+    curve = quiet(model, examples[:3], what="attn", reach="at", answers=labels)
+    assert curve.config["answers"] == labels
+    rows = curve.outcomes.set_index(KEY)
+    clean = curve.clean.set_index("example")
+    for index, (tokens, _) in enumerate(units_of(model, examples[:3])):
+        place = labels.index(examples[index].answer)
+        agree_among(clean.loc[index], model(tokens)[0, -1].double()[ids], place, ids)
+        for layer in range(model.n_layers):
+            block = mask_residual(model, layers=[layer], part="attn")
+            logits = outcome(model, tokens, block)[ids]
+            agree_among(rows.loc[(index, layer, 0)], logits, place, ids)
+    with pytest.raises(InputError, match="bare texts have no answers of their own, so labels"):
+        quiet(model, ["a small house"], answers=labels)
+
+
+def agree_among(row: pd.Series, logits: Tensor, place: int, ids: list[int]) -> None:
+    """As :func:`agree`, where ``logits`` are the labels' alone and the answer is the place-th."""
+    logprob = logits[place] - torch.log(torch.exp(logits).sum())
+    assert row["target_logprob"] == pytest.approx(logprob.item(), abs=1e-5)
+    assert row["prediction"] == ids[int(logits.argmax())]
+    assert row["correct"] == (int(logits.argmax()) == place)
+    assert row["target_rank"] == 1 + int((logits > logits[place]).sum())
+
+
 def heads_by_hand(model: LensModel, examples: list[Example], how: str, seed: int) -> Any:
     """Rows (example, layer, head) and their logits, with the replacements made one by one."""
     prompts = [tokens for tokens, _ in units_of(model, examples)]
@@ -252,6 +280,27 @@ def test_an_example_of_one_token_is_counted_among_the_clean_alone(
         curve.changes(0)
 
 
+def test_spans_phrases_and_pretokens(model: LensModel) -> None:
+    text = "a small wooden house in the mountains"
+    tree = (
+        "(S (NP (NP (DT a) (JJ small) (JJ wooden) (NN house)) (PP (IN in) "
+        "(NP (DT the) (NNS mountains)))))"
+    )
+    span = (text.index("small"), text.index(" in"))
+    spans = quiet(model, [Example(text, "a", spans=(span,))], unit="span")
+    assert "small wooden house" in spans.cells["text"].tolist()
+    phrases = quiet(
+        model,
+        [Example(text, "a", tree=tree)],
+        unit="constituent",
+        labels=frozenset({"NP"}),
+        height=2,
+    )
+    assert "a small wooden house" in phrases.cells["text"].tolist()
+    pretokens = quiet(model, [Example(text, "a")], unit="pretoken")
+    assert pretokens.cells["text"].tolist()[:2] == ["a", "small"]
+
+
 @torch.no_grad()
 def test_hooks_of_the_users_own_act_once_at_every_layer(
     model: LensModel, examples: list[Example]
@@ -296,6 +345,22 @@ def test_an_ablation_that_changes_nothing_anywhere_is_refused(
     assert len(quiet(model, examples, what="mlp").frame) == 3
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_refused(
+    tokenizer: Any, examples: list[Example], bad: float
+) -> None:
+    broken = architectures.build("Llama")
+    with torch.no_grad():
+        broken.lm_head.weight[7] = bad
+    model = load_model(broken, tokenizer=tokenizer)
+    with pytest.raises(NonFiniteError, match="gives NaN or infinite numbers on plain tokens"):
+        quiet(model, examples)
+    model._capabilities = load_model(architectures.build("Llama")).capabilities
+    for rows in (examples, [example.prompt for example in examples]):
+        with pytest.raises(NonFiniteError, match=r"example . gives NaN .* logits without any "):
+            quiet(model, rows)
+
+
 def test_what_an_ablation_makes_infinite_is_named_with_its_layer(
     model: LensModel, examples: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +370,15 @@ def test_what_an_ablation_makes_infinite_is_named_with_its_layer(
     monkeypatch.setattr(ablation_measure.References, "instead", bursts)
     with pytest.raises(NonFiniteError, match=r"example \d gives NaN .* ablated at layer 1 \("):
         quiet(model, examples, what="heads", how="mean")
+
+
+def test_half_precision_runs_and_stays_near(tokenizer: Any, examples: list[Example]) -> None:
+    exact = quiet(load_model(architectures.build("Llama"), tokenizer=tokenizer), examples)
+    half = architectures.build("Llama").to(torch.bfloat16)
+    rough = quiet(load_model(half, tokenizer=tokenizer), examples)
+    assert rough.config["dtype"] == "bfloat16"
+    error = (exact.outcomes["target_logprob"] - rough.outcomes["target_logprob"]).abs()
+    assert 0 < error.max() < 0.5  # 3 layers of bf16, log-probabilities around -4
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "Qwen2", "Gemma", "OPT"])
