@@ -77,12 +77,12 @@ def summary(folder: Path, kept: list[Snapshot]) -> dict[str, Any]:
 
 def alive(pid: int) -> bool:
     """Whether it is there, and not only waiting for someone to ask how it ended."""
+    status = Path(f"/proc/{pid}/status")
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return not (status.exists() and "State:\tZ" in status.read_text())
+    except (ProcessLookupError, FileNotFoundError):  # it may end between any two of these calls
         return False
-    status = Path(f"/proc/{pid}/status")
-    return not (status.exists() and "State:\tZ" in status.read_text())
 
 
 def at_work(folder: Path) -> list[int]:
