@@ -50,6 +50,11 @@ from .tasks.anchors import AnchorTask as AnchorTask
 from .tasks.examples import read_examples as read_examples
 from .tasks.load import load_pairs as load_pairs, load_task as load_task
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs
+from .tasks.sequences import (
+    SequencePair as SequencePair,
+    SequenceTask as SequenceTask,
+    load_sequences as load_sequences,
+)
 from .tasks.synonyms import synonym_source as synonym_source
 from .tasks.task import Task as Task
 from .text.synonyms.replace import replace_synonyms as replace_synonyms

@@ -19,7 +19,7 @@ def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError``, which names the
     line, for one that is not JSON or not UTF-8.
     """
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         if not line.strip():
             continue
         try:
@@ -38,7 +38,7 @@ def tsv_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError``, which names the
     line, for a header without the ``needed`` columns or a row that does not fit its header.
     """
-    lines = _lines(path)
+    lines = numbered_lines(path)
     first, header = next(lines)
     columns = header.split("\t")
     for column in needed:
@@ -116,7 +116,12 @@ def data_files(
     return paths
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers and lines of a file; blank lines are skipped.
+
+    Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for one that is
+    empty or has a line, which it names, that is not UTF-8.
+    """
     if not path.is_file():
         raise MissingDataError(f"there is no file {path}; check the path and its spelling")
     blank = True

@@ -1,0 +1,208 @@
+"""Sequence-to-sequence tasks: pairs of a source and a target, in splits. ``load_sequences``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from interp_compose._public import public, short
+from interp_compose.errors import DataFormatError, InputError, OptionError
+
+SEQUENCE_TASK_NAMES = (
+    "scan-simple",
+    "scan-length",
+    "scan-jump",
+    "scan-turn-left",
+)
+PAD, BOS, EOS = 0, 1, 2
+SPECIALS: Final = ("<pad>", "<bos>", "<eos>")
+
+
+@public
+@dataclass(frozen=True)
+class SequencePair:
+    """A source and its target; white space separates tokens.
+
+    ``kind`` is the type of generalisation (COGS) or of compound (CoGnition), else empty.
+
+    Raises:
+        InputError: a source or a target without a token.
+    """
+
+    source: str
+    target: str
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            text = getattr(self, side)
+            if not text or text.isspace():
+                raise InputError(f"the {side} of a pair is {text!r}; expected at least one token")
+
+
+@public
+@dataclass(frozen=True)
+class SequenceTask:
+    """Pairs by split: ``"train"`` and the evaluation splits, such as ``"test"`` and ``"gen"``.
+
+    ``report`` counts the pairs and names the sources. Its ``<split>_also_in_train`` is the number
+    of pairs of an evaluation split whose source is in the training split as well.
+
+    Raises:
+        InputError: no training split, or a split without pairs.
+        DataFormatError: sources of an evaluation split are in the training split, and the report
+            does not count them (or counts another number).
+    """
+
+    name: str
+    splits: Mapping[str, tuple[SequencePair, ...]]
+    report: Mapping[str, int | str | float]
+
+    def __post_init__(self) -> None:
+        if "train" not in self.splits:
+            raise InputError(
+                f"the task {self.name!r} has the splits {', '.join(self.splits) or '(none)'}; "
+                "one of them has to be 'train'"
+            )
+        for split, pairs in self.splits.items():
+            if not pairs:
+                raise InputError(f"the split {split!r} of the task {self.name!r} has no pairs")
+        for split, found in also_in_train(self.splits).items():
+            if self.report.get(f"{split}_also_in_train", 0) != len(found):
+                raise DataFormatError(
+                    f"{len(found)} of the {len(self.splits[split])} pairs of the split {split!r} "
+                    f"of the task {self.name!r} are in the training split too, such as "
+                    f"{short(found[0].source)}; take them out of one of the two"
+                    if found
+                    else f"the report of the task {self.name!r} counts pairs of the split "
+                    f"{split!r} in the training split; there are none"
+                )
+
+    def split(self, name: str) -> tuple[SequencePair, ...]:
+        """The pairs of one split; ``OptionError`` for a split that the task does not have."""
+        if name not in self.splits:
+            raise OptionError(
+                f"split {name!r} is unknown; the task {self.name!r} has {', '.join(self.splits)}"
+            )
+        return self.splits[name]
+
+
+def also_in_train(
+    splits: Mapping[str, Sequence[SequencePair]],
+) -> dict[str, list[SequencePair]]:
+    """For each evaluation split, its pairs whose source is a source of the training split."""
+    trained = {pair.source for pair in splits["train"]}
+    return {
+        split: [pair for pair in pairs if pair.source in trained]
+        for split, pairs in splits.items()
+        if split != "train"
+    }
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words with the ids 3, 4, …; before them ``<pad>`` is 0, ``<bos>`` 1 and ``<eos>`` 2.
+
+    Raises:
+        InputError: a word twice, with white space inside, or one of the three.
+    """
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for word in self.words:
+            if word in SPECIALS or word.split() != [word]:
+                raise InputError(
+                    f"{word!r} cannot be a word of the data: a word has no white space, and "
+                    f"{', '.join(SPECIALS)} stand for padding, start and end"
+                )
+        for word, times in Counter(self.words).items():
+            if times > 1:
+                raise InputError(f"{word!r} is a word of the vocabulary {times} times; keep one")
+
+    @classmethod
+    def of(cls, sequences: Iterable[str]) -> Vocabulary:
+        """Every word of the sequences, sorted."""
+        return cls(tuple(sorted({word for text in sequences for word in text.split()})))
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self.words)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of a text's words, without ``<bos>`` and ``<eos>``.
+
+        Raises:
+            InputError: no words, or one that the vocabulary does not have.
+        """
+        words = text.split()
+        if not words:
+            raise InputError(f"the text {text!r} has no words")
+        try:
+            return [self._id_of[word] for word in words]
+        except KeyError as error:
+            raise InputError(
+                f"{error.args[0]!r} in {short(text)} is not among the {len(self.words)} words of "
+                "the vocabulary; make the vocabulary of all splits that are used, or take data of "
+                "the task that it was made of"
+            ) from None
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The words of ids up to the first ``<eos>``, which is left out; other specials are not.
+
+        Raises:
+            InputError: an id that the vocabulary does not have.
+        """
+        words = []
+        for i in ids:
+            if not 0 <= i < len(self):
+                raise InputError(f"id {i} lies outside a vocabulary of {len(self)}")
+            if i == EOS:
+                break
+            words.append(SPECIALS[i] if i < len(SPECIALS) else self.words[i - len(SPECIALS)])
+        return " ".join(words)
+
+
+@public
+def load_sequences(
+    name: str, *, data_dir: str | Path | None = None, seed: int | None = None
+) -> SequenceTask:
+    """A sequence-to-sequence task by its name.
+
+    Args:
+        name: a split of SCAN (Lake and Baroni 2018), whose commands are generated:
+            ``"scan-length"`` (training targets of at most 22 actions; ``"scan-length-26"`` of at
+            most 26, and so for every other number), ``"scan-jump"`` and ``"scan-turn-left"`` (the
+            primitive alone is a tenth of the training split, as published), ``"scan-simple"``.
+        data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
+            published split is random; given for another one, the files have to agree with what is
+            generated, and their order is kept.
+        seed: for ``"scan-simple"`` instead of a folder: a random split of the same sizes, which
+            is not the published one.
+
+    Raises:
+        OptionError: an unknown name; a seed beside a folder, or where nothing is random.
+        MissingDataError: the data is not there; says where to get it.
+        DataFormatError: a garbled file, which it names, or one of another data set or version.
+    """
+    from interp_compose.tasks.scan import scan
+
+    if seed is not None and (name != "scan-simple" or data_dir is not None):
+        raise OptionError(
+            f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
+            "'scan-simple' where no data_dir is given; leave it out"
+        )
+    known = name in SEQUENCE_TASK_NAMES
+    if known or name.startswith("scan-length-"):
+        return scan(name, data_dir, seed)
+    raise OptionError(
+        f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
+        "scan-length-26 (or another number of actions)"
+    )

@@ -1,0 +1,83 @@
+"""Sequence tasks: splits that must not overlap, and the vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+
+from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose.tasks.sequences import (
+    SequencePair,
+    SequenceTask,
+    Vocabulary,
+    load_sequences,
+)
+
+A, B, C = SequencePair("a b", "x"), SequencePair("c", "y y"), SequencePair("d", "z", "np")
+
+
+def test_a_split_is_found_by_its_name() -> None:
+    task = SequenceTask("mine", {"train": (A, B), "gen": (C,)}, {})
+    assert task.split("gen") == (C,)
+    assert task.split("gen")[0].kind == "np"
+    with pytest.raises(OptionError, match="split 'test' is unknown; .* 'mine' has train, gen"):
+        task.split("test")
+
+
+def test_a_task_needs_training_pairs_and_pairs_in_each_split() -> None:
+    with pytest.raises(InputError, match="'mine' has the splits test; one of them has to be 'tr"):
+        SequenceTask("mine", {"test": (A,)}, {})
+    with pytest.raises(InputError, match="the split 'test' of the task 'mine' has no pairs"):
+        SequenceTask("mine", {"train": (A,), "test": ()}, {})
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_pair_has_tokens_on_both_sides(side: str) -> None:
+    for text in ("", " \t"):
+        with pytest.raises(InputError, match=f"the {side} of a pair is .*at least one token"):
+            SequencePair(**{"source": "a", "target": "b", side: text})
+
+
+def test_a_source_of_the_training_split_is_counted_or_refused() -> None:
+    splits = {"train": (A, B), "dev": (C,), "test": (C, SequencePair("c", "other"))}
+    with pytest.raises(DataFormatError, match="1 of the 2 pairs of the split 'test' .*such as 'c'"):
+        SequenceTask("mine", splits, {})
+    assert SequenceTask("mine", splits, {"test_also_in_train": 1}).split("test")[1].source == "c"
+    with pytest.raises(DataFormatError, match="1 of the 2 pairs of the split 'test'"):
+        SequenceTask("mine", splits, {"test_also_in_train": 2})
+    with pytest.raises(DataFormatError, match="counts pairs of the split 'dev' .*there are none"):
+        SequenceTask("mine", splits, {"test_also_in_train": 1, "dev_also_in_train": 1})
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(OptionError, match="sequence task 'scan' is unknown; choose one of scan-si"):
+        load_sequences("scan")
+
+
+def test_ids_of_sorted_words_after_the_specials() -> None:
+    vocabulary = Vocabulary.of(["jump  twice", "run", "jump and run"])
+    assert vocabulary.words == ("and", "jump", "run", "twice")
+    assert len(vocabulary) == 7
+    assert vocabulary.ids("run and jump") == [5, 3, 4]
+    assert vocabulary == Vocabulary(("and", "jump", "run", "twice"))
+    assert vocabulary.text([5, 3, 2, 4, 0]) == "run and"
+    assert vocabulary.text([1, 5, 0, 4]) == "<bos> run <pad> jump"
+    assert vocabulary.text([2]) == ""
+
+
+def test_what_no_vocabulary_can_hold_is_named() -> None:
+    vocabulary = Vocabulary.of(["jump run"])
+    with pytest.raises(InputError, match="'walk' in 'jump walk' is not among the 2 words"):
+        vocabulary.ids("jump walk")
+    with pytest.raises(InputError, match="'<eos>' in 'jump <eos>' is not among"):
+        vocabulary.ids("jump <eos>")
+    with pytest.raises(InputError, match="the text ' ' has no words"):
+        vocabulary.ids(" ")
+    for i in (5, -1):
+        with pytest.raises(InputError, match=f"id {i} lies outside a vocabulary of 5"):
+            vocabulary.text([i])
+    with pytest.raises(InputError, match="'<pad>' cannot be a word of the data"):
+        Vocabulary.of(["jump <pad>"])
+    with pytest.raises(InputError, match="'a b' cannot be a word"):
+        Vocabulary(("a b",))
+    with pytest.raises(InputError, match="'a' is a word of the vocabulary 2 times"):
+        Vocabulary(("a", "a"))
