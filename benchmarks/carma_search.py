@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from benchmarks.common import machine, write
 from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import sweep
 from interp_compose.stats.seeds import holm, paired_difference
-from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
+from interp_compose.studies.carma.plan import CompareOptions, ComparePlan, plan_comparison
 from interp_compose.studies.carma.run import (
     TRAIN,
     WORK,
@@ -105,16 +106,8 @@ def rows_of(
     rows: list[dict[str, Any]] = []
     for seed in seeds:
         for name, carma in {"ft": CarmaConfig(), **settings}.items():
-            plan = plan_comparison(
-                model,
-                data,
-                seeds=[seed],
-                carma=carma,
-                config=None,
-                synonyms=synonym_source("shipped", task),
-                rates=(0.25,),
-                layers=None,
-            )
+            asked = CompareOptions(seeds=[seed], carma=carma, synonyms="shipped", rates=(0.25,))
+            plan = plan_comparison(model, data, asked, partial(synonym_source, task=task))
             version = "ft" if name == "ft" else "carma"
             run = run_of(plan, version, out / _slug(name, seed))
             rows += [{"setting": name, "seed": seed, **row} for row in claims(run)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.sweep import sweep_status
 from interp_compose.studies.carma import run as carma_run
 from interp_compose.studies.carma.measure import compare
-from interp_compose.studies.carma.plan import ComparePlan, plan_comparison
+from interp_compose.studies.carma.plan import CompareOptions, ComparePlan, plan_comparison
 from interp_compose.studies.carma.result import Comparison
+from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import loop
@@ -70,10 +71,12 @@ def tiny(model: LensModel | None = None, task: Task | None = None, **options: An
     return compare(model or _shared_model(), task or tiny_task(), **given)
 
 
-def tiny_plan(**options: Any) -> ComparePlan:
+def tiny_plan(
+    model: LensModel | None = None, task: Task | None = None, **options: Any
+) -> ComparePlan:
     """That of :func:`tiny`, of a model of its own."""
-    given = {"model": tiny_model(), "task": tiny_task(), "carma": None, **TINY, **options}
-    return plan_comparison(**given)
+    asked, named = CompareOptions(**TINY | options), partial(synonym_source, task="made-up")
+    return plan_comparison(model or tiny_model(), task or tiny_task(), asked, named)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
@@ -25,7 +25,7 @@ class Shared:
 class Some(Shared):
     """What some have."""
 
-    unit: Literal["word", "text"] = "word"
+    unit: Literal["word", "text"] = field(default="word", kw_only=False)
     """What is pooled."""
     progress: bool = False
     """Show
@@ -59,12 +59,13 @@ def test_fields_are_keywords_with_their_types_and_defaults() -> None:
     signature = inspect.signature(measured)
     assert list(signature.parameters) == ["first", "second", "unit", "progress", "rate"]
     kinds = [parameter.kind.name for parameter in signature.parameters.values()]
-    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 3
+    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 3 + ["KEYWORD_ONLY"] * 2
     assert signature.parameters["unit"].annotation == Literal["word", "text"]
     assert signature.parameters["progress"].default is False
     assert signature.return_annotation == tuple[int, str, Own]
     assert measured(1, "a") == (1, "a", Own())
     assert measured(first=1, second="a", rate=1) == (1, "a", Own(rate=1.0))
+    assert measured(1, "a", "text") == measured(1, "a", unit="text") == (1, "a", Own(unit="text"))
     assert (measured.__name__, measured.__module__) == ("measured", __name__)
 
 
@@ -82,12 +83,16 @@ def test_descriptions_stand_in_the_docstring() -> None:
 def test_wrong_values_and_names_are_refused_by_the_functions_name() -> None:
     with pytest.raises(OptionError, match="^measured: unit='page'; expected one of 'word', 'text'"):
         measured(1, "a", unit="page")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="^measured: unit='page'; expected one of 'word', 'text'"):
+        measured(1, "a", "page")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="^measured: second=2 is an int; expected a string"):
         measured(1, 2)  # type: ignore[arg-type]
     with pytest.raises(
         TypeError, match=r"^measured\(\) got an unexpected keyword argument 'ratio'"
     ):
         measured(1, "a", ratio=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^measured\(\) too many positional arguments"):
+        measured(1, "a", "text", False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^measured\(\) missing a required argument: 'second'"):
         measured(1)  # type: ignore[call-arg]
 
@@ -96,7 +101,7 @@ def test_wrong_values_and_names_are_refused_by_the_functions_name() -> None:
     "name",
     [
         *("cap_curve", "ablation_curve", "similarity_curve", "complexity_report"),
-        *("phase_diagram", "fitting_speed", "mechanism"),
+        *("phase_diagram", "fitting_speed", "mechanism", "compare"),
     ],
 )
 def test_every_option_of_every_study_is_described(name: str) -> None:

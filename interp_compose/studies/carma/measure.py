@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from interp_compose._public import public
 from interp_compose.checks import check_limit
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.files import locked, plain_json
 from interp_compose.runs.folder import Plan, hashed
 from interp_compose.runs.result import gathered_versions
-from interp_compose.runs.sweep import Where, check_options, sweep
+from interp_compose.runs.sweep import check_options, sweep
 from interp_compose.studies.carma.inputs import write_inputs
 from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.carma.plan import (
+    CompareOptions,
     ComparePlan,
     carma_of,
     check_depth,
@@ -37,37 +38,18 @@ from interp_compose.studies.carma.run import (
     run_name,
     run_version,
 )
-from interp_compose.studies.carma.tables import TABLES, VERSIONS
+from interp_compose.studies.carma.tables import TABLES
 from interp_compose.studies.core.command import loaded
+from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import Execution
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
-from interp_compose.text.synonyms.sources import SynonymSource
-from interp_compose.training.carma import CarmaConfig
-from interp_compose.training.config import TrainConfig
 
 
-@public
-def compare(
-    model: LensModel,
-    task: Task,
-    versions: Sequence[str] = VERSIONS,
-    *,
-    seeds: int | Sequence[int] = 5,
-    carma: CarmaConfig | None = None,
-    config: TrainConfig | None = None,
-    synonyms: str | Path | SynonymSource = "auto",
-    rates: Sequence[float] = (0.25, 0.4),
-    layers: Sequence[int | float] | None = None,
-    answers: str = "vocabulary",
-    folder: str | Path | None = None,
-    where: Where = "here",
-    workers: int | None = None,
-    slurm: Mapping[str, Any] | None = None,
-    progress: bool = True,
-) -> Comparison:
+@keywords(CompareOptions)
+def compare(model: LensModel, task: Task, asked: CompareOptions) -> Comparison:
     """What CARMA changes beside plain fine-tuning (sections 4 and 5).
 
     Per seed, fine-tuning and CARMA start from the same weights and see the same batches; both, and
@@ -78,27 +60,7 @@ def compare(
     Args:
         model: from :func:`load_model`, in evaluation mode; it stays as it is.
         task: from :func:`load_task`, with train, validation and test examples.
-        versions: two or all of "original", "ft" and "carma".
-        seeds: how many (0, 1, 2, …), or which; differences are paired by seed.
-        carma: by default :class:`CarmaConfig` with its own defaults.
-        config: of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is not read.
-        synonyms: a source, or what :func:`.synonyms.synonym_source` takes.
-        rates: shares of the words of each prompt's own text (not the template's) that are
-            replaced; texts with too few words that have a synonym fall short, and the result's
-            table "doses" says by how much.
-        layers: where CAP pools: integers, or depths from 0.0 to 1.0; all by default.
-        answers: what a prediction is chosen among wherever accuracy is read: ``"vocabulary"``
-            (eq. 9), or ``"labels"``, those of a sentiment task (eq. 10). The loss stays over the
-            vocabulary.
-        folder: where each run is kept when it is done (tables, weights, history) and while it is
-            going on (checkpoints), under ``runs/``; an interrupted comparison, called again, goes
-            on from there, and so does one with more seeds or other versions.
-            :func:`sweep_status` lists the runs.
-        where: as :func:`run_sweep` has it: in this process, in worker processes of one thread
-            each, or in jobs of a cluster. Elsewhere than here it needs a ``folder``.
-        workers: how many.
-        slurm: what the cluster's jobs ask for.
-        progress: show bars.
+        asked: every option.
 
     Raises:
         InputError: before any work, with the value and the remedy: several processes
@@ -111,30 +73,14 @@ def compare(
         NonFiniteError: a training broke; names version, seed, step and term. Other runs are kept.
         ModelError: a run failed otherwise; names the first and its folder.
     """
-    check_options(where, workers, slurm)
-    if folder is None and where != "here":
+    check_options(asked.where, asked.workers, asked.slurm)
+    if asked.folder is None and asked.where != "here":
         raise OptionError(
-            f"where={where!r} without a folder: other processes read and write their runs there; "
-            "give folder=…, or choose where='here'"
+            f"where={asked.where!r} without a folder: other processes read and write their runs "
+            "there; give folder=…, or choose where='here'"
         )
-    plan = plan_comparison(
-        model,
-        task,
-        versions=versions,
-        seeds=seeds,
-        carma=carma,
-        config=config,
-        synonyms=lambda: (
-            synonym_source(str(synonyms), task.name)
-            if isinstance(synonyms, str | Path)
-            else synonyms
-        ),
-        rates=rates,
-        layers=layers,
-        answers=answers,
-    )
-    execution = Execution(where=where, workers=workers, slurm=slurm, progress=progress)
-    return carry_out(plan, folder, execution)
+    plan = plan_comparison(model, task, asked, partial(synonym_source, task=task.name))
+    return carry_out(plan, asked.folder, asked)
 
 
 def carry_out(plan: ComparePlan, folder: str | Path | None, execution: Execution) -> Comparison:
@@ -215,18 +161,21 @@ def run(command: CarmaCommand) -> Comparison:
     plan = plan_comparison(
         model,
         limited(task, source.limit, asked.seed),
-        seeds=asked.seeds[0] if len(asked.seeds) == 1 else asked.seeds,
-        carma=carma,
-        config=training_of(command, sum(weight.numel() for weight in model.parameters())),
-        synonyms=lambda: synonym_source(
-            asked.synonyms,
-            source.task,
+        CompareOptions(
+            seeds=asked.seeds[0] if len(asked.seeds) == 1 else asked.seeds,
+            carma=carma,
+            config=training_of(command, sum(weight.numel() for weight in model.parameters())),
+            synonyms=asked.synonyms,
+            rates=asked.rates,
+            layers=asked.layers,
+            answers=asked.answers,
+        ),
+        partial(
+            synonym_source,
+            task=source.task,
             data_dir=source.data_dir if source.task == "idm" else None,
             frequency=asked.frequency,
         ),
-        rates=asked.rates,
-        layers=asked.layers,
-        answers=asked.answers,
     )
     with held_folder(output.out, Comparison, plan.config, overwrite=output.overwrite):
         comparison = finished(output.out, plan) or carry_out(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,13 @@ from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_model
+from interp_compose.runs.sweep import Where
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.options import CarmaCommand, CarmaSettings, TrainSettings
 from interp_compose.studies.carma.tables import TABLES, VERSIONS
+from interp_compose.studies.core.options import Execution, Layers
 from interp_compose.studies.core.study import Plan
 from interp_compose.tasks.prompts import PAPER_MODELS
 from interp_compose.tasks.task import Task
@@ -42,6 +45,38 @@ from interp_compose.types import Example
 
 MOST_SEEDS = 10_000
 """More are almost certainly a mistake."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Execution):
+    """What :func:`.measure.compare` takes beside a model and a task."""
+
+    versions: Sequence[str] = field(default=VERSIONS, kw_only=False)
+    """Two or all of "original", "ft" and "carma"."""
+    seeds: int | Sequence[int] = 5
+    """How many (0, 1, 2, …), or which; differences are paired by seed."""
+    carma: CarmaConfig | None = None
+    """By default :class:`CarmaConfig` with its own defaults."""
+    config: TrainConfig | None = None
+    """Of both trainings; by default :meth:`TrainConfig.suggested`. Its seed is not read."""
+    synonyms: str | Path | SynonymSource = "auto"
+    """A source, or what :func:`.synonyms.synonym_source` takes."""
+    rates: Sequence[float] = (0.25, 0.4)
+    """Shares of the words of each prompt's own text (not the template's) that are replaced; texts
+    with too few words that have a synonym fall short, and the result's table "doses" says by how
+    much."""
+    layers: Layers = None
+    """Where CAP pools: integers, or depths from 0.0 to 1.0; all by default."""
+    answers: str = "vocabulary"
+    """What a prediction is chosen among wherever accuracy is read: ``"vocabulary"`` (eq. 9), or
+    ``"labels"``, those of a sentiment task (eq. 10). The loss stays over the vocabulary."""
+    folder: str | Path | None = None
+    """Where each run is kept when it is done (tables, weights, history) and while it is going on
+    (checkpoints), under ``runs/``; an interrupted comparison, called again, goes on from there, and
+    so does one with more seeds or other versions. :func:`sweep_status` lists the runs."""
+    where: Where = "here"
+    """As :func:`run_sweep` has it: in this process, in worker processes of one thread each, or in
+    jobs of a cluster. Elsewhere than here it needs a ``folder``."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +112,13 @@ class ComparePlan:
 def plan_comparison(
     model: LensModel,
     task: Task,
-    *,
-    versions: Sequence[str] = VERSIONS,
-    seeds: int | Sequence[int],
-    carma: CarmaConfig | None,
-    config: TrainConfig | None,
-    synonyms: SynonymSource | Callable[[], SynonymSource],
-    rates: Sequence[float],
-    layers: Sequence[int | float] | None,
-    answers: str = "vocabulary",
+    asked: CompareOptions,
+    named: Callable[[str | Path], SynonymSource],
 ) -> ComparePlan:
     """The arguments are :func:`.measure.compare`'s, and so is what they raise.
 
-    ``synonyms`` may be a function, which is called last, when nothing else is left to be refused.
+    ``named`` finds synonyms that are asked for by name. It is called last, when nothing else is
+    left to be refused.
     """
     _check_alone()
     check_model(model)
@@ -98,25 +127,25 @@ def plan_comparison(
             f"{model.name!r} has open interventions ({', '.join(model.active_hooks)}), which only "
             "one of the versions would feel; end their `with` blocks first."
         )
+    versions, rates, synonyms = asked.versions, asked.rates, asked.synonyms
     _check_versions(versions)
-    chosen = checked_seeds(seeds)
+    chosen = checked_seeds(asked.seeds)
     _check_rates(rates)
-    starts = resolve_layers(layers, model.n_layers)
-    carma = (carma or CarmaConfig()).resolved(model.n_layers)
+    starts = resolve_layers(asked.layers, model.n_layers)
+    carma = (asked.carma or CarmaConfig()).resolved(model.n_layers)
     if carma.weight == 0:
         raise OptionError("λ (weight) is 0: both versions would be the same; expected above 0")
-    if config is None:
-        config = TrainConfig.suggested(sum(weight.numel() for weight in model.parameters()))
+    config = asked.config or TrainConfig.suggested(sum(w.numel() for w in model.parameters()))
     if not task.test:
         raise InputError("the task's test split is empty; there is nothing to compare on.")
-    among = task.answer_set(answers)
+    among = task.answer_set(asked.answers)
     cap = plan_of_test(model, task, starts, among)
     train = encode_examples(model, task.train, unit=carma.unit, which="train", answers=among)
     validation = encode_examples(
         model, task.validation, unit=carma.unit, which="validation", answers=among
     )
     check_training(model, train, validation, config, carma if "carma" in versions else None)
-    source = synonyms if isinstance(synonyms, SynonymSource) else synonyms()
+    source = named(synonyms) if isinstance(synonyms, str | Path) else synonyms
     replaced, tables = _replaced(model, task, source, chosen, rates, among)
     settings = {
         "study": "carma",

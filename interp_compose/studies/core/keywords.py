@@ -57,7 +57,8 @@ def keywords(options: Callable[P, Asked]) -> _Keywords[P, Asked]:
 
     The fields of ``options``, a dataclass, become its keywords: with their types, which are
     checked, their defaults and, in the place of the docstring's line ``asked:``, their
-    descriptions. Those of the root class, which many functions share, come last.
+    descriptions. Those of the root class, which many functions share, come last. One that is
+    declared first, as a ``field(kw_only=False)``, may also be given by position.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
