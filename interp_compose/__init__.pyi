@@ -11,6 +11,7 @@ from .models.decoder import DecoderConfig as DecoderConfig
 from .models.embed import embed_texts as embed_texts
 from .models.init import InitRates as InitRates
 from .models.load import load_model as load_model
+from .models.seq2seq import Seq2SeqConfig as Seq2SeqConfig
 from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
 from .models.weights import load_weights as load_weights, save_weights as save_weights
 from .probes.condensation import condensation as condensation
@@ -30,6 +31,9 @@ from .studies.carma.measure import compare as compare
 from .studies.carma.result import Comparison as Comparison
 from .studies.fitting_speed.measure import fitting_speed as fitting_speed
 from .studies.fitting_speed.result import FittingSpeed as FittingSpeed
+from .studies.generalise.measure import generalise as generalise
+from .studies.generalise.options import SequenceTraining as SequenceTraining
+from .studies.generalise.result import Generalisation as Generalisation
 from .studies.mechanism.measure import mechanism as mechanism
 from .studies.mechanism.result import Mechanism as Mechanism
 from .studies.phases.measure import phase_diagram as phase_diagram

@@ -23,6 +23,7 @@ from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
+from interp_compose.studies.generalise.options import GeneraliseCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
@@ -40,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "phases": (PhasesCommand, "phases.measure:run"),
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
+    "generalise": (GeneraliseCommand, "generalise.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -83,6 +83,23 @@ class DecoderConfig:
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
 
+class BlockShape(Protocol):
+    """What attention and MLP read of a config."""
+
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def head_width(self) -> int: ...
+    @property
+    def d_mlp(self) -> int: ...
+    @property
+    def act(self) -> Act: ...
+    @property
+    def biases(self) -> Biases: ...
+
+
 ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {"gelu": gelu, "relu": relu}
 MODULE_OF: Final = {
     **{"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"},
@@ -107,7 +124,7 @@ class LayerNorm(nn.Module):
 class Attention(nn.Module):
     """Multi-head attention, its softmax and products written out (complexity control, eqs 4, 5)."""
 
-    def __init__(self, cfg: DecoderConfig) -> None:
+    def __init__(self, cfg: BlockShape) -> None:
         super().__init__()
         heads, d_model, d_head = cfg.n_heads, cfg.d_model, cfg.head_width
         self.n_heads, self.scale = heads, 1 / math.sqrt(d_head)
@@ -129,16 +146,23 @@ class Attention(nn.Module):
         """Keys and values are projections of ``keys``, queries of ``queries`` (None: of ``keys``);
         ``masked`` pairs get the lowest score there is."""
         if queries is None:  # one product instead of three
-            q, k, v = self._projected(
-                keys, (self.W_Q, self.W_K, self.W_V), (self.b_Q, self.b_K, self.b_V)
-            )
+            q, k, v = self.projected(keys, "QKV")
         else:
-            (q,) = self._projected(queries, (self.W_Q,), (self.b_Q,))
-            k, v = self._projected(keys, (self.W_K, self.W_V), (self.b_K, self.b_V))
+            (q,), (k, v) = self.projected(queries, "Q"), self.projected(keys, "KV")
+        return self.attended(q, k, v, masked)
+
+    def attended(
+        self,
+        q: Float[Tensor, "batch query head d_head"],
+        k: Float[Tensor, "batch pos head d_head"],
+        v: Float[Tensor, "batch pos head d_head"],
+        masked: Bool[Tensor, "#batch 1 #query pos"] | None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """What the heads add, from projections that are there already."""
         q = self.hook_q(q).transpose(1, 2)  # [batch head query d_head]
         k = self.hook_k(k).permute(0, 2, 3, 1)  # [batch head d_head key]
         v = self.hook_v(v).transpose(1, 2)  # [batch head key d_head]
-        scores = (q @ k) * self.scale  # [batch head query key]
+        scores = self.scores(q, k)
         if masked is not None:
             scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
         # models/attention.py edits what enters and leaves this softmax
@@ -146,13 +170,18 @@ class Attention(nn.Module):
         z = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
         return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)  # [batch query d_model]
 
-    def _projected(
-        self,
-        x: Float[Tensor, "batch query d_model"],
-        weights: tuple[Float[Tensor, "head d_model d_head"], ...],
-        biases: tuple[Float[Tensor, "head d_head"] | None, ...],
+    def scores(
+        self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head d_head pos"]
+    ) -> Float[Tensor, "batch head query pos"]:
+        """Scaled products of queries and keys."""
+        return (q @ k) * self.scale
+
+    def projected(
+        self, x: Float[Tensor, "batch query d_model"], which: str
     ) -> list[Float[Tensor, "batch query head d_head"]]:
-        """``x`` through several matrices at once."""
+        """``x`` through several matrices at once, such as ``"KV"``: through W_K and W_V."""
+        weights = [getattr(self, f"W_{letter}") for letter in which]
+        biases = [getattr(self, f"b_{letter}") for letter in which]
         together = torch.cat([weight.transpose(0, 1).flatten(1) for weight in weights], dim=1)
         flat = [bias.flatten() for bias in biases if bias is not None]
         out = linear(x, together.mT, torch.cat(flat) if flat else None)
@@ -163,7 +192,7 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     """Two linear layers and the activation between them."""
 
-    def __init__(self, cfg: DecoderConfig) -> None:
+    def __init__(self, cfg: BlockShape) -> None:
         super().__init__()
         self.act = ACTS[cfg.act]
         self.W_in, self.b_in = _zeros(cfg.d_model, cfg.d_mlp), _bias(cfg, cfg.d_mlp)
@@ -367,5 +396,5 @@ def _zeros(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.zeros(shape))
 
 
-def _bias(cfg: DecoderConfig, *shape: int) -> nn.Parameter | None:
+def _bias(cfg: BlockShape, *shape: int) -> nn.Parameter | None:
     return _zeros(*shape) if cfg.biases == "all" else None

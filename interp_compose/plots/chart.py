@@ -124,7 +124,7 @@ class Chart:
             for level in panel.levels:
                 ys += [level.y, *(level.band or ())]
         if self.y_is_share:
-            top = min(1.0, 1.06 * max(ys))
+            top = min(1.0, 1.06 * max(ys)) or 1.0  # where all are 0
             return -0.02 * top, 1.03 * top
         pad = max(0.04 * (max(ys) - min(ys)), 1e-3)
         return min(ys) - pad, max(ys) + pad

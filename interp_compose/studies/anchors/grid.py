@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 
@@ -16,14 +16,9 @@ from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.folder import Plan, resolve
 from interp_compose.runs.sweep import sweep
-from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.core.options import Output
-from interp_compose.studies.core.output import check_folder, check_larger, write_result
-from interp_compose.studies.core.result import StudyResult
-
-R = TypeVar("R", bound=StudyResult)
-Study = Callable[[bool], R]
+from interp_compose.studies.core.grid import MOST, seeds_of
+from interp_compose.studies.core.options import GridOptions
 
 WORK: Final = "anchors"
 """What a sweep calls these runs."""
@@ -108,35 +103,6 @@ def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -
     return {"study": study, **setting_of(runs[0], axes.values()), **values}
 
 
-def run_grid(
-    output: Output, kind: type[R], config: Mapping[str, Any], axes: Sequence[str], study: Study[R]
-) -> R:
-    """What the command of a grid does: look at the folder, train what is missing, and write.
-
-    Args:
-        output: where.
-        kind: of the result.
-        config: of the result to come.
-        axes: the keys of the config that a later call may hold more values of.
-        study: the work; it is told whether to show a bar.
-
-    Raises:
-        InputError: ``out`` holds another study's result and ``overwrite`` is off.
-    """
-    out, overwrite = output.out, output.overwrite
-    setting = {name: value for name, value in config.items() if name not in axes}
-    check_folder(out, kind, setting, overwrite=overwrite)
-    if not overwrite:
-        check_larger(out, {name: config[name] for name in axes})
-    result = study(not output.quiet)
-    write_result(out, result, overwrite=overwrite, grows=axes)
-    return result
-
-
-MOST: int = 10_000
-"""Values of one axis, at most; more are almost certainly a mistake."""
-
-
 def numbers(text: str, name: str) -> list[float]:
     """``"0.3:1.0:0.1"``, from, to and step, both ends in; ``"0,0.01,1"``; or both, by commas.
 
@@ -190,15 +156,6 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
                 "take one of them"
             )
     return axis
-
-
-def seeds_of(asked: GridOptions) -> range:
-    """The seeds of every cell; refuses fewer than one, too many, and one below 0."""
-    if not 1 <= asked.seeds <= MOST:
-        raise OptionError(f"seeds={asked.seeds!r}: expected a whole number, 1 to {MOST}")
-    if asked.first_seed < 0:
-        raise OptionError(f"first_seed={asked.first_seed!r}: expected a whole number, 0 or more")
-    return range(asked.first_seed, asked.first_seed + asked.seeds)
 
 
 def runs_of(run: PhaseRun, axes: Mapping[str, Sequence[Any]], asked: GridOptions) -> list[PhaseRun]:

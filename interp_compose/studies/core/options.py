@@ -93,6 +93,16 @@ class Execution:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GridOptions(Execution):
+    """Which models are trained, and where."""
+
+    seeds: int = 3
+    """Runs per cell of the grid, each with data, initialisation and order of its own."""
+    first_seed: int = 0
+    """The first of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartModel:
     """Where the model comes from."""
 

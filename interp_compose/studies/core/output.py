@@ -106,10 +106,14 @@ def check_larger(out: Path, grid: dict[str, Any]) -> None:
         lost = sorted(set(earlier[axis]) - set(values))
         if lost:
             raise InputError(
-                f"{out} holds tables of a grid with {axis} {', '.join(f'{v:g}' for v in lost)}, "
+                f"{out} holds tables of a grid with {axis} {', '.join(map(_short, lost))}, "
                 "which this one lacks; name them too, choose another --out, or replace the tables "
                 "with --overwrite (runs stay)"
             )
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def write_result(

@@ -28,14 +28,14 @@ from interp_compose.studies.anchors.grid import (
     checked,
     grid_config,
     numbers,
-    run_grid,
     runs_of,
     trained,
 )
-from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun, train_together
+from interp_compose.studies.core.grid import run_grid
 from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.fitting_speed.options import SpeedCommand, SpeedOptions
 from interp_compose.studies.fitting_speed.result import PAIRS, RUNS, SAMPLES, FittingSpeed
 from interp_compose.tasks.anchors import VIOLATIONS, AnchorTask

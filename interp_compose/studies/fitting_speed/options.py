@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from interp_compose.studies.anchors.options import GridOptions, RunSize
-from interp_compose.studies.core.options import Output, Part
+from interp_compose.studies.anchors.options import RunSize
+from interp_compose.studies.core.options import GridOptions, Output, Part
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,18 +20,18 @@ from interp_compose.studies.anchors.grid import (
     checked,
     grid_config,
     numbers,
-    run_grid,
     runs_of,
     trained,
 )
-from interp_compose.studies.anchors.options import GridOptions
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import (
     CIRCUITS as CIRCUITS_FILE,
     HISTORY as HISTORY_FILE,
     PhaseRun,
 )
+from interp_compose.studies.core.grid import run_grid
 from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.phases.result import CIRCUITS, HISTORY, RUNS, PhaseDiagram
 

@@ -1,0 +1,51 @@
+"""Studies whose result is of a grid of training runs, which a later call may enlarge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from interp_compose.errors import OptionError
+from interp_compose.studies.core.options import GridOptions, Output
+from interp_compose.studies.core.output import check_folder, check_larger, write_result
+from interp_compose.studies.core.result import StudyResult
+
+R = TypeVar("R", bound=StudyResult)
+Study = Callable[[bool], R]
+
+MOST: Final = 10_000
+"""Values of one axis, at most; more are almost certainly a mistake."""
+
+
+def run_grid(
+    output: Output, kind: type[R], config: Mapping[str, Any], axes: Sequence[str], study: Study[R]
+) -> R:
+    """What the command of a grid does: look at the folder, train what is missing, and write.
+
+    Args:
+        output: where.
+        kind: of the result.
+        config: of the result to come.
+        axes: the keys of the config that a later call may hold more values of.
+        study: the work; it is told whether to show a bar.
+
+    Raises:
+        InputError: ``out`` holds another study's result and ``overwrite`` is off.
+    """
+    out, overwrite = output.out, output.overwrite
+    setting = {name: value for name, value in config.items() if name not in axes}
+    check_folder(out, kind, setting, overwrite=overwrite)
+    if not overwrite:
+        check_larger(out, {name: config[name] for name in axes})
+    result = study(not output.quiet)
+    write_result(out, result, overwrite=overwrite, grows=axes)
+    return result
+
+
+def seeds_of(asked: GridOptions) -> range:
+    """The seeds of every cell; refuses fewer than one, too many, and one below 0."""
+    if not 1 <= asked.seeds <= MOST:
+        raise OptionError(f"seeds={asked.seeds!r}: expected a whole number, 1 to {MOST}")
+    if asked.first_seed < 0:
+        raise OptionError(f"first_seed={asked.first_seed!r}: expected a whole number, 0 or more")
+    return range(asked.first_seed, asked.first_seed + asked.seeds)

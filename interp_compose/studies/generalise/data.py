@@ -1,0 +1,101 @@
+"""The data of a sweep: pairs as text, kept once beside its runs, and as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from interp_compose.runs.files import digest_of, make_folder, read_signed, write_signed
+from interp_compose.tasks.sequences import EOS, SequencePair, Vocabulary
+from interp_compose.training.sequences import EncodedPair
+
+DATA: Final = "data"
+"""The folder, beside the runs'."""
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceData:
+    """A task's splits as token ids."""
+
+    source: Vocabulary
+    target: Vocabulary
+    splits: Mapping[str, Sequence[EncodedPair]]
+    kinds: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, splits: Mapping[str, Sequence[SequencePair]]) -> SequenceData:
+        """Vocabularies are those of the training split.
+
+        Raises:
+            InputError: a token of another split that training does not have.
+        """
+        source = Vocabulary.of(pair.source for pair in splits["train"])
+        target = Vocabulary.of(pair.target for pair in splits["train"])
+        encoded = {
+            name: [
+                EncodedPair(
+                    np.array([*source.ids(pair.source), EOS]),
+                    np.array([*target.ids(pair.target), EOS]),
+                )
+                for pair in pairs
+            ]
+            for name, pairs in splits.items()
+        }
+        kinds = {name: [pair.kind for pair in pairs] for name, pairs in splits.items()}
+        return cls(source, target, encoded, kinds)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest source or target."""
+        return max(
+            max(len(pair.source), len(pair.target))
+            for pairs in self.splits.values()
+            for pair in pairs
+        )
+
+    def sample(self, n: int) -> dict[str, list[EncodedPair]]:
+        """So many pairs at most of each split but the training's, always the same ones."""
+        random = np.random.default_rng(0)
+        return {
+            name: [pairs[i] for i in random.permutation(len(pairs))[:n]]
+            for name, pairs in self.splits.items()
+            if name != "train"
+        }
+
+
+def keep(splits: Mapping[str, Sequence[SequencePair]], out: Path) -> str:
+    """Write a task's splits into the folder of a sweep, where its runs read them; their digest.
+
+    So a run's configuration holds the data's digest instead of a folder's name, and a job on
+    another machine needs the sweep's folder alone.
+    """
+    texts = plain(splits)
+    digest = digest_of(texts)
+    path = out / DATA / f"{digest}.json"
+    if not path.exists():
+        make_folder(path.parent)
+        write_signed(path, texts)
+    return digest
+
+
+def plain(splits: Mapping[str, Sequence[SequencePair]]) -> dict[str, list[list[str]]]:
+    """In JSON's types."""
+    return {name: [[*astuple(pair)] for pair in pairs] for name, pairs in splits.items()}
+
+
+@lru_cache(maxsize=2)
+def kept(out: Path, digest: str) -> SequenceData:
+    """The data that :func:`keep` wrote.
+
+    Raises:
+        CorruptFileError: they are gone, or were altered.
+    """
+    splits = read_signed(out / DATA / f"{digest}.json")
+    return SequenceData.of(
+        {name: [SequencePair(*pair) for pair in pairs] for name, pairs in splits.items()}
+    )

@@ -1,0 +1,117 @@
+"""Figures of a comparison of encoder–decoders: accuracy by split and type, and over training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES
+from interp_compose.studies.core.figures import lines_of
+
+ALL: Final = "all"
+ALPHA: Final = 0.05
+
+
+def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """The share of each split that is right: the mean over seeds, bars from the smallest to the
+    largest."""
+    overall = summary[summary["kind"] == ALL]
+    splits = list(dict.fromkeys(overall["split"]))
+    placed = overall.assign(place=overall["split"].map(splits.index).astype(float))
+    lines = lines_of(
+        _by_model(placed), "place", "mean", "smallest", "largest", n="n_seeds", interval="bars"
+    )
+    return draw(
+        Chart(
+            title=f"{config['task']}: sequences that are right",
+            subtitle=_subtitle(config, "mean over seeds, bars: smallest to largest"),
+            x_title="split",
+            y_title="exact match",
+            x_is_share=False,
+            panels=[Panel(lines, [])],
+            x_name="split",
+            x_ticks=[float(i) for i in range(len(splits))],
+            x_notes=splits,
+        )
+    )
+
+
+def types_figure(
+    summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
+) -> ChartFigure:
+    """The share of each type that is right; marked where a model differs from the first one (Holm,
+    5 %)."""
+    typed = summary[summary["kind"] != ALL]
+    models = list(dict.fromkeys(typed["model"]))
+    kinds = list(dict.fromkeys(typed["kind"]))
+    means = typed.pivot_table(index="kind", columns="model", values="mean").loc[kinds, models]
+    found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
+    marked = [(kinds.index(row.kind), models.index(row.model)) for row in found.itertuples()]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: sequences that are right, by type",
+            subtitle=_subtitle(config, "mean over seeds"),
+            x_title="model",
+            y_title="type",
+            columns=models,
+            rows=kinds,
+            values=means.to_numpy().tolist(),
+            value_name="exact match",
+            limits=(0.0, 1.0),
+            marked=marked,
+            mark_name=f"differs from {models[0]}" if marked else "",
+        )
+    )
+
+
+def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """The share of a sample of each split that is right, over training; bands from the smallest
+    seed to the largest."""
+    over_seeds = (
+        curve.groupby(["model", "split", "step"], sort=False)["accuracy"]
+        .agg(["mean", "min", "max", "size"])
+        .reset_index()
+    )
+    panels = [
+        Panel(
+            lines_of(_by_model(own), "step", "mean", "min", "max", n="size"), [], title=str(split)
+        )
+        for split, own in over_seeds.groupby("split", sort=False)
+    ]
+    return draw(
+        Chart(
+            title=f"{config['task']}: exact match over training",
+            subtitle=_subtitle(
+                config, f"{config['n_curve']} sequences of each split", "bands: all seeds"
+            ),
+            x_title="step",
+            y_title="exact match",
+            x_is_share=False,
+            panels=panels,
+            x_name="step",
+            x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
+        )
+    )
+
+
+def _by_model(frame: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
+    """Label, style and rows of each model."""
+    models = list(dict.fromkeys(frame["model"]))
+    return [
+        (model, COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame["model"] == model])
+        for i, model in enumerate(models)
+    ]
+
+
+def _subtitle(config: Mapping[str, Any], *more: str) -> str:
+    """Like "2 + 2 layers, width 64 · 5 seeds · …"."""
+    layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
+    count = len(config["seeds"])
+    seeds = f"{count} seed{'' if count == 1 else 's'}"
+    return " · ".join((f"{layers}, width {config['d_model']}", seeds, *more))

@@ -1,0 +1,182 @@
+"""``generalise``: a sweep of trainings, done where they are missing, and what came of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from interp_compose.checks import check_limit
+from interp_compose.errors import OptionError
+from interp_compose.runs.files import digest_of, read_json
+from interp_compose.runs.folder import Plan, resolve, versions_of
+from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.sweep import sweep
+from interp_compose.studies.core.grid import run_grid, seeds_of
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.generalise.data import SequenceData, keep, plain
+from interp_compose.studies.generalise.options import (
+    GeneraliseCommand,
+    SeedOptions,
+    SequenceTraining,
+)
+from interp_compose.studies.generalise.result import ACCURACY, CURVE, RUNS, Generalisation
+from interp_compose.studies.generalise.run import RESULT, SequenceRun
+from interp_compose.tasks.sequences import SequenceTask, load_sequences
+
+WORK: Final = "generalise"
+"""What a sweep calls these runs."""
+TRAIN: Final = "interp_compose.studies.generalise.run:train"
+"""The function that trains them."""
+AXES: Final = ("models", "seeds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneraliseOptions(SeedOptions):
+    """What :func:`generalise` takes by name."""
+
+    run: SequenceTraining | None = None
+    """Shape and training of every run."""
+
+
+@keywords(GeneraliseOptions)
+def generalise(
+    task: SequenceTask,
+    models: Sequence[str],
+    out: str | os.PathLike[str],
+    asked: GeneraliseOptions,
+) -> Generalisation:
+    """Train encoder–decoders on a compositional task, and compare what they get right.
+
+    All models of a seed see the same batches and begin with the same weights where they have the
+    same. Nothing is selected: the weights after the last step are measured, on every pair of every
+    split but the training's. A sequence is right if all of it is, its end included.
+
+    Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
+    their checkpoints.
+
+    Args:
+        task: from :func:`load_sequences`.
+        models: "transformer", "lrf" (fuse-attention in both stacks; LRF), "lrf-encoder",
+            "lrf-decoder", and as controls "parameters" (the same parameters in a second
+            self-attention), "previous" (fuse-attention that sees the layer before alone) and
+            "deeper" (a layer more in each stack); each also with its positions, such as
+            "transformer-relative". Others are compared with the first.
+        out: folder for the runs: data, histories and weights.
+        asked: every option.
+
+    Raises:
+        OptionError: no model, one that is unknown or named twice; a shape that cannot be.
+        InputError: tokens that the training split does not have; ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    runs = _runs(task, models, asked)
+    keep(task.splits, Path(out).absolute())
+    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    done = sweep(
+        plan,
+        resolve(TRAIN),
+        out,
+        where=asked.where,
+        workers=asked.workers,
+        slurm=asked.slurm,
+        progress=asked.progress,
+    )
+    done.check()
+    return _generalisation(runs, done.folders, _config(task, runs))
+
+
+def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -> list[SequenceRun]:
+    if not models:
+        raise OptionError("models is empty: expected at least one, such as 'transformer'")
+    for model in models:
+        if models.count(model) > 1:
+            raise OptionError(f"models name {model!r} more than once; each run is done once")
+    digest = digest_of(plain(task.splits))
+    shape = asdict(asked.run or SequenceTraining())
+    runs = [
+        SequenceRun(**shape, data=digest, model=model, seed=seed)
+        for seed in seeds_of(asked)
+        for model in models
+    ]
+    data = SequenceData.of(task.splits)
+    for run in runs[: len(models)]:
+        run.model_config(data)
+        run.train_config([len(pair) for pair in data.splits["train"]])
+    return runs
+
+
+def _config(task: SequenceTask, runs: Sequence[SequenceRun]) -> dict[str, Any]:
+    """What a result says of itself."""
+    shape = {name: value for name, value in asdict(runs[0]).items() if name not in PLACE}
+    return {
+        "study": "generalise",
+        "task": task.name,
+        "counts": {name: len(pairs) for name, pairs in task.splits.items()},
+        **shape,
+        "models": list(dict.fromkeys(run.model for run in runs)),
+        "seeds": sorted({run.seed for run in runs}),
+    }
+
+
+def run(command: GeneraliseCommand) -> Generalisation:
+    """The command ``interp-compose generalise``: train what is missing, and write."""
+    source, models = command.source, command.models.split(",")
+    check_limit(source.limit)
+    task = limited(load_sequences(source.task, data_dir=source.data_dir), source.limit)
+    asked = GeneraliseOptions(**vars(command.seeds) | {"run": command.run})
+    return run_grid(
+        command.output,
+        Generalisation,
+        _config(task, _runs(task, models, asked)),
+        AXES,
+        lambda bar: generalise(
+            task, models, command.output.out, **vars(replace(asked, progress=bar))
+        ),
+    )
+
+
+def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
+    """The task with so many pairs of each split at most, always the same ones."""
+    if limit is None:
+        return task
+    random = np.random.default_rng(0)
+    splits = {
+        name: tuple(pairs[i] for i in sorted(random.permutation(len(pairs))[:limit]))
+        for name, pairs in task.splits.items()
+    }
+    return SequenceTask(f"{task.name} ({limit} of each split)", splits, {})
+
+
+PLACE: Final = ("model", "seed")
+
+
+def _generalisation(
+    runs: Sequence[SequenceRun], folders: Sequence[Path], config: Mapping[str, Any]
+) -> Generalisation:
+    rows: dict[str, list[dict[str, Any]]] = {"runs": [], "accuracy": [], "curve": []}
+    for one, folder in zip(runs, folders, strict=True):
+        place = {name: getattr(one, name) for name in PLACE}
+        found = read_json(folder / RESULT)
+        losses = found["losses"]
+        rows["runs"].append(
+            {
+                **place,
+                "n_parameters": found["n_parameters"],
+                "steps": len(losses),
+                "step_seconds": found["step_seconds"],
+                "first_loss": losses[0],
+                "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
+            }
+        )
+        for name in ("accuracy", "curve"):
+            rows[name] += [{**place, **row} for row in found[name]]
+    return Generalisation(
+        config=config,
+        frames={table.name: table.of(rows[table.name]) for table in (RUNS, ACCURACY, CURVE)},
+        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
+    )

@@ -1,0 +1,224 @@
+"""What encoder–decoders get right of a compositional task, and how they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.stats.seeds import holm, mean_interval, paired_difference
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import decimal, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+ALL: Final = "all"
+"""The kind of a split's pairs taken together."""
+RUNS: Final = Table(
+    "runs",
+    "model str, seed int, n_parameters int, steps int, step_seconds float, first_loss float, "
+    "last_loss float",
+    key=("model", "seed"),
+    complete=(("model",), ("seed",)),
+    rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
+)
+ACCURACY: Final = Table(
+    "accuracy",
+    "model str, seed int, split str, kind str, n_right int, n int",
+    key=("model", "seed", "split", "kind"),
+    complete=(("model",), ("seed",), ("split", "kind")),
+    rules=("0 <= n_right <= n", "n > 0"),
+)
+CURVE: Final = Table(
+    "curve",
+    "model str, seed int, step int, split str, accuracy float, n int",
+    key=("model", "seed", "step", "split"),
+    complete=(("model",), ("seed",), ("step",), ("split",)),
+    rules=("0 <= accuracy <= 1", "n > 0"),
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Generalisation(StudyResult):
+    """Encoder–decoders on a compositional task, seed by seed; made by :func:`generalise`."""
+
+    SCHEMA = (RUNS, ACCURACY, CURVE)
+    TABLES = ("runs", "accuracy", "curve", "summary", "differences")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("generalise_accuracy", "generalise_types", "generalise_curve")
+
+    @classmethod
+    def from_runs(
+        cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> Generalisation:
+        """A result of the tables that ``Generalisation.SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def __post_init__(self) -> None:
+        if "accuracy" in self.frames and "summary" not in self.frames:
+            values = _values(self.frames["accuracy"])
+            computed = {"summary": _summary(values), "differences": _differences(values)}
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per model, split and kind of pairs: the share that is right, over seeds.
+
+        Columns: model, split, kind ("all", or a type of generalisation), mean, low and high (the
+        ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
+        (sequences), n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of each model and the first one, paired by seed, a row for each split and kind.
+
+        Columns: model, other (the first model), split, kind, difference (model − other), ci_low
+        and ci_high (95 %), p (paired t test, two-sided), p_holm (over all models, splits and kinds
+        of a family; "all" is a family, the kinds are another), n_seeds. One seed has no interval.
+        """
+        return self.frames["differences"]
+
+    def summary(self) -> str:
+        """A row per model and split, and the differences to the first model."""
+        runs = self.frames["runs"].groupby("model", sort=False)
+        size, seconds = runs["n_parameters"].first(), runs["step_seconds"].median()
+        overall = self.frame[self.frame["kind"] == ALL]
+        rows = overall.assign(
+            parameters=overall["model"].map(size),
+            milliseconds=1e3 * overall["model"].map(seconds),
+            interval=[
+                _interval(*ends) for ends in zip(overall["low"], overall["high"], strict=True)
+            ],
+            seeds=[
+                f"{100 * low:.1f}-{100 * high:.1f}"
+                for low, high in zip(overall["smallest"], overall["largest"], strict=True)
+            ],
+            mean=100 * overall["mean"],
+        )
+        lines = [
+            "sequences that are right, in per cent: mean, 95 % interval, smallest-largest seed",
+            "",
+            *text_table(
+                rows,
+                (
+                    ("model", "model", "<24"),
+                    ("split", "split", "<8"),
+                    ("mean", "mean", ">7.2f"),
+                    ("interval", "interval", ">16"),
+                    ("seeds", "seeds", ">14"),
+                    ("n", "n", ">8"),
+                    ("parameters", "parameters", ">12,"),
+                    ("ms a step", "milliseconds", ">11.1f"),
+                ),
+            ),
+        ]
+        return "\n".join([*lines, *self._verdicts()])
+
+    def _verdicts(self) -> list[str]:
+        found = self.differences
+        overall = found[(found["kind"] == ALL) & found["p"].notna()]
+        if overall.empty:
+            return []
+        lines = ["", f"differences to {overall['other'].iloc[0]}, paired by seed, in points:", ""]
+        for row in overall.to_dict("records"):
+            lines.append(
+                f"{row['model']:<24}{row['split']:<8}"
+                f"{decimal(100 * row['difference'], 2, sign=True):>8}"
+                f"  95 % {_interval(row['ci_low'], row['ci_high'])}"
+                f"  p (Holm) {decimal(row['p_holm'], 3)}"
+            )
+        return lines
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Accuracy by split, by type where there are types, and over training."""
+        from interp_compose.studies.generalise import figures
+
+        found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
+        if set(self.frame["kind"]) != {ALL}:
+            found["generalise_types"] = figures.types_figure(
+                self.frame, self.differences, self.config
+            )
+        found["generalise_curve"] = figures.curve_figure(self.frames["curve"], self.config)
+        return found
+
+
+def _interval(low: float, high: float) -> str:
+    """Like "12.3 to 45.6", in per cent."""
+    if math.isnan(low):
+        return "–"
+    return f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"
+
+
+def _values(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """The share that is right, of each run, split and kind, and of all kinds together."""
+    run = ["model", "seed", "split"]
+    overall = accuracy.groupby(run, sort=False)[["n_right", "n"]].sum().reset_index()
+    parts = [overall.assign(kind=ALL)]
+    if (accuracy["kind"] != "").any():
+        parts.append(accuracy[accuracy["kind"] != ""])
+    values = pd.concat(parts, ignore_index=True)
+    return values.assign(value=values["n_right"] / values["n"])
+
+
+def _summary(values: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for place, group in values.groupby(["model", "split", "kind"], sort=False):
+        shares = group["value"].tolist()
+        low, high = mean_interval(shares)
+        about = dict(zip(("model", "split", "kind"), place, strict=True))
+        measured = {"mean": sum(shares) / len(shares), "low": low, "high": high}
+        ends = {"smallest": min(shares), "largest": max(shares)}
+        counts = {"n": int(group["n"].iloc[0]), "n_seeds": len(shares)}
+        rows.append({**about, **measured, **ends, **counts})
+    return pd.DataFrame(rows)
+
+
+DIFFERENCE: Final = ("difference", "ci_low", "ci_high", "p")
+
+
+def _differences(values: pd.DataFrame) -> pd.DataFrame:
+    models = list(dict.fromkeys(values["model"]))
+    rows: list[dict[str, Any]] = []
+    for (split, kind), group in values.groupby(["split", "kind"], sort=False):
+        shares = group.pivot_table(index="seed", columns="model", values="value")
+        for model in models[1:]:
+            row: dict[str, Any] = {
+                "model": model,
+                "other": models[0],
+                "split": split,
+                "kind": kind,
+                **dict.fromkeys(DIFFERENCE, float("nan")),
+                "n_seeds": len(shares),
+            }
+            row["difference"] = float((shares[model] - shares[models[0]]).mean())
+            if len(shares) > 1:
+                found = paired_difference(shares[model].tolist(), shares[models[0]].tolist())
+                row |= {name: getattr(found, name) for name in DIFFERENCE}
+            rows.append(row)
+    columns = ["model", "other", "split", "kind", *DIFFERENCE, "n_seeds"]
+    table = pd.DataFrame(rows, columns=columns)
+    table.insert(columns.index("n_seeds"), "p_holm", float("nan"))
+    for family in (table["kind"] == ALL, table["kind"] != ALL):
+        tested = table.index[family & table["p"].notna()]
+        if len(tested):
+            table.loc[tested, "p_holm"] = _corrected(table.loc[tested, "p"].tolist())
+    return table
+
+
+def _corrected(p_values: Sequence[float]) -> list[float]:
+    return list(holm(p_values))

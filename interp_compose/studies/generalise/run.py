@@ -1,0 +1,138 @@
+"""One training run: data, model, and what it gets right in the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.models.init import init_xavier
+from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose.studies.generalise.data import SequenceData, kept
+from interp_compose.studies.generalise.options import SequenceTraining
+from interp_compose.tasks.sequences import BOS
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.history import Recorder
+from interp_compose.training.loop import Trainer, run_training, trains
+from interp_compose.training.sequences import TargetSequence, exact_match
+
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "transformer": {"fuse": "none"},
+    "lrf": {"fuse": "both"},
+    "lrf-encoder": {"fuse": "encoder"},
+    "lrf-decoder": {"fuse": "decoder"},
+    "parameters": {"fuse": "parameters"},
+    "previous": {"fuse": "previous"},
+    "deeper": {"fuse": "none", "more_layers": 1},
+}
+"""What a model's name means. ``more_layers`` are of each stack."""
+RESULT: Final = "run.json"
+OPTIONS: Final = [each.name for each in fields(SequenceTraining)]
+SHAPE: Final = [name for name in OPTIONS if name in Seq2SeqConfig.__dataclass_fields__]
+TRAINING: Final = [name for name in OPTIONS if name in TrainConfig.__dataclass_fields__]
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class SequenceRun(SequenceTraining):
+    """Everything that decides a run."""
+
+    data: str
+    """Digest of the data, which :func:`.data.keep` wrote beside the runs."""
+    model: str
+    """One of :data:`VARIANTS`, or that with its positions: "lrf-relative"."""
+    seed: int = 0
+
+    def model_config(self, data: SequenceData) -> Seq2SeqConfig:
+        """The model's shape.
+
+        Raises:
+            OptionError: no such model, or a shape that cannot be.
+        """
+        shape = {name: getattr(self, name) for name in SHAPE}
+        name = self.model
+        for positions in ("sinusoidal", "learned", "relative"):
+            if name.endswith(f"-{positions}"):
+                name, shape["positions"] = name.removesuffix(f"-{positions}"), positions
+        if name not in VARIANTS:
+            raise OptionError(
+                f"model {self.model!r}: expected one of {', '.join(VARIANTS)}, or one of them with "
+                "its positions, as in lrf-relative"
+            )
+        changes = dict(VARIANTS[name])
+        more = changes.pop("more_layers", 0)
+        for stack in ("n_encoder_layers", "n_decoder_layers"):
+            shape[stack] += more
+        return Seq2SeqConfig(
+            d_vocab=len(data.source),
+            d_vocab_out=len(data.target),
+            n_ctx=data.longest,
+            **{**shape, **changes},
+        )
+
+    def train_config(self, lengths: Sequence[int]) -> TrainConfig:
+        """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3)."""
+        settings = {name: getattr(self, name) for name in TRAINING}
+        config = TrainConfig(**settings, seed=self.seed, beta2=0.98)
+        total = config.total_steps(len(lengths), lengths)
+        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+
+
+@trains
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """History, accuracy and weights of a run into its folder."""
+    run = SequenceRun(**config)
+    data = kept(folder.parents[1], run.data)
+    model = SmallSeq2Seq(run.model_config(data))
+    init_xavier(model, seed=run.seed)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    objective = TargetSequence(
+        data.splits["train"],
+        BOS,
+        curve=data.sample(run.n_curve),
+        label_smoothing=run.label_smoothing,
+    )
+    recorder = Recorder()
+    trainer = Trainer(model, objective, run.train_config(objective.lengths), recorder=recorder)
+    run_training(trainer, checkpoints=checkpoints_together([folder]), progress=False)
+    accuracy = [
+        row
+        for split, pairs in data.splits.items()
+        if split != "train"
+        for row in _by_kind(split, data.kinds[split], exact_match(model, pairs, BOS))
+    ]
+    curve = [
+        {name: value for name, value in row.items() if name != "table"}
+        for row in recorder.rows
+        if row["table"] == "curve"
+    ]
+    steps = [row for row in recorder.rows if row["table"] == "steps"]
+    about = {
+        "run": asdict(run),
+        "n_parameters": sum(weight.numel() for weight in model.parameters()),
+        "step_seconds": float(np.median([row["seconds"] for row in steps])),
+        "losses": [row["loss"] for row in steps],
+        "curve": curve,
+        "accuracy": accuracy,
+    }
+    atomic_write(folder / RESULT, json_bytes(about))
+    clear_together([folder])
+
+
+def _by_kind(split: str, kinds: Sequence[str], right: Any) -> list[dict[str, Any]]:
+    counted: dict[str, list[bool]] = defaultdict(list)
+    for kind, one in zip(kinds, right, strict=True):
+        counted[kind].append(bool(one))
+    return [
+        {"split": split, "kind": kind, "n_right": sum(each), "n": len(each)}
+        for kind, each in sorted(counted.items())
+    ]
