@@ -22,6 +22,7 @@ from .probes.rank import (
     stable_rank as stable_rank,
 )
 from .runs.sweep import run_sweep as run_sweep, sweep_status as sweep_status
+from .stats.bleu import bleu as bleu
 from .studies.ablation.measure import ablation_curve as ablation_curve
 from .studies.ablation.result import AblationCurve as AblationCurve
 from .studies.anchors.run import PhaseRun as PhaseRun
@@ -51,6 +52,7 @@ from .tasks.anchor_text import (
     anchor_tokenizer as anchor_tokenizer,
 )
 from .tasks.anchors import AnchorTask as AnchorTask
+from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as load_compounds
 from .tasks.examples import read_examples as read_examples
 from .tasks.load import load_pairs as load_pairs, load_task as load_task
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs

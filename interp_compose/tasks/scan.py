@@ -12,12 +12,13 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import data_files, numbered_lines
-from interp_compose.tasks.sequences import SequencePair, SequenceTask
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, report_of
 
 PRIMITIVES: Final = ("walk", "look", "run", "jump")
 DIRECTIONS: Final = ("left", "right")
@@ -75,25 +76,30 @@ def _verb_phrases() -> Iterator[tuple[str, str]]:
 def scan(name: str, data_dir: str | Path | None, seed: int | None) -> SequenceTask:
     """A split of SCAN; :func:`.sequences.load_sequences` documents the arguments."""
     cutoff = _cutoff(name)
-    everything = [SequencePair(*both) for both in commands()]
-    report: dict[str, int | str | float] = {"source": "generated", "commands": len(everything)}
+    everything = list(_everything())
+    report: dict[str, int | str | float] = {"commands": len(everything)}
+    source = "generated"
     if cutoff is not None:
         report["cutoff"] = cutoff
         splits = _parted(everything, lambda pair: len(pair.target.split()) > cutoff)
     elif name in ADDPRIM:
         report["train_primitive"], splits = _addprim(everything, ADDPRIM[name])
     elif seed is not None:
-        report["source"] = f"generated; split drawn with seed {seed}"
+        source = f"generated; split drawn with seed {seed}"
         drawn = set(random.Random(seed).sample(everything, SIMPLE_TEST))
         splits = _parted(everything, lambda pair: pair in drawn)
     else:
         splits = {}
     if data_dir is not None or not splits:
-        report["source"] = f"SCAN in {data_dir}"
+        source = f"SCAN in {data_dir}"
         splits = _published(name, data_dir, splits, everything)
-    for split, pairs in splits.items():
-        report[f"{split}_all"] = len(pairs)
-    return SequenceTask(name, {split: tuple(pairs) for split, pairs in splits.items()}, report)
+    kept = {split: tuple(pairs) for split, pairs in splits.items()}
+    return SequenceTask(name, kept, {**report_of(source, kept), **report})
+
+
+@cache
+def _everything() -> tuple[SequencePair, ...]:
+    return tuple(SequencePair(*both) for both in commands())
 
 
 def _cutoff(name: str) -> int | None:

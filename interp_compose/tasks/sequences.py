@@ -17,6 +17,11 @@ SEQUENCE_TASK_NAMES = (
     "scan-length",
     "scan-jump",
     "scan-turn-left",
+    "cogs",
+    "cfq-mcd1",
+    "cfq-mcd2",
+    "cfq-mcd3",
+    "cognition",
 )
 PAD, BOS, EOS = 0, 1, 2
 SPECIALS: Final = ("<pad>", "<bos>", "<eos>")
@@ -103,6 +108,39 @@ def also_in_train(
     }
 
 
+def report_of(
+    source: str, splits: Mapping[str, Sequence[SequencePair]], *, overlap: bool = False
+) -> dict[str, int | str | float]:
+    """The source, the pairs of each split, and of each evaluation split those with a token (on the
+    same side) that no training pair has; with ``overlap`` also those in the training split."""
+    found: dict[str, int | str | float] = {"source": source}
+    found.update((f"{split}_all", len(pairs)) for split, pairs in splits.items())
+    sources = {token for pair in splits["train"] for token in pair.source.split()}
+    targets = {token for pair in splits["train"] for token in pair.target.split()}
+    for split, both in also_in_train(splits).items():
+        found[f"{split}_with_unseen_tokens"] = sum(
+            not sources.issuperset(pair.source.split())
+            or not targets.issuperset(pair.target.split())
+            for pair in splits[split]
+        )
+        if overlap:
+            found[f"{split}_also_in_train"] = len(both)
+    return found
+
+
+def check_counts(
+    data: str, where: object, found: Mapping[str, Sequence[object]], expected: Mapping[str, int]
+) -> None:
+    """``DataFormatError`` unless each part of a data set has as many items as are published."""
+    for part, number in expected.items():
+        n_found = len(found[part])
+        if n_found != number:
+            raise DataFormatError(
+                f"{where}: {part} has {n_found} examples, and {data}'s has {number}; the files are "
+                "incomplete, or those of another data set or version. Get them again"
+            )
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """Words with the ids 3, 4, …; before them ``<pad>`` is 0, ``<bos>`` 1 and ``<eos>`` 2.
@@ -180,7 +218,9 @@ def load_sequences(
         name: a split of SCAN (Lake and Baroni 2018), whose commands are generated:
             ``"scan-length"`` (training targets of at most 22 actions; ``"scan-length-26"`` of at
             most 26, and so for every other number), ``"scan-jump"`` and ``"scan-turn-left"`` (the
-            primitive alone is a tenth of the training split, as published), ``"scan-simple"``.
+            primitive alone is a tenth of the training split, as published), ``"scan-simple"``;
+            ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
+            (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -192,17 +232,25 @@ def load_sequences(
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file, which it names, or one of another data set or version.
     """
+    from interp_compose.tasks.cfq import cfq
+    from interp_compose.tasks.cognition import cognition
+    from interp_compose.tasks.cogs import cogs
     from interp_compose.tasks.scan import scan
 
+    if name not in SEQUENCE_TASK_NAMES and not name.startswith("scan-length-"):
+        raise OptionError(
+            f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
+            "scan-length-26 (or another number of actions)"
+        )
     if seed is not None and (name != "scan-simple" or data_dir is not None):
         raise OptionError(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
             "'scan-simple' where no data_dir is given; leave it out"
         )
-    known = name in SEQUENCE_TASK_NAMES
-    if known or name.startswith("scan-length-"):
-        return scan(name, data_dir, seed)
-    raise OptionError(
-        f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
-        "scan-length-26 (or another number of actions)"
-    )
+    if name == "cogs":
+        return cogs(data_dir)
+    if name == "cognition":
+        return cognition(data_dir)
+    if name.startswith("cfq-"):
+        return cfq(name, data_dir)
+    return scan(name, data_dir, seed)

@@ -67,6 +67,7 @@ def test_the_split_by_length(name: str, cutoff: int, train: int, test: int) -> N
         "cutoff": cutoff,
         "train_all": train,
         "test_all": test,
+        "test_with_unseen_tokens": 0,
     }
     lengths = {s: [len(pair.target.split()) for pair in task.split(s)] for s in ("train", "test")}
     assert (len(lengths["train"]), len(lengths["test"])) == (train, test)
