@@ -33,6 +33,8 @@ COMMANDS = {
     "phases": RUNS,
     "mechanism": "--runs phases --gammas 0.4,0.8",
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
+    "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
+    "--n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --where here",
 }
 """A small run of each; mechanism reads the folder of phases."""
 OTHER = {
@@ -44,6 +46,7 @@ OTHER = {
     "phases": ("--steps 7", "steps was 6, is now 7"),
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
+    "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -268,6 +271,19 @@ REFUSED: dict[str, dict[str, str]] = {
         "--depths 1.5": "depths='1.5' holds 1.5: expected whole numbers",
         "--violations 0,7": "violations holds 7: expected whole numbers from 0 to 6",
         "--weight-decay -1": "weight_decay=-1",
+    },
+    "generalise": {
+        "--limit 0": "OptionError: limit=0",
+        "--task scam": "OptionError: sequence task 'scam' is unknown",
+        "--models transformer,lfr": "OptionError: model 'lfr': expected one of transformer, lrf",
+        "--models lrf,lrf": "OptionError: models name 'lrf' more than once",
+        "--models lrf-sinusoidal-relative": "OptionError: model 'lrf-sinusoidal-relative'",
+        "--seeds 0": "seeds=0",
+        "--d-model 9": "n_heads=2: expected a divisor of d_model=9",
+        "--dropout 1": "dropout=1.0",
+        "--n-looks 0": "n_looks=0",
+        "--n-curve 0": "n_curve=0",
+        "--where here --workers 2": "OptionError: workers=2 with where='here'",
     },
     "carma": {
         **MODEL,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -83,6 +83,7 @@ class DecoderConfig:
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
 
+@runtime_checkable
 class BlockShape(Protocol):
     """What attention and MLP read of a config."""
 
@@ -141,7 +142,7 @@ class Attention(nn.Module):
         self,
         keys: Float[Tensor, "batch pos d_model"],
         queries: Float[Tensor, "batch query d_model"] | None,
-        masked: Bool[Tensor, "#batch 1 query pos"] | None,
+        masked: Bool[Tensor, "#batch 1 #query pos"] | None,
     ) -> Float[Tensor, "batch _ d_model"]:
         """Keys and values are projections of ``keys``, queries of ``queries`` (None: of ``keys``);
         ``masked`` pairs get the lowest score there is."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interp_compose.checks import check_limit
+from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import digest_of, read_json
 from interp_compose.runs.folder import Plan, resolve, versions_of
@@ -33,6 +33,7 @@ WORK: Final = "generalise"
 TRAIN: Final = "interp_compose.studies.generalise.run:train"
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
+PLACE: Final = ("model", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +145,8 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
     """The task with so many pairs of each split at most, always the same ones."""
     if limit is None:
         return task
-    random = np.random.default_rng(0)
-    splits = {
-        name: tuple(pairs[i] for i in sorted(random.permutation(len(pairs))[:limit]))
-        for name, pairs in task.splits.items()
-    }
-    return SequenceTask(f"{task.name} ({limit} of each split)", splits, {})
-
-
-PLACE: Final = ("model", "seed")
+    splits = {name: drawn(pairs, limit, 0) for name, pairs in task.splits.items()}
+    return replace(task, name=f"{task.name} ({limit} of each split)", splits=splits, report={})
 
 
 def _generalisation(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ import torch
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.models.seq2seq import Positions, Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.generalise.data import SequenceData, kept
@@ -58,33 +58,41 @@ class SequenceRun(SequenceTraining):
         Raises:
             OptionError: no such model, or a shape that cannot be.
         """
-        shape = {name: getattr(self, name) for name in SHAPE}
-        name = self.model
-        for positions in ("sinusoidal", "learned", "relative"):
-            if name.endswith(f"-{positions}"):
-                name, shape["positions"] = name.removesuffix(f"-{positions}"), positions
-        if name not in VARIANTS:
-            raise OptionError(
-                f"model {self.model!r}: expected one of {', '.join(VARIANTS)}, or one of them with "
-                "its positions, as in lrf-relative"
-            )
-        changes = dict(VARIANTS[name])
-        more = changes.pop("more_layers", 0)
+        shape = {name: getattr(self, name) for name in SHAPE} | _changes(self.model)
+        more = shape.pop("more_layers", 0)
         for stack in ("n_encoder_layers", "n_decoder_layers"):
             shape[stack] += more
-        return Seq2SeqConfig(
-            d_vocab=len(data.source),
-            d_vocab_out=len(data.target),
-            n_ctx=data.longest,
-            **{**shape, **changes},
-        )
+        sizes = {"d_vocab": len(data.source), "d_vocab_out": len(data.target)}
+        return Seq2SeqConfig(**sizes, n_ctx=data.longest, **shape)
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
-        """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3)."""
+        """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3).
+
+        Raises:
+            OptionError: a number that cannot be.
+        """
+        for name in ("n_looks", "n_curve"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)!r}: expected 1 or more")
         settings = {name: getattr(self, name) for name in TRAINING}
         config = TrainConfig(**settings, seed=self.seed, beta2=0.98)
         total = config.total_steps(len(lengths), lengths)
         return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+
+
+def _changes(model: str) -> dict[str, Any]:
+    """What a model's name says of its shape."""
+    variant, _, positions = model.rpartition("-")
+    if positions in get_args(Positions):
+        name, told = variant, {"positions": positions}
+    else:
+        name, told = model, {}
+    if name not in VARIANTS:
+        raise OptionError(
+            f"model {model!r}: expected one of {', '.join(VARIANTS)}, or one of them with its "
+            "positions, as in lrf-relative"
+        )
+    return {**VARIANTS[name], **told}
 
 
 @trains
