@@ -360,7 +360,8 @@ def _check_of_literal(known: tuple[Any, ...], expected: str) -> Check:
     def check(value: Any) -> Any:
         if any(value is one or (type(value) is type(one) and value == one) for one in known):
             return value
-        now = [word for word in RENAMED.get(str(value), ()) if word in known]
+        renamed = RENAMED.get(value, ()) if isinstance(value, str) else ()
+        now = [word for word in renamed if word in known]
         raise _Unfit(value, expected + "".join(f" ({value!r} is {one!r} now)" for one in now[:1]))
 
     return check

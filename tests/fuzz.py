@@ -271,6 +271,7 @@ def called(
     return Call(name, function, made, _fixed, study=_study, weight=often)
 
 
+LEXICON = {"the": (), "dog": ("c", "d")}
 STUDY: dict[str, Any] = {"_study": True, "progress": False, "_fixed": ("progress",)}
 
 
@@ -518,6 +519,21 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.read_pairs, source=lambda: W.tsv)
     yield called(ic.read_pairs, source=lambda: [dict(row) for row in W.pairs])
     yield called(ic.load_pairs, name=lambda: W.tsv, data_dir=None)
+    yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
+    yield called(ic.SequencePair, source="a b", target="c", kind="x")
+    sides = {"train": (ic.SequencePair("a", "b"),), "gen": (ic.SequencePair("c", "b"),)}
+    yield called(ic.SequenceTask, name="t", splits=lambda: sides, report=lambda: {"n": 1})
+    yield called(ic.SequenceTask("t", sides, {}).split, name="gen")
+    red = ic.CompoundTest((ic.SequencePair("the dog", "c", "NP"),) * 5, ("the dog",) * 5, LEXICON)
+    yield called(
+        ic.CompoundTest,
+        pairs=lambda: red.pairs,
+        compounds=lambda: red.compounds,
+        lexicon=lambda: dict(LEXICON),
+    )
+    yield called(red.translated, translations=lambda: ["c"] * 5)
+    yield called(red.error_rates, translations=lambda: ["c"] * 5)
+    yield called(ic.bleu, translations=lambda: ["a b"], references=lambda: ["a b"], tokenize="zh")
     yield called(ic.load_task, name=lambda: W.jsonl, model=lambda: W.model, data_dir=None, seed=0)
     yield called(ic.ThesaurusSource, mapping=lambda: {"shore": ["coast"]}, name="mine")
     yield called(ic.ThesaurusSource({"a": ["b"]}).candidates, word="a", pos="NOUN")
