@@ -185,7 +185,7 @@ class FuseAttention(nn.Module):
         heads, _, d_head = self.W_Q.shape
         q = linear(x, self.W_Q.transpose(0, 1).flatten(1).mT, self.b_Q.flatten())
         q = self.hook_q(q.unflatten(-1, (heads, d_head)))  # [batch pos head d_head]
-        if self.hook_k.fwd_hooks:
+        if has_hooks(self.hook_k):
             k = torch.einsum("bpld,hde->bplhe", states, self.W_K) + self.b_K
             scores = torch.einsum("bphe,bplhe->bhpl", q, self.hook_k(k))
         else:
@@ -193,7 +193,7 @@ class FuseAttention(nn.Module):
             scores = (toward @ states.mT).transpose(1, 2)  # [batch head pos layer]
             scores = scores + (q * self.b_K).sum(-1).transpose(1, 2)[..., None]
         pattern = self.hook_pattern(self.hook_attn_scores(scores * self.scale).softmax(dim=-1))
-        if self.hook_v.fwd_hooks:
+        if has_hooks(self.hook_v):
             v = torch.einsum("bpld,hde->bplhe", states, self.W_V) + self.b_V
             z = torch.einsum("bhpl,bplhe->bphe", pattern, self.hook_v(v))
         else:
@@ -515,6 +515,11 @@ def causally_masked(
     """Pairs of a query and a key that may not meet: later keys, and padding."""
     masked = torch.ones((length, length), dtype=torch.bool, device=device).triu(1)[None, None]
     return masked if mask is None else masked | (mask == 0)[:, None, None, :]
+
+
+def has_hooks(point: HookPoint) -> bool:
+    """Whether a hook would see what passes there, in either direction."""
+    return bool(point._forward_hooks or point._backward_hooks)
 
 
 def sinusoids(positions: Int[Tensor, "pos"], d_model: int) -> Float[Tensor, "pos d_model"]:
