@@ -11,6 +11,7 @@ from .models.decoder import DecoderConfig as DecoderConfig
 from .models.embed import embed_texts as embed_texts
 from .models.init import InitRates as InitRates
 from .models.load import load_model as load_model
+from .models.own_folder import save_model as save_model
 from .models.seq2seq import Seq2SeqConfig as Seq2SeqConfig
 from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
 from .models.weights import load_weights as load_weights, save_weights as save_weights

@@ -582,6 +582,7 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.save_weights, model=lambda: W.model, path=lambda: W.out / "w.safetensors")
     yield called(ic.load_weights, model=lambda: W.model, path=lambda: W.weights)
     yield called(ic.save_decoder, model=lambda: W.model, folder=lambda: W.out)
+    yield called(ic.save_model, model=lambda: W.model, folder=lambda: W.out)
     loaded = called(
         ic.load_model,
         source=lambda: W.folder,

@@ -72,6 +72,7 @@ NAMES = {
     "replace_synonyms",
     "run_sweep",
     "save_decoder",
+    "save_model",
     "save_weights",
     "similarity_curve",
     "small_decoder",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,16 @@ from interp_compose.models.load_encoder import (
     peek,
 )
 from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
+from interp_compose.models.own_folder import OwnModel, kind_of_folder, load_own
 from interp_compose.models.own_forward import OwnForward, small_random_model
-from interp_compose.models.small_decoder import (
-    SmallDecoderModel,
-    is_decoder_folder,
-    load_decoder,
-)
+from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
 LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
+OWN: Sequence[type[OwnModel]] = (SmallDecoderModel,)
+"""Kinds of models that are saved by :func:`.own_folder.save_model`."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -72,7 +72,7 @@ def load_model(
             (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model or encoder
             (BERT, RoBERTa, with or without a masked-LM head; sentence-transformers folders), a
             ``TransformerBridge``, a ``HookedTransformer`` (transformer-lens 3.9), or a
-            ``SmallDecoder`` or a folder of :func:`.small_decoder.save_decoder`. Objects are
+            ``SmallDecoder`` or a folder of :func:`.own_folder.save_model`. Objects are
             wrapped in place and keep their device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
             which prepends BOS where the model has one.
@@ -188,13 +188,15 @@ def _load_pretrained(
             raise OptionError(
                 f"revision={revision!r} is of the hub, and {name!r} is a folder here; leave it out"
             )
-        if is_decoder_folder(folder):
+        kind = kind_of_folder(folder, OWN)
+        if kind is not None:
             if device_map is not None:
                 raise OptionError(
-                    f"device_map={device_map!r} is Hugging Face's, and {name!r} a small decoder: "
+                    f"device_map={device_map!r} is Hugging Face's, and {name!r} a {kind.KIND}: "
                     "give device."
                 )
-            return load_decoder(
+            return load_own(
+                kind,
                 folder,
                 name=name,
                 tokenizer=tokenizer,

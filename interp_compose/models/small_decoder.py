@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError, first_line
+from interp_compose.errors import OptionError
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
 from interp_compose.models.lens_model import LensModel, Streams
-from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
-from interp_compose.runs.files import (
-    atomic_write,
-    disk,
-    file_sha256,
-    json_bytes,
-    read_json,
-    temporary_folder,
-)
-
-FORMAT: Final = "interp_compose.decoder/1"
-CONFIG: Final = "decoder.json"
-WEIGHTS: Final = "weights.safetensors"
+from interp_compose.models.own_folder import OwnModel, save_model
 
 
-class SmallDecoderModel(LensModel):
+class SmallDecoderModel(OwnModel):
     """A :class:`.lens_model.LensModel` on a :class:`.decoder.SmallDecoder`."""
+
+    KIND: ClassVar = "small decoder"
+    FORMAT: ClassVar = "interp_compose.decoder/1"
+    CONFIG: ClassVar = "decoder.json"
 
     lens: SmallDecoder
 
@@ -42,6 +33,17 @@ class SmallDecoderModel(LensModel):
         super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
         self.window = None
         self.ends_in_norm = lens.cfg.norm == "post"
+
+    def described(self) -> Mapping[str, Any]:
+        """Its :class:`.decoder.DecoderConfig`."""
+        return {"config": asdict(self.lens.cfg)}
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallDecoderModel:
+        """With the weights still to come."""
+        return cls(
+            SmallDecoder(DecoderConfig(**described["config"])), name=name, tokenizer=tokenizer
+        )
 
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
@@ -114,15 +116,7 @@ def small_decoder(
 
 @public
 def save_decoder(model: LensModel, folder: str | Path) -> Path:
-    """Shape and weights into a new ``folder``, which :func:`.load.load_model` reads.
-
-    ::
-
-        decoder.json                 format and :class:`.decoder_config.DecoderConfig`
-        weights.safetensors          by :func:`.weights.save_weights`, with its .sha256
-        SHA256SUMS                   of both, so that neither can be mixed with another model's
-
-    The folder gets its name once it is complete. The tokenizer is not part of it.
+    """:func:`.own_folder.save_model` of a small decoder.
 
     Raises:
         OptionError: another kind of model; a folder that exists and is not empty.
@@ -133,61 +127,4 @@ def save_decoder(model: LensModel, folder: str | Path) -> Path:
             f"the model is a {type(model).__name__}: expected one of small_decoder(…); of others, "
             "keep the weights with save_weights(model, path)."
         )
-    folder = Path(os.path.abspath(folder))
-    with disk(folder):
-        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    if occupied:
-        raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
-    with temporary_folder(folder.parent) as temporary:
-        save_weights(model, temporary / WEIGHTS)
-        config = {"format": FORMAT, "config": asdict(model.lens.cfg)}
-        atomic_write(temporary / CONFIG, json_bytes(config))
-        atomic_write(temporary / CHECKSUMS, _listing(temporary))
-        os.replace(temporary, folder)
-    return folder
-
-
-def is_decoder_folder(folder: Path) -> bool:
-    """Whether :func:`save_decoder` wrote it, judged by the names of its files."""
-    return (folder / CONFIG).is_file()
-
-
-def load_decoder(
-    folder: Path, *, name: str, tokenizer: Any, device: str, dtype: torch.dtype
-) -> SmallDecoderModel:
-    """The model in a folder of :func:`save_decoder`, in evaluation mode.
-
-    Raises:
-        CorruptFileError: a file is missing, was altered, or belongs to another model; a format
-            that this release does not know.
-    """
-    config = read_json(folder / CONFIG)
-    file_format = config.get("format") if isinstance(config, dict) else None
-    if file_format != FORMAT:
-        raise CorruptFileError(
-            f"{folder / CONFIG} states the format {file_format!r}, and this release reads "
-            f"{FORMAT!r}; load it with the release that wrote it."
-        )
-    sums = folder / CHECKSUMS
-    if not sums.is_file() or sums.read_bytes() != _listing(folder):
-        raise CorruptFileError(
-            f"{folder}: {CONFIG} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one of "
-            "them is missing, truncated or altered. Save the model again, or restore a copy."
-        )
-    try:
-        lens = SmallDecoder(DecoderConfig(**config["config"])).to(device, dtype)
-        model = SmallDecoderModel(lens.eval(), name=name, tokenizer=tokenizer)
-        load_weights(model, folder / WEIGHTS)
-    except CorruptFileError:
-        raise
-    except (KeyError, TypeError, RuntimeError, InterpComposeError) as misfit:
-        raise CorruptFileError(
-            f"{folder} does not hold a small decoder: {first_line(misfit)}"
-        ) from misfit
-    return model
-
-
-def _listing(folder: Path) -> bytes:
-    """The content of SHA256SUMS, as the command ``sha256sum`` writes it."""
-    names = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
-    return "".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()
+    return save_model(model, folder)

@@ -218,7 +218,7 @@ def test_json_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_save_that_breaks_off_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interp_compose.models import small_decoder as module
+    from interp_compose.models import own_folder as module
 
     for name in ("save_weights", "atomic_write"):
         with monkeypatch.context() as patch:

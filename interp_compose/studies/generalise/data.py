@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from interp_compose.runs.files import digest_of, make_folder, read_signed, write_signed
-from interp_compose.tasks.sequences import EOS, SequencePair, Vocabulary
+from interp_compose.tasks.sequences import SequencePair
+from interp_compose.text.vocabulary import EOS, Vocabulary
 from interp_compose.training.sequences import EncodedPair
 
 DATA: Final = "data"

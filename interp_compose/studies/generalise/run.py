@@ -19,7 +19,7 @@ from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.generalise.data import SequenceData, kept
 from interp_compose.studies.generalise.options import SequenceTraining
-from interp_compose.tasks.sequences import BOS
+from interp_compose.text.vocabulary import BOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training, trains

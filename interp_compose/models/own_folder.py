@@ -1,0 +1,138 @@
+"""Folders of models that are written out in this library: a shape and weights, saved and loaded."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
+
+import torch
+
+from interp_compose._public import public
+from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError, first_line
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
+from interp_compose.runs.files import (
+    atomic_write,
+    disk,
+    file_sha256,
+    json_bytes,
+    read_json,
+    temporary_folder,
+)
+
+WEIGHTS: Final = "weights.safetensors"
+
+
+class OwnModel(LensModel):
+    """A :class:`.lens_model.LensModel` on a module of this library, which a few numbers and words
+    describe."""
+
+    KIND: ClassVar[str]
+    """In the words of a message."""
+    FORMAT: ClassVar[str]
+    CONFIG: ClassVar[str]
+    """The file that describes it, by whose name its folder is known."""
+
+    @abstractmethod
+    def described(self) -> Mapping[str, Any]:
+        """Everything but the weights, in JSON's types."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> OwnModel:
+        """The model that is described, with the weights still to come."""
+
+
+Own = TypeVar("Own", bound=type[OwnModel])
+
+
+@public
+def save_model(model: LensModel, folder: str | Path) -> Path:
+    """Shape and weights of a model that was made here (by :func:`.small_decoder.small_decoder`, for
+    example) into a new ``folder``, which :func:`.load.load_model` reads.
+
+    ::
+
+        decoder.json                 format and shape; its name says the kind of model
+        weights.safetensors          by :func:`.weights.save_weights`, with its .sha256
+        SHA256SUMS                   of both, so that neither can be mixed with another model's
+
+    The folder gets its name once it is complete. The tokenizer is not part of it.
+
+    Raises:
+        OptionError: another kind of model; a folder that exists and is not empty.
+        OutputError: the folder cannot be written.
+    """
+    if not isinstance(model, OwnModel):
+        raise OptionError(
+            f"the model is a {type(model).__name__}: expected one that was made here, as by "
+            "small_decoder(…); of others, keep the weights with save_weights(model, path)."
+        )
+    folder = Path(os.path.abspath(folder))
+    with disk(folder):
+        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if occupied:
+        raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
+    with temporary_folder(folder.parent) as temporary:
+        save_weights(model, temporary / WEIGHTS)
+        described = {"format": model.FORMAT, **model.described()}
+        atomic_write(temporary / model.CONFIG, json_bytes(described))
+        atomic_write(temporary / CHECKSUMS, _listing(temporary, model.CONFIG))
+        os.replace(temporary, folder)
+    return folder
+
+
+def kind_of_folder(folder: Path, kinds: Sequence[Own]) -> Own | None:
+    """Whose folder it is, judged by the names of its files; None: not one of :func:`save_model`."""
+    return next((kind for kind in kinds if (folder / kind.CONFIG).is_file()), None)
+
+
+def load_own(
+    kind: type[OwnModel],
+    folder: Path,
+    *,
+    name: str,
+    tokenizer: Any,
+    device: str,
+    dtype: torch.dtype,
+) -> OwnModel:
+    """The model in a folder of :func:`save_model`, in evaluation mode.
+
+    Raises:
+        CorruptFileError: a file is missing, was altered, or belongs to another model; a format
+            that this release does not know.
+    """
+    described = read_json(folder / kind.CONFIG)
+    file_format = described.get("format") if isinstance(described, dict) else None
+    if file_format != kind.FORMAT:
+        raise CorruptFileError(
+            f"{folder / kind.CONFIG} states the format {file_format!r}, and this release reads "
+            f"{kind.FORMAT!r}; load it with the release that wrote it."
+        )
+    sums = folder / CHECKSUMS
+    if not sums.is_file() or sums.read_bytes() != _listing(folder, kind.CONFIG):
+        raise CorruptFileError(
+            f"{folder}: {kind.CONFIG} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one "
+            "of them is missing, truncated or altered. Save the model again, or restore a copy."
+        )
+    try:
+        model = kind.of(described, name=name, tokenizer=tokenizer)
+        model.lens.to(device, dtype)
+        load_weights(model, folder / WEIGHTS)
+    except CorruptFileError:
+        raise
+    except (KeyError, TypeError, RuntimeError, InterpComposeError) as misfit:
+        raise CorruptFileError(
+            f"{folder} does not hold a {kind.KIND}: {first_line(misfit)}"
+        ) from misfit
+    model.eval()
+    return model
+
+
+def _listing(folder: Path, config: str) -> bytes:
+    """The content of SHA256SUMS, as the command ``sha256sum`` writes it."""
+    names = [name for name in (config, WEIGHTS) if (folder / name).is_file()]
+    return "".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()
