@@ -136,6 +136,8 @@ def exact_match(
     bounds = token_batches([len(pairs[i]) for i in order], SCORED_TOKENS)
     for low, high in pairwise(bounds):
         places = order[low:high]
+        if not places:  # there are no pairs at all
+            break
         batch = SequenceBatch.of([pairs[i] for i in places], bos).to(model.b_U.device)
         predicted = torch.zeros_like(batch.target)
         predicted[batch.valid] = model.logits(batch.hidden(model)).argmax(dim=-1)

@@ -1,0 +1,213 @@
+"""What a training step of an encoder–decoder costs: the library, plain torch, fuse-attention.
+
+Run with ``python -m benchmarks.seq2seq``. Turn about, on the same batches, with AdamW:
+
+plain_over_library
+    a step of ``torch.nn.Transformer`` (post-LN, ReLU, sinusoidal positions, tied target embedding)
+    over one of ``small_seq2seq``'s module with the same weights, which gives the same loss;
+lrf_over_transformer
+    a step of LRF over one of the Transformer, of the same layers and width;
+lrf_over_parameters
+    the same over the Transformer with as many parameters: a second self-attention in every block.
+
+*Memory* is what forward keeps for backward, in bytes; on a GPU also the peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from benchmarks.common import machine, seconds, spread, write
+from interp_compose.models.init import init_xavier
+from interp_compose.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
+
+SHAPES: Final[dict[str, tuple[dict[str, int], tuple[int, int, int]]]] = {
+    "small": (
+        {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 64, "d_mlp": 256, "n_heads": 4}
+        | {"d_vocab": 900, "d_vocab_out": 900},
+        (64, 12, 40),
+    ),
+    "iwslt": (
+        {"n_encoder_layers": 6, "n_decoder_layers": 6, "d_model": 512, "d_mlp": 1024, "n_heads": 4}
+        | {"d_vocab": 2000, "d_vocab_out": 6000},
+        (24, 14, 16),
+    ),
+}
+"""Shapes by name, each with batch size and lengths of source and target: COGS at the preset of
+``generalise``, and LRF's on CoGnition."""
+FUSES: Final[tuple[Fuse, ...]] = ("none", "both", "parameters", "previous")
+
+
+class Plain(nn.Module):
+    """What one writes on ``torch.nn.Transformer``."""
+
+    def __init__(self, cfg: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.scale = math.sqrt(cfg.d_model)
+        self.source = nn.Embedding(cfg.d_vocab, cfg.d_model)
+        self.target = nn.Embedding(cfg.d_vocab_out, cfg.d_model)
+        self.register_buffer("places", sinusoids(torch.arange(cfg.n_ctx), cfg.d_model))
+        self.stacks = nn.Transformer(
+            *(cfg.d_model, cfg.n_heads, cfg.n_encoder_layers, cfg.n_decoder_layers, cfg.d_mlp),
+            dropout=0.0,
+            batch_first=True,
+        )
+        self.stacks.encoder.norm = self.stacks.decoder.norm = None  # post-LN ends in one
+        self.unembed = nn.Linear(cfg.d_model, cfg.d_vocab_out)
+        self.unembed.weight = self.target.weight
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        places: Any = self.places
+        x = self.source(source) * self.scale + places[: source.shape[1]]
+        y = self.target(target) * self.scale + places[: target.shape[1]]
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=y.device)
+        out: Tensor = self.unembed(self.stacks(x, y, tgt_mask=mask, tgt_is_causal=True))
+        return out
+
+
+@torch.no_grad()
+def like(plain: Plain, model: SmallSeq2Seq) -> Plain:
+    """``plain`` with the weights of ``model``."""
+    plain.source.weight.copy_(model.embed.W_E)
+    plain.target.weight.copy_(model.decoder_embed.W_E)
+    plain.unembed.bias.copy_(model.b_U)
+
+    def attention(theirs: Any, ours: Any) -> None:
+        flat = [getattr(ours, f"W_{letter}").transpose(0, 1).flatten(1).mT for letter in "QKV"]
+        theirs.in_proj_weight.copy_(torch.cat(flat))
+        theirs.in_proj_bias.copy_(torch.cat([getattr(ours, f"b_{c}").flatten() for c in "QKV"]))
+        theirs.out_proj.weight.copy_(ours.W_O.flatten(0, 1).mT)
+        theirs.out_proj.bias.copy_(ours.b_O)
+
+    def rest(theirs: Any, ours: Any) -> None:
+        for linear, weight, bias in (
+            (theirs.linear1, "W_in", "b_in"),
+            (theirs.linear2, "W_out", "b_out"),
+        ):
+            linear.weight.copy_(getattr(ours.mlp, weight).mT)
+            linear.bias.copy_(getattr(ours.mlp, bias))
+        for number in (1, 2, 3):
+            if hasattr(theirs, f"norm{number}"):
+                norm = getattr(theirs, f"norm{number}")
+                norm.weight.copy_(getattr(ours, f"ln{number}").w)
+                norm.bias.copy_(getattr(ours, f"ln{number}").b)
+
+    for theirs, ours in zip(plain.stacks.encoder.layers, model.encoder_blocks, strict=True):
+        attention(theirs.self_attn, ours.attn)
+        rest(theirs, ours)
+    for theirs, ours in zip(plain.stacks.decoder.layers, model.decoder_blocks, strict=True):
+        attention(theirs.self_attn, ours.self_attn)
+        attention(theirs.multihead_attn, ours.cross_attn)
+        rest(theirs, ours)
+    return plain
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/seq2seq_{device}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": options.repeats}
+    for name, (shape, batch) in SHAPES.items():
+        result[name] = {
+            "shape": shape,
+            "batch": batch,
+            **measured(shape, batch, device, options.repeats),
+        }
+        for ratio in ("plain_over_library", "lrf_over_transformer", "lrf_over_parameters"):
+            print(f"{name}: {ratio} {result[name][ratio]:.2f} {result[name][f'{ratio}_range']}")
+    if device == "cuda":
+        result["gpu"] = torch.cuda.get_device_name()
+    write(f"seq2seq_{device}", {**result, **machine()})
+
+
+def measured(
+    shape: dict[str, int], batch: tuple[int, int, int], device: str, repeats: int
+) -> dict[str, Any]:
+    """Steps of all models on one batch, turn about; the first turn is not counted."""
+    n, n_source, n_target = batch
+    torch.manual_seed(0)
+    source = torch.randint(3, shape["d_vocab"], (n, n_source), device=device)
+    target = torch.randint(3, shape["d_vocab_out"], (n, n_target), device=device)
+    models: dict[str, nn.Module] = {}
+    for fuse in FUSES:
+        model = SmallSeq2Seq(Seq2SeqConfig(**shape, n_ctx=max(n_source, n_target), fuse=fuse))
+        init_xavier(model, seed=0)
+        models[fuse] = model.to(device)
+    library = models["none"]
+    assert isinstance(library, SmallSeq2Seq)
+    models["plain"] = like(Plain(library.cfg).to(device), library)
+
+    def loss(model: nn.Module) -> Tensor:
+        return cross_entropy(model(source, target).flatten(0, 1), target.flatten())
+
+    with torch.no_grad():
+        assert abs(float(loss(library) - loss(models["plain"]))) < 1e-4
+    kept = {
+        name: kept_for_backward(lambda model=model: loss(model)) for name, model in models.items()
+    }
+
+    def stepper(model: nn.Module) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss(model).backward()
+            optimizer.step()
+            if device == "cuda":
+                torch.cuda.synchronize()
+
+        return step
+
+    steps = {name: stepper(model) for name, model in models.items()}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(repeats + 1):
+        for name, step in steps.items():
+            times[name].append(seconds(step))
+    times = {name: each[1:] for name, each in times.items()}
+    out: dict[str, Any] = {
+        "step_s": {name: median(each) for name, each in times.items()},
+        "kept_bytes": kept,
+        "parameters": {
+            name: sum(weight.numel() for weight in model.parameters())
+            for name, model in models.items()
+        },
+    }
+    ratios = {
+        "plain_over_library": ("plain", "none"),
+        "lrf_over_transformer": ("both", "none"),
+        "lrf_over_parameters": ("both", "parameters"),
+    }
+    for ratio, (over, under) in ratios.items():
+        found = [a / b for a, b in zip(times[over], times[under], strict=True)]
+        out |= {ratio: median(found), f"{ratio}_range": spread(found)}
+    return out
+
+
+def kept_for_backward(loss: Callable[[], Tensor]) -> int:
+    """Bytes of the tensors that a forward pass keeps, each storage once, weights among them."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = loss()
+    del out
+    return sum(storages.values())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Sequence to sequence: batches, the loss against its formula, exact match, training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from interp_compose.models.init import init_xavier
+from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.tasks.sequences import BOS, EOS
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.history import Recorder
+from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.sequences import (
+    EncodedPair,
+    SequenceBatch,
+    TargetSequence,
+    exact_match,
+)
+
+
+def pair(source: list[int], target: list[int]) -> EncodedPair:
+    return EncodedPair(np.array([*source, EOS]), np.array([*target, EOS]))
+
+
+def model_of(seed: int = 0, **shape: Any) -> SmallSeq2Seq:
+    sizes = {"d_vocab": 9, "d_vocab_out": 7, "n_ctx": 8, "d_model": 8, "n_heads": 2, "d_mlp": 12}
+    model = SmallSeq2Seq(Seq2SeqConfig(**{**sizes, **shape}))
+    init_xavier(model, seed=seed)
+    return model
+
+
+PAIRS = [pair([3, 4, 5], [3, 4]), pair([6], []), pair([8, 3], [6, 5, 4, 3])]
+
+
+def test_a_batch_by_hand() -> None:
+    batch = SequenceBatch.of(PAIRS, BOS)
+    assert batch.source.tolist() == [[3, 4, 5, 2], [6, 2, 0, 0], [8, 3, 2, 0]]
+    assert batch.source_mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]]
+    assert batch.target.tolist() == [[3, 4, 2, 0, 0], [2, 0, 0, 0, 0], [6, 5, 4, 3, 2]]
+    assert batch.given.tolist() == [[1, 3, 4, 2, 0], [1, 2, 0, 0, 0], [1, 6, 5, 4, 3]]
+    assert batch.valid.sum(dim=1).tolist() == [3, 1, 5]
+
+
+def slow_loss(model: SmallSeq2Seq, pairs: list[EncodedPair], smoothing: float) -> float:
+    """Mean over all target tokens of (1 − s) · −log p(answer) + s · mean over the vocabulary of
+    −log p, one pair at a time and without padding."""
+    losses = []
+    for one in pairs:
+        given = torch.tensor([[BOS, *one.target[:-1].tolist()]])
+        logits = model(torch.tensor(one.source[None]), given)[0]
+        for at, answer in enumerate(one.target.tolist()):
+            p = [math.exp(each) for each in logits[at].tolist()]
+            nats = [-math.log(each / sum(p)) for each in p]
+            losses.append((1 - smoothing) * nats[answer] + smoothing * sum(nats) / len(nats))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("fuse", ["none", "both"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_is_the_mean_over_target_tokens(fuse: str, smoothing: float) -> None:
+    model = model_of(fuse=fuse).double()
+    objective = TargetSequence(PAIRS, BOS, label_smoothing=smoothing)
+    batch = objective.collate(np.arange(3))
+    loss, (term,) = objective.loss(model, batch, [1.0], 0)
+    assert float(loss.detach()) == pytest.approx(slow_loss(model, PAIRS, smoothing), abs=1e-12)
+    assert float(term) == float(loss.detach())
+    assert not term.requires_grad
+
+
+def test_parts_of_a_batch_add_up_to_it() -> None:
+    """Weighted by their shares of the target tokens, 4 and 5 here."""
+    model = model_of().double()
+    objective = TargetSequence(PAIRS, BOS)
+    parts = [objective.collate(np.array([0, 1])), objective.collate(np.array([2]))]
+    assert [objective.sizes(part) for part in parts] == [(4,), (5,)]
+    total = sum(
+        float(objective.loss(model, part, [n / 9], 0)[1][0])
+        for part, n in zip(parts, (4, 5), strict=True)
+    )
+    assert total == pytest.approx(slow_loss(model, PAIRS, 0.0), abs=1e-12)
+
+
+def test_training_repeats_a_pair_and_its_curve_is_recorded() -> None:
+    """A model that has learned three pairs gets them right, and the curve says when."""
+    model = model_of(d_model=16, n_encoder_layers=1, n_decoder_layers=1)
+    objective = TargetSequence(PAIRS, BOS, curve={"test": PAIRS, "one": PAIRS[:1]})
+    config = TrainConfig(lr=0.02, epochs=60, batch_size=3, warmup_steps=5, evaluate_every=30)
+    recorder = Recorder()
+    run_training(Trainer(model, objective, config, recorder=recorder), progress=False)
+    curve = [row for row in recorder.rows if row["table"] == "curve"]
+    assert [(row["step"], row["split"], row["n"]) for row in curve] == [
+        (step, split, n) for step in (0, 30, 60) for split, n in (("test", 3), ("one", 1))
+    ]
+    assert curve[0]["accuracy"] == 0
+    assert curve[-2]["accuracy"] == 1
+    assert exact_match(model, PAIRS, BOS).tolist() == [True] * 3
+    wrong = [pair([3, 4, 5], [3, 5]), pair([6], [3]), pair([8, 3], [6, 5, 4])]
+    assert exact_match(model, wrong, BOS).tolist() == [False] * 3  # a token, one more, one less
+
+
+def test_no_pairs_are_no_matches() -> None:
+    assert exact_match(model_of(), [], BOS).shape == (0,)
