@@ -33,6 +33,7 @@ from tests.studies import (
     carma_tables,
     test_ablation_result as of_ablation,
     test_cap_curve_result as of_cap,
+    test_generalise as of_generalise,
     test_similarity_result as of_similarity,
     test_speed_result as of_speed,
 )
@@ -119,6 +120,11 @@ ENTRIES = {
         lambda: rows_of(Mechanism.SCHEMA),
         lambda t: Mechanism.from_rows(t, GRID),
     ),
+    "generalise": Entry(
+        ic.Generalisation.SCHEMA,
+        lambda: of_generalise.frames(of_generalise.RIGHTS),
+        lambda t: ic.Generalisation.from_runs(t, of_generalise.CONFIG),
+    ),
     "weights": Entry(
         ComplexityReport.SCHEMA,
         lambda: rows_of(ComplexityReport.SCHEMA),
@@ -191,6 +197,16 @@ def of_rows(query: str, column: str, value: Any) -> Callable[[pd.DataFrame], pd.
 ONE = "expected one for every combination"
 CELL = "pair == 4 and layer == 2 and pooling == 'mean'"
 REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]] = {
+    "generalise": [
+        ("accuracy", put("n_right", 11), "n_right 11, n 10 in row 0; expected 0 <= n_right <= n"),
+        (
+            "accuracy",
+            without(0),
+            f"seed 0, split gen, kind x .1 missing.; {ONE}",
+        ),
+        ("runs", without(0), f"model transformer, seed 0 .1 missing.; {ONE}"),
+        ("curve", put("accuracy", 1.5), "accuracy 1.5 in row 0; expected 0 <= accuracy <= 1"),
+    ],
     "cap": [
         ("outcomes", put("target_rank", 0), "target_rank 0 in row 0; expected target_rank >= 1"),
         ("clean", put("target_rank", 0), "clean has target_rank 0 in row 0"),

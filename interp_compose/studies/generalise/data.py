@@ -60,12 +60,11 @@ class SequenceData:
         )
 
     def sample(self, n: int) -> dict[str, list[EncodedPair]]:
-        """So many pairs at most of each split but the training's, always the same ones."""
+        """So many pairs at most of each split, always the same ones."""
         random = np.random.default_rng(0)
         return {
             name: [pairs[i] for i in random.permutation(len(pairs))[:n]]
             for name, pairs in self.splits.items()
-            if name != "train"
         }
 
 

@@ -1,0 +1,211 @@
+"""The comparison of encoder–decoders: numbers by hand, the same batches, resume, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import interp_compose as ic
+from interp_compose.errors import CorruptFileError, InputError, ModelError
+from interp_compose.studies.generalise import run as run_file
+from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kept
+from interp_compose.studies.generalise.run import SequenceRun
+from interp_compose.tasks.sequences import EOS
+
+TINY = ic.SequenceTraining(
+    d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
+)
+
+
+def task(**splits: list[tuple[str, ...]]) -> ic.SequenceTask:
+    made = {name: tuple(ic.SequencePair(*pair) for pair in pairs) for name, pairs in splits.items()}
+    return ic.SequenceTask("toy", made, {})
+
+
+def toy() -> ic.SequenceTask:
+    """Words are copied; the generalisation split has two kinds."""
+    texts = ["a", "b", "a b", "b a", "a a b", "b b a", "a b a"]
+    gen = [("a b b", "A B B", "long"), ("b a b", "B A B", "long"), ("b b", "B B", "short")]
+    return task(train=[(text, text.upper()) for text in texts], test=[("a a", "A A")], gen=gen)
+
+
+def frames(rights: dict[str, list[tuple[int, int]]]) -> dict[str, pd.DataFrame]:
+    """Of each model, by seed, how many of 10 and of 30 are right, of kinds x and y."""
+    runs, accuracy, curve = [], [], []
+    for model, of_model in rights.items():
+        for seed, counts in enumerate(of_model):
+            place = {"model": model, "seed": seed}
+            size = {"n_parameters": 100 * len(model), "steps": 4, "step_seconds": 0.5 + seed}
+            runs.append({**place, **size, "first_loss": 2.0, "last_loss": 0.5})
+            for kind, right, n in zip("xy", counts, (10, 30), strict=True):
+                accuracy.append({**place, "split": "gen", "kind": kind, "n_right": right, "n": n})
+            for step in (0, 4):
+                curve.append({**place, "step": step, "split": "gen", "accuracy": step / 4, "n": 5})
+    made = {"runs": runs, "accuracy": accuracy, "curve": curve}
+    return {name: pd.DataFrame(rows) for name, rows in made.items()}
+
+
+RIGHTS = {
+    "transformer": [(1, 3), (2, 9), (4, 6)],
+    "lrf": [(4, 6), (5, 15), (9, 3)],
+    "previous": [(0, 3), (3, 9), (5, 12)],
+}
+CONFIG = {
+    "task": "toy", "models": list(RIGHTS), "seeds": [0, 1, 2], "n_encoder_layers": 2,
+    "n_decoder_layers": 2, "d_model": 8, "n_curve": 5, "n_looks": 1,
+}  # fmt: skip
+
+
+def result(rights: dict[str, list[tuple[int, int]]] = RIGHTS) -> ic.Generalisation:
+    return ic.Generalisation.from_runs(frames(rights), {**CONFIG, "models": list(rights)})
+
+
+def test_shares_and_their_intervals_by_hand() -> None:
+    found = result().frame.set_index(["model", "split", "kind"])
+    shares = np.array([4 / 40, 11 / 40, 10 / 40])  # all kinds of the transformer
+    row = found.loc[("transformer", "gen", "all")]
+    assert row["mean"] == pytest.approx(shares.mean())
+    assert (row["smallest"], row["largest"]) == (shares.min(), shares.max())
+    half = stats.t.ppf(0.975, 2) * shares.std(ddof=1) / np.sqrt(3)
+    assert row["low"] == pytest.approx(shares.mean() - half)
+    assert row["high"] == pytest.approx(shares.mean() + half)
+    assert (row["n"], row["n_seeds"]) == (40, 3)
+    assert found.loc[("lrf", "gen", "y"), "mean"] == pytest.approx((6 + 15 + 3) / 90)
+    assert found.loc[("lrf", "gen", "y"), "n"] == 30
+
+
+def test_differences_are_paired_by_seed_and_corrected_within_their_family() -> None:
+    found = result().differences.set_index(["model", "kind"])
+    by_hand = {}
+    for model in ("lrf", "previous"):
+        for kind, column in (("x", 0), ("y", 1)):
+            n = (10, 30)[column]
+            one, two = (
+                [counts[column] / n for counts in RIGHTS[name]] for name in (model, "transformer")
+            )
+            test = stats.ttest_rel(one, two)
+            row = found.loc[(model, kind)]
+            assert row["difference"] == pytest.approx(np.mean(one) - np.mean(two))
+            assert row["p"] == pytest.approx(test.pvalue)
+            low, high = test.confidence_interval()
+            assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high))
+            by_hand[model, kind] = test.pvalue
+    order = sorted(by_hand, key=lambda key: by_hand[key])  # Holm: four tests of kinds
+    adjusted = np.maximum.accumulate(
+        [min(1.0, (4 - i) * by_hand[key]) for i, key in enumerate(order)]
+    )
+    for key, p in zip(order, adjusted, strict=True):
+        assert found.loc[key, "p_holm"] == pytest.approx(p)
+    overall = found.loc[("lrf", "all")]
+    assert overall["p_holm"] <= 2 * overall["p"] + 1e-12  # a family of two
+    assert (found["other"] == "transformer").all()
+
+
+def test_one_seed_has_a_difference_and_no_test() -> None:
+    found = result({name: rows[:1] for name, rows in RIGHTS.items()})
+    assert found.frame["low"].isna().all()
+    assert found.differences["difference"].notna().all()
+    assert found.differences[["p", "p_holm", "ci_low"]].isna().all(axis=None)
+    assert "differences to" not in found.summary()
+
+
+def test_the_summary_names_every_model_and_number() -> None:
+    lines = result().summary().splitlines()
+    assert any(line.startswith("transformer") and " 20.83 " in line for line in lines)
+    assert any(line.startswith("lrf") and "+14.17" in line and "Holm" in line for line in lines)
+
+
+def test_figures_there_are_for_kinds_and_without() -> None:
+    assert set(result().figures()) == set(ic.Generalisation.FIGURES)
+    plain = frames(RIGHTS)
+    plain["accuracy"] = plain["accuracy"].query("kind == 'x'").assign(kind="")
+    without = ic.Generalisation.from_runs(plain, CONFIG)
+    assert set(without.figures()) == {"generalise_accuracy", "generalise_curve"}
+
+
+def test_data_are_kept_once_beside_the_runs_and_checked(tmp_path: Path) -> None:
+    digest = keep(toy().splits, tmp_path)
+    assert keep(toy().splits, tmp_path) == digest
+    data = kept(tmp_path, digest)
+    assert (len(data.source), len(data.target), data.longest) == (5, 5, 4)
+    first = data.splits["gen"][0]
+    assert first.source.tolist() == [3, 4, 4, EOS]
+    assert data.kinds["gen"] == ["long", "long", "short"]
+    path = tmp_path / DATA / f"{digest}.json"
+    path.write_text(path.read_text().replace("A B B", "A B A"))
+    kept.cache_clear()
+    with pytest.raises(CorruptFileError, match="altered"):
+        kept(tmp_path, digest)
+
+
+def test_a_token_that_training_does_not_have_is_refused_before_any_run(tmp_path: Path) -> None:
+    unseen = task(train=[("a", "A")], gen=[("b", "A", "")])
+    with pytest.raises(InputError, match="'b'"):
+        ic.generalise(unseen, ["transformer"], tmp_path / "out", seeds=1, run=TINY)
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_of_a_seed_see_the_same_batches_and_begin_alike() -> None:
+    data = SequenceData.of(toy().splits)
+    lengths = [len(pair) for pair in data.splits["train"]]
+    shape = {"data": "", **vars(TINY)}
+    runs = [SequenceRun(**shape, model=model, seed=3) for model in ("transformer", "lrf-relative")]
+    configs = [run.train_config(lengths) for run in runs]
+    assert configs[0] == configs[1]
+    assert configs[0].seed == 3
+    assert runs[1].model_config(data).positions == "relative"
+    assert runs[1].model_config(data).fuse == "both"
+    deeper = replace(runs[0], model="deeper").model_config(data)
+    assert (deeper.n_encoder_layers, deeper.n_decoder_layers) == (3, 3)
+
+
+def study(out: Path, models: list[str], **asked: Any) -> ic.Generalisation:
+    return ic.generalise(toy(), models, out, where="here", run=TINY, progress=False, **asked)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a later call trains what it adds, no more."""
+    whole = study(tmp_path / "whole", ["transformer", "lrf"], seeds=1)
+    real, calls = run_file.TargetSequence.evaluate, [0]
+
+    def stops(self: Any, trainer: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 5:  # in the middle of the second run
+            raise KeyboardInterrupt
+        return real(self, trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_file.TargetSequence, "evaluate", stops)
+        with pytest.raises(KeyboardInterrupt):
+            study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
+    broken = study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
+    for name in ("accuracy", "curve", "summary", "differences"):
+        pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
+    timed = ["model", "seed", "n_parameters", "steps", "first_loss", "last_loss"]
+    pd.testing.assert_frame_equal(whole.frames["runs"][timed], broken.frames["runs"][timed])
+    assert set(whole.frames["accuracy"]["kind"]) == {"", "long", "short"}
+    with monkeypatch.context() as patch:
+        patch.setattr(run_file.TargetSequence, "evaluate", lambda *args: 1 / 0)
+        again = study(tmp_path / "whole", ["lrf", "transformer"], seeds=1)  # trains nothing
+        assert again.config["models"] == ["lrf", "transformer"]
+        with pytest.raises(ModelError, match="1 of 3 runs failed"):
+            study(tmp_path / "whole", ["transformer", "lrf", "previous"], seeds=1)
+
+
+def test_every_pair_of_every_split_is_measured(tmp_path: Path) -> None:
+    found = study(tmp_path, ["transformer"], seeds=1)
+    counts = found.frames["accuracy"].groupby("split")["n"].sum()
+    assert counts.to_dict() == {"gen": 3, "test": 1}
+    (run,) = (tmp_path / "runs").glob("*/run.json")
+    about = json.loads(run.read_text())
+    assert len(about["losses"]) == found.frames["runs"]["steps"].iloc[0]
+    assert about["run"]["model"] == "transformer"
