@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 
 import interp_compose as ic
-from interp_compose.errors import CorruptFileError, InputError, ModelError
+from interp_compose.errors import CorruptFileError, ModelError
 from interp_compose.studies.generalise import run as run_file
 from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kept
 from interp_compose.studies.generalise.run import SequenceRun
-from interp_compose.tasks.sequences import EOS
+from interp_compose.text.vocabulary import EOS
 
 TINY = ic.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
@@ -145,11 +145,10 @@ def test_data_are_kept_once_beside_the_runs_and_checked(tmp_path: Path) -> None:
         kept(tmp_path, digest)
 
 
-def test_a_token_that_training_does_not_have_is_refused_before_any_run(tmp_path: Path) -> None:
-    unseen = task(train=[("a", "A")], gen=[("b", "A", "")])
-    with pytest.raises(InputError, match="'b'"):
-        ic.generalise(unseen, ["transformer"], tmp_path / "out", seeds=1, run=TINY)
-    assert not (tmp_path / "out").exists()
+def test_tokens_that_training_does_not_have_are_in_the_vocabulary() -> None:
+    unseen = SequenceData.of(task(train=[("a", "A")], gen=[("b", "C A", "")]).splits)
+    assert unseen.splits["gen"][0].source.tolist() == [4, EOS]
+    assert unseen.splits["gen"][0].target.tolist() == [4, 3, EOS]
 
 
 def test_models_of_a_seed_see_the_same_batches_and_begin_alike() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
-from interp_compose.tasks.sequences import BOS, EOS
+from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training

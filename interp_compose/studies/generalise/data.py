@@ -30,13 +30,11 @@ class SequenceData:
 
     @classmethod
     def of(cls, splits: Mapping[str, Sequence[SequencePair]]) -> SequenceData:
-        """Vocabularies are those of the training split.
-
-        Raises:
-            InputError: a token of another split that training does not have.
-        """
-        source = Vocabulary.of(pair.source for pair in splits["train"])
-        target = Vocabulary.of(pair.target for pair in splits["train"])
+        """Vocabularies are those of all splits: some tokens of COGS, such as the largest positions,
+        are not in its training split, and are never predicted."""
+        everything = [pair for pairs in splits.values() for pair in pairs]
+        source = Vocabulary.of(pair.source for pair in everything)
+        target = Vocabulary.of(pair.target for pair in everything)
         encoded = {
             name: [
                 EncodedPair(

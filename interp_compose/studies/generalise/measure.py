@@ -26,7 +26,7 @@ from interp_compose.studies.generalise.options import (
 )
 from interp_compose.studies.generalise.result import ACCURACY, CURVE, RUNS, Generalisation
 from interp_compose.studies.generalise.run import RESULT, SequenceRun
-from interp_compose.tasks.sequences import SequenceTask, load_sequences
+from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
 WORK: Final = "generalise"
 """What a sweep calls these runs."""
@@ -72,7 +72,7 @@ def generalise(
 
     Raises:
         OptionError: no model, one that is unknown or named twice; a shape that cannot be.
-        InputError: tokens that the training split does not have; ``out`` holds another sweep.
+        InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     runs = _runs(task, models, asked)
@@ -117,7 +117,7 @@ def _config(task: SequenceTask, runs: Sequence[SequenceRun]) -> dict[str, Any]:
     return {
         "study": "generalise",
         "task": task.name,
-        "counts": {name: len(pairs) for name, pairs in task.splits.items()},
+        "data_report": dict(task.report),
         **shape,
         "models": list(dict.fromkeys(run.model for run in runs)),
         "seeds": sorted({run.seed for run in runs}),
@@ -146,7 +146,8 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
     if limit is None:
         return task
     splits = {name: drawn(pairs, limit, 0) for name, pairs in task.splits.items()}
-    return replace(task, name=f"{task.name} ({limit} of each split)", splits=splits, report={})
+    report = report_of(str(task.report["source"]), splits, overlap=True)
+    return SequenceTask(f"{task.name} ({limit} of each split)", splits, report)
 
 
 def _generalisation(

@@ -51,7 +51,7 @@ class SequenceTraining:
     n_looks: int = 12
     """Points of the learning curve."""
     n_curve: int = 500
-    """Sequences of each split that it is measured on, training's too; the end is measured on all."""
+    """Sequences of each split, training's too, that it is measured on; at the end all are."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,12 +58,13 @@ class SequenceRun(SequenceTraining):
         Raises:
             OptionError: no such model, or a shape that cannot be.
         """
-        shape = {name: getattr(self, name) for name in SHAPE} | _changes(self.model)
+        shape: dict[str, Any] = {name: getattr(self, name) for name in SHAPE}
+        shape |= _changes(self.model)
         more = shape.pop("more_layers", 0)
         for stack in ("n_encoder_layers", "n_decoder_layers"):
             shape[stack] += more
         sizes = {"d_vocab": len(data.source), "d_vocab_out": len(data.target)}
-        return Seq2SeqConfig(**sizes, n_ctx=data.longest, **shape)
+        return Seq2SeqConfig(**shape | sizes, n_ctx=data.longest)
 
     def train_config(self, lengths: Sequence[int]) -> TrainConfig:
         """AdamW with β₂ = 0.98 (Vaswani et al. 2017, section 5.3).
@@ -84,15 +85,15 @@ def _changes(model: str) -> dict[str, Any]:
     """What a model's name says of its shape."""
     variant, _, positions = model.rpartition("-")
     if positions in get_args(Positions):
-        name, told = variant, {"positions": positions}
+        name, change = variant, {"positions": positions}
     else:
-        name, told = model, {}
+        name, change = model, {}
     if name not in VARIANTS:
         raise OptionError(
             f"model {model!r}: expected one of {', '.join(VARIANTS)}, or one of them with its "
             "positions, as in lrf-relative"
         )
-    return {**VARIANTS[name], **told}
+    return {**VARIANTS[name], **change}
 
 
 @trains
