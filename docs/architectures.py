@@ -28,9 +28,12 @@ REASONS = {
     "discards this edit": "edit discarded",
     "output moved by": "no effect",
     "ALiBi": "ALiBi",
+    "moves those before": "reads later tokens",
     "relative error": "wrong result",
 }
 """Part of a probe's detail → what the table says; anything else is a call that was refused."""
+
+POSITIONS = {"standard": "learned", "relative_positional_bias": "relative"}
 
 STUDIES = {
     "`cap_curve`, collapse": ("resume", *needs("collapse", False)),
@@ -75,7 +78,7 @@ def row(name: str) -> Row:
     probes = [
         "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
     ]
-    kind = "learned" if loaded.position_kind == "standard" else loaded.position_kind
+    kind = POSITIONS.get(loaded.position_kind, loaded.position_kind)
     return Row(shown, kind, (*studies, *probes), f"`{loaded.architecture}`")
 
 

@@ -39,6 +39,9 @@ Read = Literal["logits", "last", "hidden"]
 hidden state: what leaves the last block, after the final norm where the model has one (Hugging
 Face's ``last_hidden_state``)."""
 
+Side = Literal["source", "target"] | None
+"""One of the two sequences of an encoder–decoder; None where there is one sequence."""
+
 ForwardFn = Callable[[Tensor, Tensor, Read], Tensor]
 """``(tokens, attention_mask, read) -> the output that read names``."""
 

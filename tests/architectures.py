@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -93,6 +94,52 @@ _LATENT = {
     "first_k_dense_replace": 1,
 }
 
+_T5 = {
+    **{"vocab_size": D_VOCAB, "d_model": 40, "d_kv": 10, "d_ff": 53, "num_heads": 4},
+    **{"num_layers": 2, "num_decoder_layers": 3, "decoder_start_token_id": 0, "pad_token_id": 0},
+}
+_BART = {
+    **{"vocab_size": D_VOCAB, "d_model": 40, "encoder_layers": 2, "decoder_layers": 2},
+    **{"encoder_attention_heads": 4, "decoder_attention_heads": 4, "init_std": 0.2},
+    **{"encoder_ffn_dim": 53, "decoder_ffn_dim": 53, "max_position_embeddings": N_CTX},
+    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
+}
+TWO_STACKS = {
+    "T5": (hf.T5ForConditionalGeneration, hf.T5Config, _T5),
+    "BART": (hf.BartForConditionalGeneration, hf.BartConfig, _BART),
+    "Marian": (
+        hf.MarianMTModel,
+        hf.MarianConfig,
+        {
+            **_BART,
+            **{"vocab_size": 89, "decoder_vocab_size": D_VOCAB, "forced_eos_token_id": 2},
+            "share_encoder_decoder_embeddings": False,
+        },
+    ),
+    "mBART": (hf.MBartForConditionalGeneration, hf.MBartConfig, _BART),
+    "mT5": (hf.MT5ForConditionalGeneration, hf.MT5Config, {**_T5, "tie_word_embeddings": False}),
+    "Pegasus": (hf.PegasusForConditionalGeneration, hf.PegasusConfig, _BART),
+    "M2M100": (hf.M2M100ForConditionalGeneration, hf.M2M100Config, _BART),
+    "Blenderbot": (hf.BlenderbotForConditionalGeneration, hf.BlenderbotConfig, _BART),
+    "BART, asymmetric": (
+        hf.BartForConditionalGeneration,
+        hf.BartConfig,
+        {**_BART, "decoder_layers": 3},
+    ),
+    "Long T5": (hf.LongT5ForConditionalGeneration, hf.LongT5Config, _T5),
+    "Switch": (
+        hf.SwitchTransformersForConditionalGeneration,
+        hf.SwitchTransformersConfig,
+        {**_without(_T5, "num_decoder_layers"), "num_experts": 2},
+    ),
+}
+"""Encoder–decoders: class, class of the config, and its settings."""
+
+
+def _two_stacks(kind: Any, config: Any, settings: dict[str, Any]) -> Any:
+    return kind(config(**settings))
+
+
 LISTED: dict[str, Callable[[], Any]] = {
     "GPT-Neo": lambda: hf.GPTNeoForCausalLM(
         hf.GPTNeoConfig(
@@ -175,16 +222,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "RWKV": lambda: hf.RwkvForCausalLM(
         hf.RwkvConfig(vocab_size=D_VOCAB, hidden_size=40, num_hidden_layers=2)
     ),
-    "T5": lambda: hf.T5ForConditionalGeneration(
-        hf.T5Config(vocab_size=D_VOCAB, d_model=40, d_kv=10, d_ff=53, num_layers=2, num_heads=4)
-    ),
-    "BART": lambda: hf.BartForConditionalGeneration(
-        hf.BartConfig(
-            **{"vocab_size": D_VOCAB, "d_model": 40, "encoder_layers": 2, "decoder_layers": 2},
-            **{"encoder_attention_heads": 4, "decoder_attention_heads": 4},
-            **{"encoder_ffn_dim": 53, "decoder_ffn_dim": 53, "pad_token_id": 0},
-        )
-    ),
+    **{name: partial(_two_stacks, *of) for name, of in TWO_STACKS.items()},
 }
 """Architectures that the documentation lists as well, loaded and probed by no other test."""
 
@@ -192,6 +230,7 @@ needs_tl4 = pytest.mark.skipif(
     version("transformer-lens") < "4", reason="transformer-lens 3.9 does not know RoBERTa"
 )
 ENCODERS = ("BERT", "RoBERTa")
+ENCODER_DECODERS = ("T5", "BART", "Marian", "mBART")
 DECODERS = ("GPT-2", "Llama", "Qwen2", "Gemma", "Gemma 2", "native")
 """The architectures on which every intervention is held to an independent reference."""
 SMALL = ("small, pre", "small, post", "small, query")

@@ -19,7 +19,6 @@ from torch import Tensor
 from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.streams import Edit, Streams
 from interp_compose.models.lens_model import LensModel
-from interp_compose.tensors import positions_from_mask
 
 
 @runtime_checkable
@@ -138,8 +137,9 @@ Finish = Callable[[Float[Tensor, "stream 1 d_vocab"], Int[Tensor, "stream"]], Te
 
 def ablation_sweep(
     model: LensModel,
-    resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
+    resid: Callable[[int], Float[Tensor, "batch pos _"]],
     attention_mask: Int[Tensor, "batch pos"],
+    token_positions: Int[Tensor, "batch pos"],
     ablation: Ablation,
     layers: Sequence[int],
     finish: Finish,
@@ -153,7 +153,7 @@ def ablation_sweep(
         model: must honour ``resume`` and what the ablation needs; :meth:`require` it before.
         resid: gives the clean residual that enters a layer; called for ascending layers, those of
             ``layers`` alone or, where ``reach="until"``, layer 0 alone.
-        attention_mask: of the clean batch.
+        attention_mask, token_positions: of the clean batch (:meth:`LensModel.positions`).
         ablation: the batch's targets.
         layers: ascending.
         finish: makes a row of results of each stream's logits.
@@ -163,7 +163,7 @@ def ablation_sweep(
         max_tokens: streams × positions that one call may hold.
     """
     mask = attention_mask[ablation.row]
-    positions = positions_from_mask(attention_mask)[ablation.row]
+    positions = token_positions[ablation.row]
     n_targets, last = len(ablation.row), model.n_layers - 1
     n_groups = 1 if reach == "until" else len(layers)
     streams = Streams(model, mask, positions, n_groups, max_tokens)

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
@@ -19,7 +19,6 @@ from interp_compose.interventions.pooling import How, PooledLayout, pool_groups,
 from interp_compose.interventions.pooling_sweep import Mode
 from interp_compose.interventions.select import check_to_edit
 from interp_compose.models.lens_model import LensModel
-from interp_compose.tensors import positions_from_mask
 from interp_compose.types import ForwardFn, Read
 
 _ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
@@ -102,6 +101,7 @@ def pool_at(
             )
         on_cpu = PooledLayout.from_groups(groups.cpu(), mask.cpu())
         layout = on_cpu.to(tokens.device)
+        _refuse_mixed(layout, model.predicts(tokens))
         record.calls += 1
         record.layout, record.n_affected = layout, int(on_cpu.affected.sum())
         return layout
@@ -115,13 +115,15 @@ def pool_at(
         layout = lay_out(tokens, mask)
         resid = model.resid_pre(tokens, layer, attention_mask=mask)
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
-        positions = positions_from_mask(mask)
+        positions = layout.positions(model.positions(tokens, mask))
+        if renumber:
+            positions = model.renumbered(positions, layout.mask)
         with collapsed(model, layout):
             return model.resume(
                 pooled,
                 layer,
                 attention_mask=layout.mask,
-                position_ids=layout.positions(positions, renumber=renumber),
+                position_ids=positions,
                 read=read,
             )
 
@@ -134,7 +136,7 @@ def pool_at(
         lay_out(tokens, mask)
         return inner(tokens, mask, read)
 
-    def spread(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+    def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
         layout = record.layout
         if layout is None:
             raise InterventionError(
@@ -181,6 +183,18 @@ def _alone(model: LensModel, mode: str) -> Iterator[None]:
         yield
     finally:
         active.remove(mode)
+
+
+def _refuse_mixed(layout: PooledLayout, of_target: Bool[Tensor, "batch pos"]) -> None:
+    """Refuse units of tokens that two stacks of an encoder–decoder read."""
+    index, valid = layout.of_token.clamp(min=0), layout.of_token >= 0
+    count = torch.zeros_like(layout.mask).scatter_add_(1, index, (of_target & valid).long())
+    mixed = ((count > 0) & (count < layout.sizes)).any(dim=1)
+    if bool(mixed.any()):
+        raise InterventionError(
+            f"row {int(mixed.nonzero()[0])} has a unit of source and target tokens, which no stack "
+            "reads together; end units where the source ends."
+        )
 
 
 def check_changed(

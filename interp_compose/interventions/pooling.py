@@ -13,7 +13,6 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError, SpanError
-from interp_compose.tensors import positions_from_mask
 
 NONE = -1
 
@@ -94,12 +93,8 @@ class PooledLayout:
         """1 for the rows that pooling changes: those with a unit of several tokens."""
         return (self.sizes > 1).any(dim=1).long()
 
-    def positions(
-        self, token_positions: Int[Tensor, "batch pos"], *, renumber: bool = False
-    ) -> Int[Tensor, "batch group"]:
-        """What rotary embeddings read: the position of each unit's last token, or 0, 1, 2, …"""
-        if renumber:
-            return positions_from_mask(self.mask)
+    def positions(self, token_positions: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch group"]:
+        """What rotary embeddings read: the position of each unit's last token."""
         return token_positions.gather(1, self.last_token).masked_fill(self.mask == 0, 0)
 
 

@@ -23,7 +23,6 @@ from torch import Tensor
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.streams import Streams
 from interp_compose.models.lens_model import LensModel
-from interp_compose.tensors import positions_from_mask
 
 Mode = Literal["collapse", "broadcast"]
 
@@ -64,8 +63,9 @@ def protocols_of(
 
 def sweep(
     model: LensModel,
-    resid: Callable[[int], Float[Tensor, "batch pos d_model"]],
+    resid: Callable[[int], Float[Tensor, "batch pos _"]],
     attention_mask: Int[Tensor, "batch pos"],
+    token_positions: Int[Tensor, "batch pos"],
     protocols: Sequence[Protocol],
     layers: Sequence[int],
     finish: Finish,
@@ -79,7 +79,7 @@ def sweep(
     Args:
         model: must honour ``run_blocks``; :meth:`require` it before.
         resid: gives the clean residual that enters a layer; called once per layer, in order.
-        attention_mask: of the clean batch.
+        attention_mask, token_positions: of the clean batch (:meth:`LensModel.positions`).
         protocols: all with the same number of pooled positions.
         layers: ascending start layers.
         finish: reads the result from streams that enter ``layers[-1]``.
@@ -91,13 +91,12 @@ def sweep(
     Returns:
         What ``finish`` returned, by layer, protocol and example.
     """
-    token_positions = positions_from_mask(attention_mask)
     batch = attention_mask.shape[0]
     if mode == "collapse":
         mask = torch.cat([protocol.layout.mask for protocol in protocols])
-        positions = torch.cat(
-            [p.layout.positions(token_positions, renumber=renumber) for p in protocols]
-        )
+        positions = torch.cat([p.layout.positions(token_positions) for p in protocols])
+        if renumber:
+            positions = model.renumbered(positions, mask)
     else:
         mask = attention_mask.repeat(len(protocols), 1)
         positions = token_positions.repeat(len(protocols), 1)

@@ -27,11 +27,11 @@ class Streams:
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
 
     Attributes:
-        resid: ``[stream pos d_model]``, those that joined first first.
+        resid: ``[stream pos width]``, those that joined first first.
         n_streams: those that joined so far.
     """
 
-    resid: Float[Tensor, "stream pos d_model"]
+    resid: Float[Tensor, "stream pos width"]
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Streams:
         self.n_groups, self.max_tokens = n_groups, max_tokens
         self.n_streams = 0
 
-    def join(self, resid: Float[Tensor, "row pos d_model"]) -> None:
+    def join(self, resid: Float[Tensor, "row pos width"]) -> None:
         """One more group."""
         if self.n_streams == 0:
             self.resid = resid.new_empty((self.n_groups * len(resid), *resid.shape[1:]))
@@ -67,12 +67,17 @@ class Streams:
 
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""
+        left = self.resid
         for chunk, rows in self.chunks():
             with nullcontext() if edit is None else edit(chunk, rows):
-                self.resid[chunk] = self.model.run_blocks(
+                out = self.model.run_blocks(
                     self.resid[chunk],
                     start,
                     stop,
                     attention_mask=self.mask[rows],
                     position_ids=self.positions[rows],
                 )
+            if out.shape[2] != left.shape[2]:  # the residual's width depends on the layer
+                left = out.new_empty((*left.shape[:2], out.shape[2]))
+            left[chunk] = out
+        self.resid = left

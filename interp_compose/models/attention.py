@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -21,7 +22,29 @@ from torch.overrides import TorchFunctionMode
 
 from interp_compose.errors import InterventionError
 from interp_compose.models.recompute import acted, set_forward
-from interp_compose.types import AttentionEdit
+from interp_compose.types import AttentionEdit, Side
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class AttentionSite:
+    """One attention of a model.
+
+    Attributes:
+        layer: its layer.
+        name: of its module in the block.
+        queries, keys: whose positions these have, in an encoder–decoder.
+    """
+
+    layer: int
+    name: str = "attn"
+    queries: Side = None
+    keys: Side = None
+
+    def __str__(self) -> str:
+        return str(self.layer) if self.name == "attn" else f"{self.layer} ({self.name})"
+
 
 SOFTMAX = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
 
@@ -56,7 +79,7 @@ class EditedForward:
     """An attention's forward pass under the edits that are open, the outermost first."""
 
     def __init__(
-        self, layer: int, forward: Callable[..., Any], *, before: Callable[..., Any] | None
+        self, layer: object, forward: Callable[..., Any], *, before: Callable[..., Any] | None
     ) -> None:
         self.layer, self.forward = layer, forward
         self.before = before
@@ -99,9 +122,10 @@ class EditedForward:
 
 @contextmanager
 def edited_attention(
-    attentions: Mapping[int, nn.Module], edits: Mapping[int, AttentionEdit]
+    attentions: Mapping[Key, nn.Module], edits: Mapping[Key, AttentionEdit]
 ) -> Iterator[None]:
-    """Each layer's attention under its edit for the length of a ``with`` block.
+    """Each attention under its edit for the length of a ``with`` block; keys are what messages call
+    its layer.
 
     Raises:
         InterventionError: at once, an attention that runs no softmax over four axes, or several;
@@ -116,12 +140,13 @@ def edited_attention(
         silent = [layer for layer, one in forwards.items() if id(edits[layer]) not in one.runs]
     if silent:
         raise InterventionError(
-            f"the attention of layers {silent} never ran. Run the model inside the `with` block."
+            f"the attention of layers [{', '.join(map(str, silent))}] never ran. Run the model "
+            "inside the `with` block."
         )
 
 
 @contextmanager
-def _edited(layer: int, module: nn.Module, edit: AttentionEdit) -> Iterator[EditedForward]:
+def _edited(layer: object, module: nn.Module, edit: AttentionEdit) -> Iterator[EditedForward]:
     """One more edit of ``module``; in whatever order blocks end, each removes its own edit, and the
     last one restores the module."""
     forward = vars(module).get("forward")
@@ -138,20 +163,16 @@ def _edited(layer: int, module: nn.Module, edit: AttentionEdit) -> Iterator[Edit
             set_forward(module, forward.before)
 
 
-def edited_layers(lens: Any) -> list[int]:
-    """Layers whose attention is under an edit."""
-    attentions = (getattr(block, "attn", None) for block in getattr(lens, "blocks", ()))
-    members = ({} if one is None else vars(one) for one in attentions)
-    return [k for k, of in enumerate(members) if isinstance(of.get("forward"), EditedForward)]
+def is_edited(attention: nn.Module) -> bool:
+    """Whether an attention is under an edit."""
+    return isinstance(vars(attention).get("forward"), EditedForward)
 
 
 @contextmanager
 def unedited(attentions: Iterable[nn.Module]) -> Iterator[None]:
     """Attentions without the edits of the blocks that are open, for the length of a block."""
     removed = [
-        (attention, vars(attention)["forward"])
-        for attention in attentions
-        if isinstance(vars(attention).get("forward"), EditedForward)
+        (attention, vars(attention)["forward"]) for attention in attentions if is_edited(attention)
     ]
     for attention, edited in removed:
         set_forward(attention, edited.before)

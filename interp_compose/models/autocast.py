@@ -27,7 +27,7 @@ def finite_scores(model: LensModel) -> Iterator[None]:
     """
     points = {
         id(point): point
-        for name, point in model.lens.hook_dict.items()
+        for name, point in model.hook_dict.items()
         if name.endswith("attn.hook_attn_scores")
     }
     handles = [point.register_forward_hook(_bounded) for point in points.values()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from interp_compose.errors import CapabilityError, InterpComposeError, first_line
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.model_files import check_report
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
@@ -29,14 +31,25 @@ from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
 
 
-def hugging_face_model(source: str, *, device: str | None = None, **options: Any) -> nn.Module:
-    """A hub name or a folder as Hugging Face's causal language model, raw weights, eager attention,
-    in evaluation mode."""
-    from transformers import AutoModelForCausalLM
+def hugging_face_model(
+    source: str, *, name: str, two_stacks: bool, device: str | None = None, **options: Any
+) -> nn.Module:
+    """A hub name or a folder as Hugging Face's causal language model or, with ``two_stacks``, its
+    encoder–decoder; raw weights, eager attention, in evaluation mode.
 
-    model: nn.Module = AutoModelForCausalLM.from_pretrained(
-        source, attn_implementation="eager", **options
-    )
+    Raises:
+        CorruptFileError: an encoder–decoder of which weights are missing.
+    """
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    auto: Any = AutoModelForSeq2SeqLM if two_stacks else AutoModelForCausalLM
+    options["attn_implementation"] = "eager"
+    model: nn.Module
+    if two_stacks:  # of a checkpoint of the encoder alone, the decoder would be random
+        model, report = auto.from_pretrained(source, output_loading_info=True, **options)
+        check_report(report, name)
+    else:
+        model = auto.from_pretrained(source, **options)
     return (model if device is None else model.to(device)).eval()
 
 
@@ -70,8 +83,9 @@ def refusing(model: nn.Module) -> Iterator[None]:
         raise CapabilityError(
             f"TransformerLens does not know how to wrap a {type(model).__name__} of this config "
             f"({first_line(refusal)}). If other configs of it load, a setting is the cause; else "
-            "pass a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, or an "
-            "encoder such as BertModel or, with transformer-lens 4, RobertaModel."
+            "pass a causal language model such as GPT2LMHeadModel or LlamaForCausalLM, an encoder "
+            "such as BertModel or, with transformer-lens 4, RobertaModel, or an encoder–decoder "
+            "such as T5ForConditionalGeneration."
         ) from refusal
 
 
@@ -79,8 +93,7 @@ def check_wrappable(model: Any) -> None:
     """Refuse, before anything is wrapped, modules that this library cannot measure.
 
     Raises:
-        CapabilityError: adapters around the model, an encoder–decoder, or layers that are no
-            attention (state-space and hybrid models).
+        CapabilityError: adapters around the model, or an encoder–decoder with transformer-lens 3.9.
     """
     kind = type(model)
     if hasattr(model, "merge_and_unload"):
@@ -88,11 +101,16 @@ def check_wrappable(model: Any) -> None:
             f"a {kind.__name__} holds adapters around a model, and TransformerLens wraps the model "
             "alone: merge them with model.merge_and_unload() and pass what that returns."
         )
-    if getattr(model.config, "is_encoder_decoder", False):
+    if has_two_stacks(model) and version("transformer-lens") < "4":
         raise CapabilityError(
-            f"{kind.__name__} is an encoder–decoder, which reads two sequences; only decoders and "
-            "encoders (BERT, RoBERTa) can be loaded."
+            f"{kind.__name__} is an encoder–decoder, which needs transformer-lens 4; "
+            f"{version('transformer-lens')} is installed."
         )
+
+
+def has_two_stacks(model: Any) -> bool:
+    """Whether a Hugging Face module is an encoder–decoder."""
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
 
 
 def check_blocks(bridge: TransformerBridge) -> None:

@@ -8,6 +8,7 @@ an intervention relies on a capability, these probes compare it with the plain f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,14 +25,15 @@ from interp_compose.errors import (
     OptionError,
     first_line,
 )
-from interp_compose.tensors import positions_from_mask
 from interp_compose.types import HookFn, Read
 
 if TYPE_CHECKING:
+    from interp_compose.models.attention import AttentionSite
     from interp_compose.models.lens_model import LensModel
 
 MEANING = {
     "forward": "a call with mask and positions, padded or not, equals the model's plain call",
+    "causal": "a token changes no logits at positions before it",
     "resume": "resuming from a captured residual reproduces the full forward pass",
     "positions": "a shortened sequence with explicit positions equals the masked full one",
     "hidden": "the last hidden state, resumed or not, equals the model's own",
@@ -47,6 +49,7 @@ MEANING = {
 }
 INSTEAD = {
     "forward": "nothing that relies on these calls; use model.lens directly",
+    "causal": "encode(), or your own hooks: tokens attend to later ones",
     "resume": "pool one layer at a time by hooks: pool_at(..., mode='broadcast')",
     "positions": "cap_curve or pool_at with mode='broadcast', which keeps the length, or "
     "with renumber=True",
@@ -97,8 +100,13 @@ class Capabilities:
 def prove_capabilities(model: LensModel) -> Capabilities:
     """Run every probe. Two rows of seven random tokens, the second left-padded by two."""
     with torch.no_grad():
-        plain = model.plain_hidden if model.bidirectional else model.plain
-        if not bool(plain(_some_tokens(model)).isfinite().all()):
+        tokens = _some_tokens(model)
+        outputs = (
+            model.plain_hidden(tokens)
+            if model.bidirectional
+            else model.plain(tokens)[model.predicts(tokens)]
+        )
+        if not bool(outputs.isfinite().all()):
             raise NonFiniteError(
                 f"{model.name!r} gives NaN or infinite numbers on plain tokens: its weights are "
                 "broken, or too large for its dtype. Load it in float32, and check its weights."
@@ -121,11 +129,7 @@ def prove_edits(model: LensModel, names: Sequence[str]) -> dict[str, Probe]:
 
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(0, model.d_vocab, (2, 7), generator=generator)
-    if model.pad_id is not None:
-        tokens = tokens.masked_fill(tokens == model.pad_id, (model.pad_id + 1) % model.d_vocab)
-    return tokens.to(model.device)
+    return model.random_tokens(2, 7, torch.Generator().manual_seed(0)).to(model.device)
 
 
 def _outcome(probe: Callable[[], Any]) -> Any:
@@ -153,20 +157,31 @@ class _Probes:
         self.tokens = _some_tokens(model)
         self.mask = torch.ones_like(self.tokens)
         self.mask[1, :2] = 0
-        self.position_ids = positions_from_mask(self.mask)
+        self.position_ids = model.positions(self.tokens, self.mask)
+        self.two_stacks = len(model.stacks) > 1  # four source tokens, three target tokens
         self.names = [f"blocks.{k}.hook_resid_pre" for k in range(model.n_layers)]
         self.read: Read = "hidden" if model.bidirectional else "logits"
         self.clean, self.resid = model.capture(
             self.tokens, self.names, attention_mask=self.mask, read=self.read
         )
+        self.at = self._real(self.read)
         again = model.forward(self.tokens, attention_mask=self.mask, read=self.read)
-        self.noise = _distance(again, self.clean, self.mask)
+        self.noise = _distance(again, self.clean, self.at)
         # What rounding may change, in standard deviations of the logits.
         self.tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
 
     def forward(self) -> Probe:
-        plain = self.model.plain_hidden if self.model.bidirectional else self.model.plain
-        return self._unpadded(self.clean, plain)
+        return self._unpadded(self.clean, self.read)
+
+    def causal(self) -> Probe:
+        other = torch.cat([self.tokens[:, :-1], self.model.shifted(self.tokens, 1)[:, -1:]], dim=1)
+        outputs = self.model.forward(other, attention_mask=self.mask, read=self.read)
+        before = self.at.clone()
+        before[:, -1] = False
+        change = _distance(outputs, self.clean, before)
+        return Probe(
+            self._is_rounding(change), f"the last token moves those before by {change:.1e}"
+        )
 
     def hidden(self) -> Probe:
         hidden = self.model.forward(self.tokens, attention_mask=self.mask, read="hidden")
@@ -176,17 +191,27 @@ class _Probes:
         error = _spread_distance(resumed[valid], hidden[valid])
         if error > self.tolerance:
             return Probe(False, f"relative error {error:.1e} when resumed at layer {middle}")
-        return self._unpadded(hidden, self.model.plain_hidden)
+        return self._unpadded(hidden, "hidden")
 
-    def _unpadded(
-        self, outputs: Float[Tensor, "batch pos width"], plain: Callable[[Tensor], Tensor]
-    ) -> Probe:
+    def _real(self, read: Read) -> Bool[Tensor, "batch pos"]:
+        """Where there is something to read."""
+        real = self.mask.bool()
+        return real if read == "hidden" else real & self.model.predicts(self.tokens)
+
+    def _unpadded(self, outputs: Float[Tensor, "batch pos width"], read: Read) -> Probe:
         """``outputs``, computed with mask and positions, against plain calls on single rows."""
-        error = max(
-            _spread_distance(outputs[:1], plain(self.tokens[:1])),
-            _spread_distance(outputs[1:, 2:], plain(self.tokens[1:, 2:])),
-        )
-        return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+        plain = self.model.plain_hidden if read == "hidden" else self.model.plain
+        at, errors = self._real(read), []
+        for row, first in enumerate((0, 2)):
+            alone = plain(self.tokens[row : row + 1, first:])[0, at[row, first:]]
+            errors.append(_spread_distance(outputs[row, at[row]], alone))
+        return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
+
+    def _is_rounding(self, change: float) -> bool:
+        """Whether what should not have changed did not: exactly 0 but for mixtures of experts,
+        where which tokens an expert gets changes its rounding."""
+        rounding = 1e-4 if self.model.dtype == torch.float32 else 1e-2
+        return change <= rounding * float(self.clean[self.at].float().std())
 
     def _resumed(
         self,
@@ -211,7 +236,8 @@ class _Probes:
         return "hidden" if self.model.bidirectional else "last"
 
     def resume(self) -> Probe:
-        layers = sorted({0, self.model.n_layers // 2, self.model.n_layers - 1})
+        ends = {end for stack in self.model.stacks for end in (stack[0], stack[-1])}
+        layers = sorted(ends | {self.model.n_layers // 2})
         valid = self.mask.bool()
         worst = 0.0
         for layer in layers:
@@ -235,10 +261,15 @@ class _Probes:
         if self.model.position_kind == "alibi":
             # Both sides of the comparison below would compute distances anew, and agree.
             return Probe(False, "ALiBi measures distances in the sequence that it is given")
-        keep = [0, 1, 2, 4, 5, 6]  # position 3 leaves the sequence
-        hole = self.mask.clone()
-        hole[:, 3] = 0
-        full = self._resumed(0, self._read_last, mask=hole)
+        gone = [2, 5] if self.two_stacks else [3]  # positions that leave the sequence
+        keep = [position for position in range(7) if position not in gone]
+        if self.two_stacks:  # a mask would take them out of its stacks' own sequences as well
+            with self._masked(gone, range(self.model.n_layers)):
+                full = self._resumed(0, self._read_last)
+        else:
+            hole = self.mask.clone()
+            hole[:, gone] = 0
+            full = self._resumed(0, self._read_last, mask=hole)
         short = self._resumed(0, self._read_last, keep=keep)
         resumed = self.resume()
         if not resumed.held:
@@ -256,52 +287,74 @@ class _Probes:
         return self._edit(["blocks.0.hook_resid_pre"], _random_like)
 
     def edit_pattern(self) -> Probe:
-        return self._edit(self._each_block("attn.hook_pattern"), _random_pattern)
+        return self._edit(self._each_attention("hook_pattern"), _random_pattern)
 
     def edit_scores(self) -> Probe:
-        return self._edit(self._each_block("attn.hook_attn_scores"), _random_like)
+        return self._edit(self._each_attention("hook_attn_scores"), _random_like)
 
     def edit_z(self) -> Probe:
-        return self._edit(self._each_block("attn.hook_z"), _random_like)
+        return self._edit(self._each_attention("hook_z"), _random_like)
 
     def edit_post(self) -> Probe:
-        return self._edit(self._each_block("mlp.hook_post"), _random_like)
+        layers = range(self.model.n_layers)
+        return self._edit(
+            [f"{self.model.prefix(layer)}.mlp.hook_post" for layer in layers], _random_like
+        )
 
     def drop_parts(self) -> Probe:
-        last = f"blocks.{self.model.n_layers - 1}.hook_resid_post"
-        out = [name for part in ("attn", "mlp") for name in self._each_block(f"hook_{part}_out")]
+        out = [
+            name
+            for layer in range(self.model.n_layers)
+            for name in self.model.sublayers(layer).values()
+        ]
+        prefixes = [
+            (self.model.prefix(stack[0]), self.model.prefix(stack[-1]))
+            for stack in self.model.stacks
+        ]
+        ends = [(f"{a}.hook_resid_pre", f"{b}.hook_resid_post") for a, b in prefixes]
         with self.model.hooks([(name, _zero) for name in out]):
             _, store = self.model.capture(
-                self.tokens, [last], attention_mask=self.mask, read=self.read
+                self.tokens,
+                [name for pair in ends for name in pair],
+                attention_mask=self.mask,
+                read=self.read,
             )
-        error = _distance(store[last], self.resid[self.names[0]], self.mask)
+        error = max(
+            _distance(
+                store[left],
+                store[entered],
+                torch.ones_like(store[left][..., 0]) if self.two_stacks else self.mask,
+            )
+            for entered, left in ends
+        )
         return Probe(error == 0.0, f"what leaves the last block differs by {error:.1e}")
 
     def mask_attention(self) -> Probe:
-        first = torch.zeros(7, dtype=torch.bool, device=self.tokens.device)
-        first[2] = True  # the first token of the padded row, the third of the other
+        # The first token of the padded row, the third of the other; and the first target token.
+        masked = [2, 4] if self.two_stacks else [2]
+        read: Read = "hidden" if self.two_stacks else self.read
+        others = self._real(read)
+        others[:, [0, 1, *masked]] = False
 
-        def effect(layers: range) -> float:
+        def effect(layers: Sequence[int]) -> float:
             """What replacing the token changes later, its keys masked in ``layers`` for all."""
             other = self.tokens.clone()
-            other[:, 2] = (other[:, 2] + 1) % self.model.d_vocab
+            other[:, masked] = self.model.shifted(self.tokens, 1)[:, masked]
             if self.model.pad_id is not None:
                 other = other.masked_fill(other == self.model.pad_id, 0 if self.model.pad_id else 1)
             outs = []
             for tokens in (self.tokens, other):
-                with self.model.editing_attention({layer: _MaskedKeys(first) for layer in layers}):
-                    outs.append(
-                        self.model.forward(tokens, attention_mask=self.mask, read=self.read)
-                    )
-            return float((outs[0] - outs[1])[:, 3:].float().abs().max())
+                with self._masked(masked, layers):
+                    outs.append(self.model.forward(tokens, attention_mask=self.mask, read=read))
+            return _distance(outs[0], outs[1], others)
 
-        leak = effect(range(self.model.n_layers))
-        # Exactly 0 but for mixtures of experts: which tokens an expert gets changes its rounding.
-        rounding = 1e-4 if self.model.dtype == torch.float32 else 1e-2
-        if leak > rounding * float(self.clean[self.mask.bool()].float().std()):
+        layers = range(self.model.n_layers)
+        leak = effect(layers)
+        if not self._is_rounding(leak):
             return Probe(False, f"the token still moves the others by {leak:.1e}")
         if self.model.n_layers > 1:
-            control = effect(range(1, self.model.n_layers))
+            opened = [stack[0] for stack in self.model.stacks]
+            control = min(effect([layer for layer in layers if layer != one]) for one in opened)
             return Probe(
                 control > 0.0, f"through an open layer it moves the others by {control:.1e}"
             )
@@ -327,8 +380,21 @@ class _Probes:
             self.read = "hidden"
             self.clean = self.model.encode(self.tokens, attention_mask=self.mask)
 
-    def _each_block(self, hook: str) -> list[str]:
-        return [f"blocks.{k}.{hook}" for k in range(self.model.n_layers)]
+    def _each_attention(self, hook: str) -> list[str]:
+        return [
+            f"{self.model.prefix(layer)}.{site.name}.{hook}"
+            for layer in range(self.model.n_layers)
+            for site in self.model.attention_sites(layer)
+        ]
+
+    def _masked(self, positions: list[int], layers: Sequence[int]) -> AbstractContextManager[Any]:
+        """No query attends to ``positions`` in ``layers``."""
+        keys = torch.zeros_like(self.mask, dtype=torch.bool)
+        keys[:, positions] = True
+        sites = [site for layer in layers for site in self.model.attention_sites(layer)]
+        return self.model.editing_attention(
+            {site: _MaskedKeys(self.model, site, keys) for site in sites}
+        )
 
     def _edit(self, names: list[str], edit: Any) -> Probe:
         edited = self.model.run_with_hooks(
@@ -337,19 +403,22 @@ class _Probes:
             attention_mask=self.mask,
             read=self.read,
         )
-        change = _distance(edited, self.clean, self.mask)
+        change = _distance(edited, self.clean, self.at)
         return Probe(change > 4 * self.noise, f"the output moved by {change:.1e}")
 
 
 class _MaskedKeys:
     """Keys that no query attends to; a query that has no other attends to nothing."""
 
-    def __init__(self, keys: Bool[Tensor, "pos"]) -> None:
-        self.keys = keys
+    def __init__(
+        self, model: LensModel, site: AttentionSite, keys: Bool[Tensor, "batch pos"]
+    ) -> None:
+        self.model, self.site, self.keys = model, site, keys
 
     def scores(self, scores: Tensor) -> Tensor:
-        sinks = scores.shape[-1] - len(self.keys)  # columns of the softmax that are no positions
-        keys = torch.nn.functional.pad(self.keys, (0, sinks), value=False)
+        keys = self.model.at_side(self.keys, self.site.keys)
+        sinks = scores.shape[-1] - keys.shape[1]  # columns of the softmax that are no positions
+        keys = torch.nn.functional.pad(keys, (0, sinks), value=False)[:, None, None, :]
         # A model in float16 may mask scores in float32 by float16's lowest number.
         unmasked = scores > torch.finfo(torch.float16).min / 2
         self.emptied = ~(unmasked & ~keys).any(-1, keepdim=True)
@@ -373,9 +442,10 @@ class _RecordedEdit:
 
 
 def _distance(
-    a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], mask: Int[Tensor, "batch pos"]
+    a: Float[Tensor, "batch pos d"], b: Float[Tensor, "batch pos d"], at: Tensor
 ) -> float:
-    valid = mask.bool()
+    """The largest difference where ``at`` is not 0."""
+    valid = at.bool()
     return float((a[valid].float() - b[valid].float()).abs().max())
 
 

@@ -7,7 +7,7 @@ TransformerLens shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,14 +36,14 @@ class FoundHook:
     of_framework: bool = False
 
 
-def found_hooks(lens: Any) -> list[FoundHook]:
-    """Hooks at TransformerLens' hook points, then plain ones on any module, then global ones."""
-    return [*_at_hook_points(lens), *_on_modules(lens), *_global()]
+def found_hooks(lens: Any, points: Mapping[str, Any]) -> list[FoundHook]:
+    """Hooks at ``points`` (hook points by name), plain ones on any module, and global ones."""
+    return [*_at_hook_points(points), *_on_modules(lens), *_global()]
 
 
-def _at_hook_points(lens: Any) -> Iterator[FoundHook]:
+def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
     """Each point under the last of its names (aliases such as ``hook_resid_pre``)."""
-    points = {id(point): (name, point) for name, point in sorted(lens.hook_dict.items())}
+    points = {id(point): (name, point) for name, point in sorted(by_name.items())}
     for name, point in points.values():
         for handle in point.fwd_hooks:
             function = getattr(handle, "user_hook", None)  # not kept by transformer-lens 3.9

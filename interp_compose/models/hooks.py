@@ -131,14 +131,16 @@ def _added(
 ) -> Iterator[None]:
     """Hooks at their points for the length of a ``with`` block, which removes those it added and no
     other, in whatever order blocks end (TransformerLens' own block removes those of its depth)."""
-    lens = model.lens
+    lens, points = model.lens, model.hook_dict
     added: list[tuple[Any, Any]] = []
     try:
         for name, fn in hooks:
-            point = lens.hook_dict[name]
+            point = points[name]
             try:
                 check = lens.check_hooks_to_add
-                if "hook_point" in signature(check).parameters:
+                if name not in lens.hook_dict:  # the model's own, which the lens does not know
+                    pass
+                elif "hook_point" in signature(check).parameters:
                     check(point, name, fn)
                 else:  # the bridge of transformer-lens 3.9
                     check(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from interp_compose._public import public
@@ -23,7 +23,12 @@ from interp_compose.errors import (
     PositionError,
     PromptError,
 )
-from interp_compose.models.attention import edited_attention, edited_layers, unedited
+from interp_compose.models.attention import (
+    AttentionSite,
+    edited_attention,
+    is_edited,
+    unedited,
+)
 from interp_compose.models.capabilities import (
     Capabilities,
     Probe,
@@ -41,7 +46,16 @@ from interp_compose.models.hooks import (
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
-from interp_compose.types import AttentionEdit, CallWrapper, ForwardFn, HookFn, Prepare, Read
+from interp_compose.tensors import positions_from_mask
+from interp_compose.types import (
+    AttentionEdit,
+    CallWrapper,
+    ForwardFn,
+    HookFn,
+    Prepare,
+    Read,
+    Side,
+)
 
 WEIGHT_NAMES = (
     *("W_E", "W_pos", "W_U", "b_U"),
@@ -54,10 +68,11 @@ WEIGHT_NAMES = (
 class Streams:
     """Residuals that enter a block, and the mask and positions that go with them.
 
-    ``mask`` is 1 for real positions, 0 for padding; ``positions`` are those of rotary embeddings.
+    ``mask`` is 1 for real positions, 0 for padding; ``positions`` are those of rotary embeddings
+    (:meth:`LensModel.positions`).
     """
 
-    resid: Float[Tensor, "stream pos d_model"]
+    resid: Float[Tensor, "stream pos width"]
     mask: Int[Tensor, "stream pos"]
     positions: Int[Tensor, "stream pos"]
 
@@ -77,6 +92,8 @@ class LensModel(ABC):
     n_heads: int
     d_model: int
     d_vocab: int
+    n_ids: int
+    """Token ids that a call may hold are 0 … n_ids-1: ``d_vocab``, but for encoder–decoders."""
     n_ctx: int
     window: int | None
     """Tokens that a layer of local attention looks back on; None where all attention is global."""
@@ -100,7 +117,7 @@ class LensModel(ABC):
         cfg = lens.cfg
         self.n_layers, self.n_heads = int(cfg.n_layers), int(cfg.n_heads)
         self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
-        self.d_vocab = int(cfg.d_vocab)
+        self.d_vocab = self.n_ids = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
         self._edits: dict[str, Probe] = {}  # by hook point, as far as edits were made there
@@ -163,7 +180,7 @@ class LensModel(ABC):
         return self._read(self._run_blocks(streams, start, self.n_layers), read)
 
     def _read(
-        self, resid: Float[Tensor, "batch pos d_model"], read: Read
+        self, resid: Float[Tensor, "batch pos resid_width"], read: Read
     ) -> Float[Tensor, "batch _ width"]:
         """The output that ``read`` names, from what leaves the last block."""
         if read == "hidden":
@@ -175,7 +192,7 @@ class LensModel(ABC):
         leaves the last block enters none."""
         if layer == self.n_layers:
             return resid
-        out: Tensor = self.lens.blocks[layer].hook_resid_pre(resid)
+        out: Tensor = self._entry(layer)(resid)
         return out
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
@@ -188,9 +205,85 @@ class LensModel(ABC):
     ) -> Float[Tensor, "batch pos d_model"]: ...
 
     @property
+    def hook_dict(self) -> Mapping[str, Any]:
+        """Every hook point by each of its names, aliases included."""
+        points: Mapping[str, Any] = self.lens.hook_dict
+        return points
+
+    @property
     def hook_names(self) -> Sequence[str]:
         """Every hook name the model knows, aliases included."""
-        return list(self.lens.hook_dict)
+        return list(self.hook_dict)
+
+    # ---- layers, positions and tokens ----------------------------------------------------
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """The modules of all layers."""
+        return list(self.lens.blocks)
+
+    @property
+    def stacks(self) -> Sequence[range]:
+        """Layers that run one after another on one sequence; an encoder–decoder has two stacks."""
+        return [range(self.n_layers)]
+
+    def prefix(self, layer: int) -> str:
+        """What the hook names of a layer's own sublayers begin with."""
+        return f"blocks.{layer}"
+
+    def attention_sites(self, layer: int) -> Sequence[AttentionSite]:
+        """The attentions of a layer; a decoder layer of an encoder–decoder has two."""
+        return (AttentionSite(layer),)
+
+    def sublayers(self, layer: int) -> Mapping[str, str]:
+        """What adds to the residual in a layer: each sublayer's name, and the hook point of what
+        it adds."""
+        prefix = self.prefix(layer)
+        return {"attn": f"{prefix}.hook_attn_out", "mlp": f"{prefix}.hook_mlp_out"}
+
+    def side_of(self, layer: int) -> Side:
+        """Whose positions the activations inside a layer have; None: the whole sequence's."""
+        return None
+
+    def at_side(self, values: Tensor, side: Side) -> Tensor:
+        """``[batch pos ...]`` of the running call, as the layers of ``side`` have its positions."""
+        return values
+
+    def positions(
+        self, tokens: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"]
+    ) -> Int[Tensor, "batch pos"]:
+        """The position of each token, counted over real ones: the ``position_ids`` of
+        :meth:`run_blocks` and :meth:`resume`."""
+        return positions_from_mask(attention_mask)
+
+    def renumbered(
+        self, position_ids: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"]
+    ) -> Int[Tensor, "batch pos"]:
+        """Positions 0, 1, 2, … in the place of others."""
+        return positions_from_mask(attention_mask)
+
+    def predicts(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
+        """Where there are logits: everywhere, but for the source of an encoder–decoder."""
+        return torch.ones_like(tokens, dtype=torch.bool)
+
+    def random_tokens(
+        self, batch: int, length: int, generator: torch.Generator
+    ) -> Int[Tensor, "batch pos"]:
+        """Token ids that a call may hold, on the CPU; never the model's padding."""
+        tokens = torch.randint(0, self.d_vocab, (batch, length), generator=generator)
+        if self.pad_id is not None:
+            tokens = tokens.masked_fill(tokens == self.pad_id, (self.pad_id + 1) % self.d_vocab)
+        return tokens
+
+    def shifted(
+        self, tokens: Int[Tensor, "batch pos"], shift: Int[Tensor, "batch pos"] | int
+    ) -> Int[Tensor, "batch pos"]:
+        """Ids moved on by ``shift``, cyclically, within the vocabulary that each belongs to."""
+        return (tokens + shift) % self.d_vocab
+
+    def _entry(self, layer: int) -> Any:
+        """The hook point at the input of a block."""
+        return self.blocks[layer].hook_resid_pre
 
     # ---- running -------------------------------------------------------------------------
 
@@ -326,8 +419,11 @@ class LensModel(ABC):
             self._prove_edits(log.edited)
 
     @contextmanager
-    def editing_attention(self, edits: Mapping[int, AttentionEdit]) -> Iterator[LensModel]:
-        """Edits of the scores that enter each layer's softmax and of the pattern that leaves it.
+    def editing_attention(
+        self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
+    ) -> Iterator[LensModel]:
+        """Edits of the scores that enter each layer's softmax and of the pattern that leaves it, by
+        layer (every attention in it) or by one of its :meth:`attention_sites`.
 
         They act on every architecture, also where TransformerLens discards edits of
         ``attn.hook_pattern``; hooks there see the edited pattern. Nesting composes.
@@ -338,12 +434,16 @@ class LensModel(ABC):
             InterventionError: at once, an attention that does not run exactly one softmax; on
                 leaving, an attention that was never run.
         """
-        for layer in edits:
-            self._check_layer(layer)
+        by_site: dict[AttentionSite, AttentionEdit] = {}
+        for at, edit in edits.items():
+            self._check_layer(at if isinstance(at, int) else at.layer)
+            by_site |= dict.fromkeys(
+                self.attention_sites(at) if isinstance(at, int) else [at], edit
+            )
         if not self._proving:
             self.require("mask_attention")
-        attentions = {k: self.lens.blocks[k].attn for k in edits}
-        with self.exclusive.held(self.name), edited_attention(attentions, edits):
+        attentions = {site: self._attention(site) for site in by_site}
+        with self.exclusive.held(self.name), edited_attention(attentions, by_site):
             yield self
 
     @contextmanager
@@ -357,7 +457,7 @@ class LensModel(ABC):
             InterventionError: in the backward pass, an edit that acted in the forward pass is
                 closed, or another one acts.
         """
-        with self.exclusive.held(self.name), recomputing(self.lens.blocks):
+        with self.exclusive.held(self.name), recomputing(self.blocks):
             yield
 
     def resid_pre(
@@ -383,13 +483,13 @@ class LensModel(ABC):
 
     def run_blocks(
         self,
-        resid: Float[Tensor, "stream pos d_model"],
+        resid: Float[Tensor, "stream pos width"],
         start: int,
         stop: int,
         *,
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
-    ) -> Float[Tensor, "stream pos d_model"]:
+    ) -> Float[Tensor, "stream pos _"]:
         """The residual that enters block ``stop``, from the one that enters block ``start``.
 
         ``position_ids`` are what rotary embeddings read. ``stop`` is at most ``n_layers - 1``:
@@ -403,14 +503,14 @@ class LensModel(ABC):
                 f"cannot run blocks {start}…{stop - 1}: expected 0 <= start < stop < "
                 f"{self.n_layers} (the model's layers); use resume() to run to the end."
             )
-        self._check_stream(resid)
+        self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
             return self._run_blocks(Streams(resid, attention_mask, position_ids), start, stop)
 
     def resume(
         self,
-        resid: Float[Tensor, "stream pos d_model"],
+        resid: Float[Tensor, "stream pos resid_width"],
         start: int,
         *,
         attention_mask: Int[Tensor, "stream pos"],
@@ -424,7 +524,7 @@ class LensModel(ABC):
             LayerError: not ``0 <= start < n_layers``.
         """
         self._check_layer(start)
-        self._check_stream(resid)
+        self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
             return self._resume(Streams(resid, attention_mask, position_ids), start, read=read)
@@ -433,7 +533,7 @@ class LensModel(ABC):
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
-        self._check_stream(resid)
+        self._check_stream(resid, self.n_layers)
         with self.exclusive.held(self.name):
             return self._unembed(resid)
 
@@ -521,14 +621,15 @@ class LensModel(ABC):
         return sorted({name for name, version in self._acting() if version is None})
 
     def _acting(self) -> Iterator[tuple[str, str | None]]:
-        for hook in found_hooks(self.lens):
+        for hook in found_hooks(self.lens, self.hook_dict):
             if hook.handle in self.hook_versions:
                 version = self.hook_versions[hook.handle]
                 yield (hook.name if version is None else f"{hook.name} ({version})"), version
             elif not hook.of_framework and hook.handle not in self._built_in:
                 yield hook.name, None
-        for layer in edited_layers(self.lens):
-            yield f"blocks.{layer}.attn: edited attention", None
+        for site in self._all_sites():
+            if is_edited(self._attention(site)):
+                yield f"{self.prefix(site.layer)}.{site.name}: edited attention", None
 
     def _hooks_of_the_lens(self) -> frozenset[int]:
         """Handles at hook points before the user adds any, where the lens does not record who added
@@ -662,10 +763,10 @@ class LensModel(ABC):
         except InterpComposeError:
             raise
         except (IndexError, RuntimeError) as error:
-            beyond = tokens[(tokens < 0) | (tokens >= self.d_vocab)]
+            beyond = tokens[(tokens < 0) | (tokens >= self.n_ids)]
             if len(beyond):
                 raise InputError(
-                    f"token id {int(beyond[0])}: expected 0 to {self.d_vocab - 1}; these are not "
+                    f"token id {int(beyond[0])}: expected 0 to {self.n_ids - 1}; these are not "
                     "ids of this model's vocabulary"
                 ) from error
             if tokens.shape[1] > self.n_ctx:
@@ -687,9 +788,13 @@ class LensModel(ABC):
                 f"position_ids hold {int(beyond[0])}: expected 0 to {self.n_ctx - 1}"
             ) from error
 
-    def _check_stream(self, resid: Tensor) -> None:
-        """Refuse a residual that no block of this model gives."""
-        width, dtype = self.d_model, self.dtype
+    def _width(self, layer: int) -> int:
+        """Of the residual that enters block ``layer``, or leaves the last one."""
+        return self.d_model
+
+    def _check_stream(self, resid: Tensor, layer: int) -> None:
+        """Refuse a residual that does not enter block ``layer`` of this model."""
+        width, dtype = self._width(layer), self.dtype
         cast = torch.is_autocast_enabled(resid.device.type)
         if resid.shape[2] != width or not resid.numel() or (resid.dtype != dtype and not cast):
             raise InputError(
@@ -707,7 +812,8 @@ class LensModel(ABC):
         if self.dtype != torch.float64 or self._proving or bool(mask.all()):
             return
         if self.dtype not in self._pads:
-            tokens = torch.ones((1, min(3, self.n_ctx)), dtype=torch.long)
+            length = min(3, self.n_ctx)
+            tokens = self.random_tokens(1, length, torch.Generator().manual_seed(0))
             padded = torch.ones_like(tokens)
             padded[0, 0] = 0
             with torch.no_grad():
@@ -727,8 +833,8 @@ class LensModel(ABC):
             self.exclusive.held(self.name),
             in_evaluation_mode(self.lens),
             torch.autocast(self.device.type, enabled=False),
-            without_hooks(set(self.lens.hook_dict.values())),
-            unedited(block.attn for block in self.lens.blocks),
+            without_hooks(set(self.hook_dict.values())),
+            unedited(map(self._attention, self._all_sites())),
         ):
             wrappers, self._wrappers = self._wrappers, []
             preparations, self._preparations = self._preparations, []
@@ -740,17 +846,19 @@ class LensModel(ABC):
                 self._wrappers, self._preparations = wrappers, preparations
 
     def n_neurons(self) -> int:
-        """Neurons of the first layer's MLP; measured once on a token, at ``mlp.hook_post``.
+        """Neurons of the first layer's MLP; measured once on two tokens, at ``mlp.hook_post``.
 
         Raises:
             CapabilityError: there is no layer of neurons: in a mixture of experts ``hook_post`` is
                 the MLP's output.
         """
         if self._d_mlp is None:
-            name, out = "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out"
-            token = torch.zeros((1, 1), dtype=torch.long, device=self.device)
+            name, out = f"{self.prefix(0)}.mlp.hook_post", self.sublayers(0)["mlp"]
+            tokens = self.random_tokens(1, min(2, self.n_ctx), torch.Generator().manual_seed(0)).to(
+                self.device
+            )
             with self._bare():
-                _, store = self.capture(token, [name, out], read="hidden")
+                _, store = self.capture(tokens, [name, out], read="hidden")
             if store[name].shape == store[out].shape and torch.equal(store[name], store[out]):
                 raise CapabilityError(
                     f"{self.architecture} shows its MLP's output at mlp.hook_post, as mixtures of "
@@ -761,6 +869,14 @@ class LensModel(ABC):
         return self._d_mlp
 
     # ---- details -------------------------------------------------------------------------
+
+    def _attention(self, site: AttentionSite) -> nn.Module:
+        attention: nn.Module = getattr(self.blocks[site.layer], site.name)
+        return attention
+
+    def _all_sites(self) -> Iterator[AttentionSite]:
+        for layer in range(self.n_layers):
+            yield from self.attention_sites(layer)
 
     def _check_layer(self, layer: int) -> None:
         if not 0 <= layer < self.n_layers:

@@ -27,9 +27,11 @@ from interp_compose.models.bridge import (
     bridge_with_tokenizer,
     check_blocks,
     check_wrappable,
+    has_two_stacks,
     hugging_face_model,
     refusing,
 )
+from interp_compose.models.bridge_encoder_decoder import BridgeEncoderDecoder, check_stacks
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.hooked_transformer import HookedTransformerModel, is_hooked_transformer
 from interp_compose.models.lens_model import LensModel
@@ -69,11 +71,12 @@ def load_model(
 
     Args:
         source: a hub name (``"gpt2"``), a folder in Hugging Face's format, a shipped name
-            (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model or encoder
-            (BERT, RoBERTa, with or without a masked-LM head; sentence-transformers folders), a
-            ``TransformerBridge``, a ``HookedTransformer`` (transformer-lens 3.9), or a
-            ``SmallDecoder`` or a folder of :func:`.own_folder.save_model`. Objects are
-            wrapped in place and keep their device, dtype and training mode.
+            (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, encoder (BERT,
+            RoBERTa, with or without a masked-LM head; sentence-transformers folders) or
+            encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
+            ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder`` or a folder of
+            :func:`.own_folder.save_model`. Objects are wrapped in place and keep their
+            device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
             which prepends BOS where the model has one.
         device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
@@ -112,9 +115,8 @@ def load_model(
         tokenizer = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
             return encoder_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
-        check_blocks(source)
         _check_settings(source)
-        return BridgeModel(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
+        return _model_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         check_wrappable(source)
         config: Any = source.config
@@ -136,13 +138,20 @@ def load_model(
 
 def _compared(
     reference: OwnForward, bridge: TransformerBridge, *, name: str, tokenizer: Any
-) -> BridgeModel:
+) -> LensModel:
     """The wrapped module, after a check that it computes what the module itself did."""
-    check_blocks(bridge)
     with refusing(bridge.original_model):
-        model = BridgeModel(bridge, name=name, tokenizer=tokenizer)
+        model = _model_on(bridge, name=name, tokenizer=tokenizer)
         reference.check(model)
     return model
+
+
+def _model_on(bridge: TransformerBridge, *, name: str, tokenizer: Any) -> LensModel:
+    if has_two_stacks(bridge.original_model):
+        check_stacks(bridge)
+        return BridgeEncoderDecoder(bridge, name=name, tokenizer=tokenizer)
+    check_blocks(bridge)
+    return BridgeModel(bridge, name=name, tokenizer=tokenizer)
 
 
 def _check_settings(bridge: TransformerBridge) -> None:
@@ -214,12 +223,17 @@ def _load_pretrained(
             return load_encoder(
                 source, config, stated, name=name, tokenizer=tokenizer, options=options
             )
-        hf_model = hugging_face_model(source, **options)
+        two_stacks = bool(getattr(config, "is_encoder_decoder", False))
+        hf_model = hugging_face_model(source, name=name, two_stacks=two_stacks, **options)
         check_wrappable(hf_model)
         reference = OwnForward.of(hf_model)
+        rest = {key: options[key] for key in options if key not in ("device", "device_map")}
         if tokenizer is None:
-            rest = {key: options[key] for key in options if key not in ("device", "device_map")}
-            saved_tokenizer(source, name, **{key: rest[key] for key in rest if key != "dtype"})
+            without_dtype = {key: rest[key] for key in rest if key != "dtype"}
+            saved = saved_tokenizer(source, name, **without_dtype)
+            if two_stacks:  # TransformerLens would have it begin texts otherwise
+                tokenizer = saved
+        if tokenizer is None:
             bridge = bridge_with_tokenizer(source, hf_model, **rest)
         else:
             bridge = bridge_around(hf_model)
@@ -241,7 +255,8 @@ def _load_pretrained(
     bridge.eval()
     tokenizer = tokenizer if tokenizer is not None else bridge.tokenizer
     model = _compared(reference, bridge, name=name, tokenizer=tokenizer)
-    model.states(stated)
+    if isinstance(model, BridgeModel):
+        model.states(stated)
     return model
 
 
@@ -251,8 +266,8 @@ def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exce
         names = ", ".join(getattr(config, "architectures", None) or [type(config).__name__])
         return CapabilityError(
             f"TransformerLens does not know the architecture of {name!r} ({names}). The "
-            "documentation lists what was tried; most causal language models work, and of the "
-            "encoders BERT and RoBERTa."
+            "documentation lists what was tried; most causal language models work, of the encoders "
+            "BERT and RoBERTa, of encoder–decoders T5, BART, Marian and mBART."
         )
     if folder.is_dir():
         return CorruptFileError(

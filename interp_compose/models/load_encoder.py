@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from interp_compose.errors import CapabilityError, CorruptFileError
+from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import TransformerBridge, bridge_around
 from interp_compose.models.encoder import HEADS, EncoderModel
-from interp_compose.models.model_files import saved_tokenizer
+from interp_compose.models.model_files import check_report, saved_tokenizer
 from interp_compose.models.own_forward import OwnForward
 from interp_compose.models.sentence_config import SentenceConfig, read_sentence_config
 
@@ -93,7 +93,7 @@ def load_encoder(
         )
     finally:
         transformers.logging.set_verbosity(verbosity)
-    _check_report(report, name)
+    check_report(report, name)
     if device is not None:
         model = model.to(device)
     return encoder_around(model.eval(), name=name, tokenizer=tokenizer, stated=stated)
@@ -154,29 +154,6 @@ def _check_config(config: Any, name: str) -> None:
         raise CapabilityError(
             f"{name!r} is a RoBERTa whose config has no pad_token_id, from which its positions "
             "are counted; set it (1 in every published RoBERTa)."
-        )
-
-
-def _check_report(report: dict[str, Any], name: str) -> None:
-    """Refuse weights that Hugging Face would fill in with random numbers."""
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise CorruptFileError(
-            f"the weights of {name!r} lack {missing[0]!r} ({len(missing)} in all), which would "
-            "be random numbers; get the checkpoint again."
-        )
-    layers = sorted(key for key in report["unexpected_keys"] if ".layer." in key)
-    if layers:
-        raise CorruptFileError(
-            f"the weights of {name!r} hold {layers[0]!r} ({len(layers)} such in all), of a layer "
-            "that its config does not have; get the checkpoint again."
-        )
-    mismatched = sorted(report["mismatched_keys"])
-    if mismatched:
-        key, shape, expected = mismatched[0]
-        raise CorruptFileError(
-            f"in the weights of {name!r}, {key!r} has the shape {list(shape)} where the config "
-            f"states {list(expected)} ({len(mismatched)} such in all); get the checkpoint again."
         )
 
 

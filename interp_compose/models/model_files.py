@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ SIZES = (
 )
 """Of a config; transformers maps an architecture's own names (``n_embd``) to these."""
 REQUIRED_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
+LAYER = re.compile(r"\.(layer|layers|block)\.\d+\.")
+"""In the name of a weight that belongs to one layer."""
 MAX_LAYERS = 10_000
 MAX_WEIGHTS = 10**14
 """Of the embedding alone."""
@@ -126,4 +129,31 @@ def check_sizes(config: Any, name: str) -> None:
         raise CorruptFileError(
             f"config.json of {name!r} states an embedding of {rows} × {columns} weights; get the "
             "checkpoint again"
+        )
+
+
+def check_report(report: dict[str, Any], name: str) -> None:
+    """Refuse weights that Hugging Face would fill in with random numbers, or leave out.
+
+    Raises:
+        CorruptFileError: names the first one.
+    """
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise CorruptFileError(
+            f"the weights of {name!r} lack {missing[0]!r} ({len(missing)} in all), which would "
+            "be random numbers; get the checkpoint again."
+        )
+    layers = sorted(key for key in report["unexpected_keys"] if LAYER.search(key))
+    if layers:
+        raise CorruptFileError(
+            f"the weights of {name!r} hold {layers[0]!r} ({len(layers)} such in all), of a layer "
+            "that its config does not have; get the checkpoint again."
+        )
+    mismatched = sorted(report["mismatched_keys"])
+    if mismatched:
+        key, shape, expected = mismatched[0]
+        raise CorruptFileError(
+            f"in the weights of {name!r}, {key!r} has the shape {list(shape)} where the config "
+            f"states {list(expected)} ({len(mismatched)} such in all); get the checkpoint again."
         )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from interp_compose.models.lens_model import LensModel
 
 LENGTHS = (2, 5, 7)
+TARGETS = (3, 2, 4)
+"""Lengths of the targets that an encoder–decoder reads beside texts of :data:`LENGTHS`."""
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 2e-2}
 """By dtype, how far logits may differ, as a share of their standard deviation. In float64 many
 attentions of transformers take their softmax in float32 all the same."""
@@ -39,8 +41,10 @@ class OwnForward:
     """Random texts of several lengths, and the module's outputs for each one alone.
 
     Attributes:
-        texts: token ids ``[pos]`` of each text.
-        outputs: logits ``[pos d_vocab]``, or last hidden states where there is no head.
+        texts: token ids ``[pos]`` of each text; of an encoder–decoder those of a source and then of
+            a target, see :mod:`.encoder_decoder`.
+        outputs: logits ``[pos d_vocab]``, of a target alone where there is one, or last hidden
+            states where there is no head.
         hidden: whether ``outputs`` are hidden states.
         adapted: the class of an adapter inside the module, or None.
     """
@@ -65,13 +69,21 @@ class OwnForward:
         texts, outputs = [], []
         try:
             with in_evaluation_mode(module):
-                for length in LENGTHS:
+                for length, of_target in zip(LENGTHS, TARGETS, strict=True):
                     ids = torch.randint(
                         0, config.vocab_size, (min(length, longest),), generator=generator
                     )
                     if pad_id is not None:  # RoBERTa treats it as padding at every position
                         ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
-                    out = module(input_ids=ids[None].to(_device(module)))
+                    arguments = {"input_ids": ids[None].to(_device(module))}
+                    if module.config.is_encoder_decoder:
+                        size = getattr(config, "decoder_vocab_size", None) or config.vocab_size
+                        target = torch.randint(
+                            0, size, (min(of_target, longest),), generator=generator
+                        )
+                        arguments["decoder_input_ids"] = target[None].to(_device(module))
+                        ids = torch.cat([ids, target + config.vocab_size])
+                    out = module(**arguments)
                     texts.append(ids)
                     outputs.append((out.last_hidden_state if hidden else out.logits)[0].cpu())
         except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as refusal:
@@ -96,7 +108,7 @@ class OwnForward:
         largest, text = 0.0, ""
         for padding, outputs in self._calls(model):
             for output, expected in zip(outputs, self.outputs, strict=True):
-                error = _relative_error(output.cpu(), expected)
+                error = _relative_error(output.cpu()[-len(expected) :], expected)
                 if error > largest:
                     largest, text = error, f"a text of {len(expected)} tokens, {padding}"
         if largest > tolerance:
@@ -147,10 +159,15 @@ def small_random_model(module: Any) -> Any | None:
         return None
     config = copy.deepcopy(module.config)
     text = config.get_text_config()
+    layers = ["num_hidden_layers"]
+    if config.is_encoder_decoder:
+        layers += ["num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"]
     try:
         if getattr(text, "layer_types", None):
             text.layer_types = list(text.layer_types)[:2]
-        text.num_hidden_layers = min(2, text.num_hidden_layers)
+        for name in layers:
+            if hasattr(text, name):
+                setattr(text, name, min(2, getattr(text, name)))
         model = kind(config).eval()
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError):
         return None

@@ -83,6 +83,7 @@ def swept(
         model,
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         mask,
+        model.positions(tokens, mask),
         knockout,
         layers,
         lambda logits, row: logits[:, -1],
@@ -277,7 +278,14 @@ def test_a_word_that_nothing_sees_again_is_gone(llama: LensModel) -> None:
         mixed = torch.where(keys[0][None, :, None], found[1], found[0])
         results = [
             ablation_sweep(
-                llama, lambda _, r=resid: r, mask, one, [0], lambda logits, _: logits, reach="from"
+                llama,
+                lambda _, r=resid: r,
+                mask,
+                llama.positions(tokens, mask),
+                one,
+                [0],
+                lambda logits, _: logits,
+                reach="from",
             )
             for resid in (found[0], mixed)
         ]
@@ -300,6 +308,7 @@ def test_only_the_layers_asked_for_are_read(llama: LensModel) -> None:
             llama,
             clean,
             mask,
+            llama.positions(tokens, mask),
             words_out("exclude"),
             [0, 2],
             lambda logits, row: row.double(),
@@ -322,6 +331,7 @@ def test_no_hook_and_no_clean_residual_is_changed(llama: LensModel, reach: str) 
             llama,
             lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
             mask,
+            llama.positions(tokens, mask),
             knockout,
             [0, 1, 2],
             lambda logits, row: logits,

@@ -144,6 +144,7 @@ def one_pass_equals_single_interventions(
         model,
         lambda layer: resid[f"blocks.{layer}.hook_resid_pre"],
         mask,
+        model.positions(tokens, mask),
         [Protocol(how, how, layout) for how in hows],
         layers,
         finish,

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from interp_compose.errors import SpanError
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
+from tests.interventions.shared import shared
 from tests.interventions.test_pooling import groupings
 
 GROUPS = torch.tensor([[-1, 0, 0, 1, -1, -1], [-1, 0, 1, 1, 1, 2]])
@@ -37,7 +38,8 @@ def test_positions_are_the_last_tokens_or_renumbered() -> None:
     layout = PooledLayout.from_groups(GROUPS, MASK)
     token_positions = (MASK.cumsum(1) - 1).clamp(min=0)
     assert layout.positions(token_positions).tolist() == [[0, 0, 2, 3], [0, 1, 4, 5]]
-    assert layout.positions(token_positions, renumber=True).tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
+    renumbered = shared("GPT-2").renumbered(layout.positions(token_positions), layout.mask)
+    assert renumbered.tolist() == [[0, 0, 1, 2], [0, 1, 2, 3]]
 
 
 def test_scattered_units_are_refused() -> None:

@@ -55,9 +55,11 @@ def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
         ("BLOOM", {"positions"}),
         ("OPT", {"edit_pattern", "edit_scores"}),
         ("GPT-J", {"edit_pattern", "edit_scores"}),
-        ("BERT", {"edit_pattern", "edit_scores", "drop_parts"}),
+        ("BERT", {"causal", "edit_pattern", "edit_scores", "drop_parts"}),
         pytest.param(
-            "RoBERTa", {"edit_pattern", "edit_scores", "drop_parts"}, marks=architectures.needs_tl4
+            "RoBERTa",
+            {"causal", "edit_pattern", "edit_scores", "drop_parts"},
+            marks=architectures.needs_tl4,
         ),
     ],
 )

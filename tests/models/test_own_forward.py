@@ -143,10 +143,8 @@ def test_training_mode_comes_back() -> None:
     ("build", "message"),
     [
         (
-            lambda: hf.T5ForConditionalGeneration(
-                hf.T5Config(vocab_size=97, d_model=40, d_kv=10, d_ff=56, num_layers=2, num_heads=4)
-            ),
-            "T5ForConditionalGeneration is an encoder–decoder",
+            lambda: architectures.build("BART, asymmetric"),
+            "wrap a BartForConditionalGeneration .*only supports symmetric configs",
         ),
         (
             lambda: hf.MambaForCausalLM(

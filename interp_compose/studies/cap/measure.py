@@ -154,6 +154,7 @@ def _measure(
         model,
         lambda layer: resid.pop(f"blocks.{layer}.hook_resid_pre"),
         batch.mask,
+        model.positions(batch.tokens, batch.mask),
         protocols_of(protocols, units, shuffled),
         layers,
         finish,

@@ -324,6 +324,7 @@ def _measure(
             model,
             lambda layer: resid[names[layer]][affected],
             batch.mask[affected],
+            model.positions(batch.tokens, batch.mask)[affected],
             protocols_of(protocols, units.rows(affected), shuffled.rows(affected)),
             layers,
             finish,
