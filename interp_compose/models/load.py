@@ -115,8 +115,9 @@ def load_model(
         tokenizer = tokenizer if tokenizer is not None else source.tokenizer
         if is_encoder(getattr(source.original_model, "config", None)):
             return encoder_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
+        model = _model_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
         _check_settings(source)
-        return _model_on(source, name=str(source.cfg.model_name), tokenizer=tokenizer)
+        return model
     if isinstance(source, nn.Module) and hasattr(source, "config"):
         check_wrappable(source)
         config: Any = source.config
