@@ -35,7 +35,7 @@ class SequenceTraining:
     """Passes over the training split."""
     max_steps: int | None = None
     """Stop after so many steps; the schedule ends there."""
-    batch_tokens: int = 2048
+    batch_tokens: int = 1536
     """Tokens per step at most, of source and target, padding included; sequences of about one
     length share a batch."""
     lr: float = 1e-3
