@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 import interp_compose as ic
+from interp_compose import cli
 from interp_compose.errors import CorruptFileError, ModelError
 from interp_compose.studies.generalise import run as run_file
 from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kept
@@ -208,3 +209,11 @@ def test_every_pair_of_every_split_is_measured(tmp_path: Path) -> None:
     about = json.loads(run.read_text())
     assert len(about["losses"]) == found.frames["runs"]["steps"].iloc[0]
     assert about["run"]["model"] == "transformer"
+
+
+def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
+    command = cli._parsed(["generalise", "--paper", "cognition", "--lr", "1e-3"])
+    assert (command.source.task, command.run.d_model, command.run.lr) == ("cognition", 512, 1e-3)
+    assert (command.run.n_encoder_layers, command.run.schedule) == (6, "inverse_sqrt")
+    assert cli._parsed(["generalise", "--paper", "cfq"]).run.act == "gelu"
+    assert cli._parsed(["generalise"]).run == ic.SequenceTraining()

@@ -29,6 +29,8 @@ class SequenceTraining:
     """Of models whose name does not say."""
     norm: Literal["pre", "post"] = "post"
     """LayerNorm after each sum (Vaswani et al. 2017), or before each sub-layer."""
+    act: Literal["gelu", "relu"] = "relu"
+    """Of the feed-forward parts."""
     dropout: float = 0.1
     """Of embeddings and of what sub-layers add."""
     epochs: int = 24
@@ -85,7 +87,19 @@ class GeneraliseCommand:
     """By commas, of: transformer, lrf, lrf-encoder, lrf-decoder, parameters, previous, deeper; each
     also with its positions, as in transformer-relative. The first is what others are compared
     with."""
+    paper: Literal["cognition", "cfq"] | None = None
+    """Take the setting in which LRF was evaluated as the defaults of all other options, as far as
+    it is known; what differs is listed in docs/generalise.md. For a GPU."""
     source: Part[SequenceSource] = field(default_factory=SequenceSource)
     seeds: Part[SeedOptions] = field(default_factory=SeedOptions)
     run: Part[SequenceTraining] = field(default_factory=SequenceTraining)
     output: Part[Output] = field(default_factory=Output)
+
+    def preset(self) -> GeneraliseCommand | None:
+        """The command with the defaults of the setting that it names."""
+        if self.paper is None:
+            return None
+        from interp_compose.studies.generalise.presets import PRESETS
+
+        source, run = PRESETS[self.paper]
+        return GeneraliseCommand(models="transformer,lrf", source=source, run=run)
