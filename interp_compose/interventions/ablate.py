@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
@@ -25,9 +25,10 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
-from interp_compose.types import HookFn
+from interp_compose.types import HookFn, Side
 
 How = Literal["zero", "mean", "resample"]
+Attention = Literal["all", "self", "cross"]
 
 Fill = Callable[[Float[Tensor, "batch pos ..."]], Float[Tensor, "batch pos ..."]]
 """From an activation, what takes its place; of the same shape."""
@@ -53,16 +54,16 @@ def check_reference(
         return
     if reference is None:
         raise OptionError(f"how={how!r} needs token ids to take from: pass reference=tokens.")
-    expected = f"expected token ids [batch pos] from 0 to {model.d_vocab - 1}"
+    expected = f"expected token ids [batch pos] from 0 to {model.n_ids - 1}"
     if reference.numel() == 0:
         raise InputError(f"reference is {list(reference.shape)} of {reference.dtype}; {expected}.")
     lowest, highest = int(reference.min()), int(reference.max())
-    if lowest < 0 or highest >= model.d_vocab:
+    if lowest < 0 or highest >= model.n_ids:
         raise InputError(f"reference holds {lowest} … {highest}; {expected}.")
-    if reference.shape[1] > model.n_ctx:
+    if reference.shape[1] > model.max_length:
         raise InputError(
-            f"reference has {reference.shape[1]} positions and {model.name!r} reads {model.n_ctx}; "
-            "shorten it."
+            f"reference has {reference.shape[1]} positions and {model.name!r} reads "
+            f"{model.max_length}; shorten it."
         )
     if reference_mask is None:
         return
@@ -76,21 +77,22 @@ def check_reference(
 
 def fills(
     model: LensModel,
-    names: Sequence[str],
+    sides: Mapping[str, Side],
     how: How,
     reference: Tensor | None,
     reference_mask: Tensor | None,
     seed: int,
 ) -> dict[str, Fill]:
-    """By hook point, what takes an activation's place; the reference is run once, here."""
+    """By hook point, what takes an activation's place; the reference is run once, here. ``sides``
+    are those of the layers of the hook points."""
     if reference is None:
-        return dict.fromkeys(names, torch.zeros_like)
+        return dict.fromkeys(sides, torch.zeros_like)
     tokens = reference.long().to(model.device)
     mask = torch.ones_like(tokens) if reference_mask is None else reference_mask.to(tokens)
-    _, activations = model.capture(tokens, list(names), attention_mask=mask, read="hidden")
-    real = mask.bool()
+    _, activations = model.capture(tokens, list(sides), attention_mask=mask, read="hidden")
+    real = {side: model.own_mask(tokens, mask, side) for side in set(sides.values())}
     fill = _mean if how == "mean" else _drawn
-    return {name: fill(activation[real], seed) for name, activation in activations.items()}
+    return {name: fill(of[real[sides[name]]], seed) for name, of in activations.items()}
 
 
 def _mean(tokens: Float[Tensor, "token ..."], seed: int) -> Fill:
@@ -123,6 +125,7 @@ def ablate(
     how: How = "zero",
     reference: Int[Tensor, "batch pos"] | None = None,
     reference_mask: Int[Tensor, "batch pos"] | None = None,
+    attention: Attention = "all",
     seed: int = 0,
 ) -> Iterator[AblationRecord]:
     """Replace what heads (``attn.hook_z``) or neurons (``mlp.hook_post``) give, in every call.
@@ -142,6 +145,8 @@ def ablate(
         how: ``"zero"``, ``"mean"`` or ``"resample"``.
         reference, reference_mask: token ids and which of them are no padding; for ``"mean"`` and
             ``"resample"``.
+        attention: which attentions' heads, where a layer has two: ``"self"``, ``"cross"`` or
+            ``"all"``, both heads of a number.
         seed: of the draws.
 
     Yields:
@@ -160,16 +165,25 @@ def ablate(
     call_positions = CallPositions(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
     ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
+    sides: dict[str, Side] = {}
     if heads is not None:
         for layer, numbers in resolve_heads(heads, chosen, model.n_heads).items():
-            ablated[f"blocks.{layer}.attn.hook_z"] = numbers
+            for site in model.attention_sites(layer):
+                if attention == "all" or (attention == "cross") == (site.name == "cross_attn"):
+                    name = f"{model.prefix(layer)}.{site.name}.hook_z"
+                    ablated[name], sides[name] = numbers, site.queries
+        if not ablated:
+            raise LayerError(f"attention={attention!r}: no layer of these has it.")
         model.require("edit_z")
+    elif attention != "all":
+        raise OptionError(f"attention={attention!r} has a meaning for heads alone: leave it out.")
     if neurons is not None:
         model.require("edit_post")
         for layer, numbers in resolve_heads(neurons, chosen, model.n_neurons(), "neuron").items():
-            ablated[f"blocks.{layer}.mlp.hook_post"] = numbers
+            name = f"{model.prefix(layer)}.mlp.hook_post"
+            ablated[name], sides[name] = numbers, model.side_of(layer)
     with torch.no_grad():
-        fill = fills(model, list(ablated), how, reference, reference_mask, seed)
+        fill = fills(model, sides, how, reference, reference_mask, seed)
     record = AblationRecord(f"ablate(how={how!r})")
 
     hooks: list[tuple[str, HookFn]] = [
@@ -180,6 +194,7 @@ def ablate(
                 fill[name],
                 call_positions,
                 record,
+                side=sides[name],
                 n_heads=model.n_heads if name.endswith("hook_z") else None,
             ),
         )
@@ -195,6 +210,7 @@ def _replacing(
     call_positions: CallPositions,
     record: AblationRecord,
     *,
+    side: Side,
     n_heads: int | None,
 ) -> HookFn:
     """A hook that replaces heads ``[batch pos head d_head]`` or, where ``n_heads`` is None, neurons
@@ -209,7 +225,7 @@ def _replacing(
             )
         chosen = torch.zeros(activation.shape[2], dtype=torch.bool, device=activation.device)
         chosen[list(numbers)] = True
-        here = (call_positions.flags_like(activation)[:, :, None] & chosen)[..., None]
+        here = (call_positions.flags_like(activation, side)[:, :, None] & chosen)[..., None]
         new = fill(activation)
         if n_heads is None:  # each neuron is a vector of one
             return record.replaced(activation[..., None], new[..., None], here)[..., 0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.streams import Edit, Streams
+from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
 
 
@@ -65,12 +67,28 @@ class AttentionKnockout:
     ) -> AbstractContextManager[Any]:
         queries = self.queries[targets] & active[:, None]
         pairs = queries[:, :, None] & self.keys[targets][:, None, :]
+        edits = {
+            site: EdgeKnockout(
+                partial(_at_site, model, site, pairs),
+                heads=None,
+                before_softmax=self.before_softmax,
+            )
+            for site in model.attention_sites(layer)
+        }
+        return model.editing_attention(edits)
 
-        def with_sinks(scores: Tensor) -> Tensor:  # a softmax may have a column that is no key
-            return torch.nn.functional.pad(pairs, (0, scores.shape[3] - pairs.shape[2]))
 
-        edit = EdgeKnockout(with_sinks, heads=None, before_softmax=self.before_softmax)
-        return model.editing_attention({layer: edit})
+def _at_site(
+    model: LensModel,
+    site: AttentionSite,
+    pairs: Bool[Tensor, "stream pos pos"],
+    scores: Float[Tensor, "stream head query key"],
+) -> Bool[Tensor, "stream query key"]:
+    """The pairs of one attention, from those of the whole sequence."""
+    own = model.at_side(pairs, site.queries)
+    own = model.at_side(own.mT.contiguous(), site.keys).mT
+    sinks = scores.shape[3] - own.shape[2]  # a softmax may have a column that is no key
+    return torch.nn.functional.pad(own, (0, sinks))
 
 
 @dataclass(frozen=True)
@@ -103,14 +121,18 @@ class HeadAblation:
             new = new[self.row[targets]] if new.ndim == 4 else new
             return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
 
-        return model.hooks([(f"blocks.{layer}.attn.hook_z", replace)])
+        names = [
+            f"{model.prefix(layer)}.{site.name}.hook_z" for site in model.attention_sites(layer)
+        ]
+        return model.hooks([(name, replace) for name in names])
 
 
 @dataclass(frozen=True)
 class SublayerAblation:
     """Blocks, or sublayers of them, that add nothing to the residual.
 
-    ``parts`` are some of ``"attn"`` and ``"mlp"``.
+    ``parts`` are some of ``"attn"``, ``"cross_attn"`` and ``"mlp"``; those that a layer does not
+    have are skipped.
     """
 
     row: Int[Tensor, "target"]
@@ -126,7 +148,8 @@ class SublayerAblation:
         def ablate(out: Float[Tensor, "stream pos d_model"], hook: Any) -> Tensor:
             return out.masked_fill(active[:, None, None], 0.0)
 
-        return model.hooks([(f"blocks.{layer}.hook_{part}_out", ablate) for part in self.parts])
+        sublayers = model.sublayers(layer)
+        return model.hooks([(sublayers[part], ablate) for part in self.parts if part in sublayers])
 
 
 REACH = ("from", "at", "until")

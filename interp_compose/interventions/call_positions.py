@@ -19,6 +19,7 @@ from interp_compose.interventions.select import (
     resolve_positions,
 )
 from interp_compose.models.lens_model import LensModel
+from interp_compose.types import Side
 
 _COLLAPSED: WeakKeyDictionary[LensModel, PooledLayout] = WeakKeyDictionary()
 
@@ -106,21 +107,29 @@ class CallPositions:
         *,
         start: int = 0,
         fresh: bool = True,
+        side: Side = None,
     ) -> Bool[Tensor, "batch length"]:
         """True at the positions named, among ``length`` of the running call from ``start`` on.
 
-        In a call that was not announced, ``fresh`` means that its first ``length`` positions are a
-        prompt's; else it goes on from the prompt before.
+        With ``side``, these are the own positions of a stack of an encoder–decoder. In a call that
+        was not announced, ``fresh`` means that its first ``length`` positions are a prompt's; else
+        it goes on from the prompt before.
 
         Raises:
             InterventionError: the call has other positions, or they cannot be counted.
         """
         if self._of_call is None:
+            if side is not None and self.positions is not None:
+                raise InterventionError(
+                    f"the wrapped encoder–decoder was called directly, so that {self.name} cannot "
+                    "be counted over source and target; call the model that load_model returned."
+                )
             return self._by_shape(batch, length, device, start, fresh)
         flags = self._of_call
         layout = layout_of(self.model)
         if layout is not None:
             flags = pooled_flags(flags, layout, self.name)
+        flags = self.model.at_side(flags, side)
         if flags.shape != (batch, length):
             raise InterventionError(
                 f"{self.name} belong to a call of {list(flags.shape)} positions, and the model "
@@ -128,8 +137,8 @@ class CallPositions:
             )
         return flags
 
-    def flags_like(self, activation: Tensor) -> Bool[Tensor, "batch pos"]:
-        """:meth:`flags` for an activation ``[batch pos ...]``.
+    def flags_like(self, activation: Tensor, side: Side = None) -> Bool[Tensor, "batch pos"]:
+        """:meth:`flags` for an activation ``[batch pos ...]`` of a layer of ``side``.
 
         In a call that was not announced, one position is a token that is generated.
 
@@ -138,7 +147,7 @@ class CallPositions:
         """
         batch, length = activation.shape[:2]
         if self.in_call or length > 1 or self.positions is None:
-            flags = self.flags(batch, length, activation.device)
+            flags = self.flags(batch, length, activation.device, side=side)
         elif self._prompt is None:
             raise InterventionError(
                 f"the wrapped model was called on one position: whether that is a prompt, whose "
@@ -147,7 +156,9 @@ class CallPositions:
             )
         else:
             prompt = self._prompt.shape[1]
-            flags = self.flags(batch, length, activation.device, start=prompt, fresh=False)
+            flags = self.flags(
+                batch, length, activation.device, start=prompt, fresh=False, side=side
+            )
         if not self.in_call:
             self.chosen |= bool(flags.any())
         return flags

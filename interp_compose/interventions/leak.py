@@ -95,8 +95,9 @@ def attention_leak(
         raise OptionError(f"keys={keys!r} name no position, so there is nothing to replace.")
     at = resolve_positions(model, queries, tokens, mask, "queries")  # before words are replaced
     how: dict[str, Any] = {"queries": at, "layers": layers, "heads": heads, "mode": mode}
-    compared = mask.bool() & ~masked
+    compared = mask.bool() & ~masked & (model.predicts(tokens) | model.bidirectional)
     if not model.bidirectional:
+        model.require("causal")
         compared &= masked.cumsum(dim=1) > 0
     if not bool(compared.any()):
         raise InterventionError(
@@ -151,9 +152,9 @@ def _replaced(
     generator: torch.Generator,
 ) -> Tensor:
     """Other tokens at the masked positions, never the same ones and never a model's padding."""
-    shift = torch.randint(1, model.d_vocab, tuple(tokens.shape), generator=generator)
-    shift = shift.to(tokens.device)
-    other = (tokens + shift) % model.d_vocab
+    sizes = [size for size in (model.d_vocab, model.n_ids - model.d_vocab) if size]
+    shift = torch.randint(1, min(sizes), tuple(tokens.shape), generator=generator)
+    other = model.shifted(tokens, shift.to(tokens.device))
     for _ in range(2):  # one step on, out of the padding, may lead back to the token itself
         unusable = other == tokens
         if model.pad_id is not None:

@@ -28,6 +28,7 @@ from interp_compose.interventions.select import (
     resolve_heads,
     resolve_layers,
 )
+from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
@@ -108,7 +109,7 @@ class KnockoutRecord:
         calls: calls of the model, through its own surface.
     """
 
-    def __init__(self, edits: dict[int, EdgeKnockout]) -> None:
+    def __init__(self, edits: dict[AttentionSite, EdgeKnockout]) -> None:
         self.calls = 0
         self._edits = edits
 
@@ -151,6 +152,10 @@ def mask_attention(
     is None. Without one (TransformerLens' own small decoder never has one) every token is a call on
     all tokens so far: numbers count from the start, and negative ones and tensors are refused.
 
+    In an encoder–decoder, positions are those of the joint sequence, and so edges say which
+    attention they belong to: from source to source, self-attention of the encoder's layers; in the
+    decoder's layers from target to target self-attention, from target to source cross-attention.
+
     Args:
         model: from :func:`load_model`.
         keys, queries: numbers (negative ones count from the end, and padding counts), a boolean
@@ -175,12 +180,13 @@ def mask_attention(
     by_layer = resolve_heads(heads, resolve_layers(layers, model.n_layers), model.n_heads)
     model.require("mask_attention")
     edits = {
-        layer: EdgeKnockout(
-            partial(pairs.of_layer, layer),
+        site: EdgeKnockout(
+            partial(pairs.of_site, site),
             heads=None if len(chosen) == model.n_heads else chosen,
             before_softmax=mode == "exclude",
         )
         for layer, chosen in by_layer.items()
+        for site in model.attention_sites(layer)
     }
     record = KnockoutRecord(edits)
 
@@ -207,7 +213,7 @@ class _Pairs:
     def __init__(self, model: LensModel, keys: Positions, queries: Positions) -> None:
         self._keys = CallPositions(model, keys, "keys")
         self._queries = CallPositions(model, queries, "queries")
-        self._cached: dict[int, int] = {}  # positions in a layer's cache after its last call
+        self._cached: dict[AttentionSite, int] = {}  # positions in a cache after its last call
         self.chosen = False
         """Whether any call so far had both queries and keys."""
 
@@ -221,25 +227,31 @@ class _Pairs:
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())
             yield
 
-    def of_layer(
-        self, layer: int, scores: Float[Tensor, "batch head query key"]
+    def of_site(
+        self, site: AttentionSite, scores: Float[Tensor, "batch head query key"]
     ) -> Bool[Tensor, "batch query key"]:
-        """True where the edge from a query to a key is knocked out."""
+        """True where the edge from a query to a key is knocked out in one attention."""
         batch, _, n_queries, n_keys = scores.shape
         more, device = n_keys - n_queries, scores.device
         if self._keys.in_call:  # more: a sink, a column of the softmax that is no position
-            keys = self._keys.flags(batch, n_queries, device)
-            keys = torch.nn.functional.pad(keys, (0, more), value=False)
-            queries = self._queries.flags(batch, n_queries, device)
+            own = n_queries if site.keys == site.queries else n_keys
+            keys = self._keys.flags(batch, own, device, side=site.keys)
+            keys = torch.nn.functional.pad(keys, (0, n_keys - own), value=False)
+            queries = self._queries.flags(batch, n_queries, device, side=site.queries)
         else:  # more: positions in a cache
-            before = self._cached.get(layer, more)
+            if site.queries is not None:
+                raise InterventionError(
+                    "mask_attention acts on calls of the model, and the wrapped encoder–decoder "
+                    "was called directly; call the model that load_model returned."
+                )
+            before = self._cached.get(site, more)
             if more and more != before:
                 raise InterventionError(
-                    f"the cache of layer {layer} held {before} positions and now holds {more}, as "
+                    f"the cache of layer {site} held {before} positions and now holds {more}, as "
                     "local attention drops old ones, so that they cannot be counted; generate with "
                     "use_past_kv_cache=False."
                 )
-            self._cached[layer] = n_keys
+            self._cached[site] = n_keys
             keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)
             queries = self._queries.flags(batch, n_queries, device, start=more, fresh=more == 0)
             self.chosen |= bool((keys.any(dim=1) & queries.any(dim=1)).any())

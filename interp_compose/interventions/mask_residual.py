@@ -11,13 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose._public import public
+from interp_compose.errors import LayerError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
 from interp_compose.models.lens_model import LensModel
-from interp_compose.types import HookFn
+from interp_compose.types import HookFn, Side
 
-Part = Literal["block", "attn", "mlp"]
+Part = Literal["block", "attn", "cross_attn", "mlp"]
 
 
 @public
@@ -38,13 +39,14 @@ def mask_residual(
     Args:
         model: from :func:`load_model`.
         positions, layers: see :func:`.mask_attention.mask_attention`; None for all.
-        part: ``"block"``, ``"attn"`` or ``"mlp"``.
+        part: ``"block"``, ``"attn"``, ``"mlp"`` or, in the decoder of an encoder–decoder, whose
+            ``"attn"`` is its self-attention, ``"cross_attn"``.
 
     Yields:
         A record of what was done.
 
     Raises:
-        OptionError, LayerError: on entering.
+        OptionError, LayerError: on entering; a part that none of the layers has, too.
         PositionError, AlignmentError, InputError: at a call, positions that it does not have.
         CapabilityError: the part is not a summand of the residual here. Blocks of BERT, RoBERTa
             and post-LN decoders normalise the sum: only ``part="block"`` can be ablated there.
@@ -57,36 +59,45 @@ def mask_residual(
     normalised = model.ends_in_norm and part == "block"
     model.require(*(() if normalised else ("drop_parts",)))
 
-    def ablate(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        here = call_positions.flags_like(out)[:, :, None]
-        return record.replaced(out, torch.zeros_like(out), here)
+    def ablating(side: Side) -> HookFn:
+        def ablate(out: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
+            here = call_positions.flags_like(out, side)[:, :, None]
+            return record.replaced(out, torch.zeros_like(out), here)
+
+        return ablate
 
     hooks: list[tuple[str, HookFn]] = []
     for layer in chosen:
         if normalised:
-            hooks += _passing(layer, call_positions, record)
+            hooks += _passing(model, layer, call_positions, record)
             continue
-        names = {"block": ("attn", "mlp")}.get(part, (part,))
-        hooks += [(f"blocks.{layer}.hook_{name}_out", ablate) for name in names]
+        ablate = ablating(model.side_of(layer))
+        sublayers = model.sublayers(layer)
+        hooks += [(sublayers[name], ablate) for name in sublayers if part in ("block", name)]
+    if not hooks:
+        raise LayerError(f"part={part!r}: none of the layers {chosen} of {model.name!r} has it.")
 
     with record.editing(model, hooks, call_positions):
         yield record
 
 
 def _passing(
-    layer: int, call_positions: CallPositions, record: AblationRecord
+    model: LensModel, layer: int, call_positions: CallPositions, record: AblationRecord
 ) -> list[tuple[str, HookFn]]:
     """What enters the block leaves it; for blocks that end in a norm, and begin with none."""
     entered: list[Tensor] = []
+    prefix, side = model.prefix(layer), model.side_of(layer)
+    first = model.attention_sites(layer)[0].name
 
     def keep(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> None:
         entered[:] = [resid]
 
     def restore(resid: Float[Tensor, "batch pos d_model"], hook: Any) -> Tensor:
-        return record.replaced(resid, entered.pop(), call_positions.flags_like(resid)[:, :, None])
+        here = call_positions.flags_like(resid, side)[:, :, None]
+        return record.replaced(resid, entered.pop(), here)
 
     return [
         # Not hook_resid_pre: a later hook there, or a collapse, still changes what enters.
-        (f"blocks.{layer}.attn.hook_in", keep),
-        (f"blocks.{layer}.hook_resid_post", restore),
+        (f"{prefix}.{first}.hook_in", keep),
+        (f"{prefix}.hook_resid_post", restore),
     ]

@@ -141,8 +141,11 @@ def resolve_positions(
                 f"{name}={positions!r} are words, and {model.name!r} came without a tokenizer; "
                 "pass numbers, or load it with load_model(…, tokenizer=…)."
             )
+        text = valid
+        if len(model.stacks) > 1:  # words are looked for in the source
+            text = valid & ~model.predicts(tokens)
         for row in range(tokens.shape[0]):
-            real = valid[row].nonzero()[:, 0]
+            real = text[row].nonzero()[:, 0]
             at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
             chosen[row, real[at]] = True
         return chosen

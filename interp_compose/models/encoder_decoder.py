@@ -280,6 +280,18 @@ class EncoderDecoderModel(LensModel):
             return values
         return self._sides[side == "target"].take(values)
 
+    def own_mask(
+        self, tokens: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"], side: Side
+    ) -> Bool[Tensor, "batch own"]:
+        """Real tokens of a call, as the layers of ``side`` have its positions."""
+        sides = self._sides_of(tokens >= self.d_vocab_source, attention_mask)
+        return sides[side == "target"].mask.bool()
+
+    @property
+    def max_length(self) -> int:
+        """Positions that a call may have, those of both sides together."""
+        return 2 * self.n_ctx
+
     # ---- running -------------------------------------------------------------------------
 
     def _forward(
@@ -364,13 +376,18 @@ class EncoderDecoderModel(LensModel):
         """Those of the block, on its own side, and then those of the joint residual."""
         if layer == self.n_layers:
             return resid
-        entry = self._entry(layer)
-        if entry._forward_hooks:
+        if self._entry(layer)._forward_hooks:
             layout = self._layouts[self.side_of(layer) == "target"]
             width = self._widths(layer)[self.side_of(layer) == "target"]
-            resid = layout.put(entry(layout.take(resid)[..., :width].contiguous()), resid)
+            own = self._hook_entry(layout.take(resid)[..., :width].contiguous(), layer)
+            resid = layout.put(own, resid)
         joint: Tensor = self._joint_points[f"blocks.{layer}.hook_resid_pre"](resid)
         return joint
+
+    def _hook_entry(self, own: Tensor, layer: int) -> Tensor:
+        """One side's residual after the hooks at the entry of block ``layer``."""
+        hooked: Tensor = self._entry(layer)(own)
+        return hooked
 
     def _has_joint_hooks(self, layer: int) -> bool:
         """On the residual that leaves the block below, or enters ``layer``."""

@@ -262,6 +262,17 @@ class LensModel(ABC):
         """Positions 0, 1, 2, … in the place of others."""
         return positions_from_mask(attention_mask)
 
+    def own_mask(
+        self, tokens: Int[Tensor, "batch pos"], attention_mask: Int[Tensor, "batch pos"], side: Side
+    ) -> Bool[Tensor, "batch own"]:
+        """Real tokens of a call, as the layers of ``side`` have its positions."""
+        return attention_mask.bool()
+
+    @property
+    def max_length(self) -> int:
+        """Positions that a call may have."""
+        return self.n_ctx
+
     def predicts(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
         """Where there are logits: everywhere, but for the source of an encoder–decoder."""
         return torch.ones_like(tokens, dtype=torch.bool)

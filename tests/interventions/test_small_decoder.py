@@ -205,7 +205,7 @@ def test_blocks_that_end_in_a_norm_can_be_passed() -> None:
     _, usual = model.capture(TOKENS, names)
     with (
         places.of_call(TOKENS, torch.ones_like(TOKENS)),
-        model.hooks(_passing(1, places, record)),
+        model.hooks(_passing(model, 1, places, record)),
         model.hooks([(names[0], shift)]),
     ):
         _, found = model.capture(TOKENS, names)
