@@ -160,7 +160,9 @@ def test_at_the_layer_of_a_pooling(name: str, mode: str) -> None:
 
 def test_refusals() -> None:
     model = shared("GPT-2")
-    with pytest.raises(OptionError, match="part='heads'; expected one of 'block', 'attn', 'cross_attn', 'mlp'"):
+    with pytest.raises(
+        OptionError, match="part='heads'; expected one of 'block', 'attn', 'cross_attn', 'mlp'"
+    ):
         mask_residual(model, part="heads").__enter__()
     with pytest.raises(LayerError, match="layer 3 is outside"):
         mask_residual(model, layers=3).__enter__()
