@@ -65,7 +65,8 @@ class Chart:
     An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
     panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
     ``x_ticks`` are the places to mark where the backends should not choose, ``x_notes`` a second
-    line under each of them. ``x_step`` is about how far apart neighbours on x are.
+    line under each of them, or, where ``x_is_category``, all there is under it. ``x_step`` is about
+    how far apart neighbours on x are.
     """
 
     title: str
@@ -79,6 +80,7 @@ class Chart:
     x_ticks: Sequence[float] = ()
     x_notes: Sequence[str] = ()
     x_step: float = 1.0
+    x_is_category: bool = False
 
     @property
     def heading(self) -> str:
@@ -103,9 +105,12 @@ class Chart:
         return all(len(line.x) == 1 for panel in self.panels for line in panel.lines)
 
     @property
-    def noted_ticks(self) -> list[tuple[float, str]]:
-        """The places marked on x and what stands under each."""
-        return list(zip(self.x_ticks, self.x_notes, strict=True))
+    def tick_texts(self) -> list[str]:
+        """What stands at each of the places marked on x, where there are notes."""
+        if self.x_is_category:
+            return list(self.x_notes)
+        ticks = zip(self.x_ticks, self.x_notes, strict=True)
+        return [f"{tick:g}\n{note}" for tick, note in ticks]
 
     @property
     def x_range(self) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeGuard
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import short
 
-LONGEST_ROW: Final = 24  # characters of a label
+LONGEST_ROW: Final = 42  # characters of a label
 LONGEST_COLUMN: Final = 16
 NOT_MEASURED: Final = "not measured"
 

@@ -115,8 +115,9 @@ def _dress(figure: ChartFigure, chart: Chart) -> None:
         if chart.x_ticks:
             figure.layout[x].update(tickmode="array", tickvals=list(chart.x_ticks))
         if chart.x_notes:
-            texts = [f"{tick:g}<br>{harmless(note)}" for tick, note in chart.noted_ticks]
-            figure.layout[x].update(ticktext=texts, unifiedhovertitle_text=name + " %{x:~g}")
+            texts = ["<br>".join(map(harmless, text.split("\n"))) for text in chart.tick_texts]
+            where = name if chart.x_is_category else name + " %{x:~g}"
+            figure.layout[x].update(ticktext=texts, unifiedhovertitle_text=where)
         figure.layout[y] = {"range": chart.y_range, "nticks": 8}
         if chart.y_is_share:
             figure.layout[y].tickformat = "~%"

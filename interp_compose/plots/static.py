@@ -158,7 +158,7 @@ def _dress(axes: Axes, chart: Chart) -> None:
     if chart.x_ticks:
         axes.xaxis.set_major_locator(FixedLocator(list(chart.x_ticks)))
     if chart.x_notes:
-        texts = [f"{tick:g}\n{drawable(note)}" for tick, note in chart.noted_ticks]
+        texts = ["\n".join(map(drawable, text.split("\n"))) for text in chart.tick_texts]
         axes.set_xticks(list(chart.x_ticks), texts, parse_math=False)
     axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)

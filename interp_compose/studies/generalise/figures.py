@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, get_args
 
 import pandas as pd
 
+from interp_compose.models.seq2seq import Positions
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
@@ -19,25 +21,28 @@ ALPHA: Final = 0.05
 
 
 def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
-    """The share of each split that is right: the mean over seeds, bars from the smallest to the
+    """What each model gets right of each split: the mean over seeds, bars from the smallest to the
     largest."""
     overall = summary[summary["kind"] == ALL]
-    splits = list(dict.fromkeys(overall["split"]))
-    placed = overall.assign(place=overall["split"].map(splits.index).astype(float))
-    lines = lines_of(
-        _by_model(placed), "place", "mean", "smallest", "largest", n="n_seeds", interval="bars"
-    )
+    models = list(dict.fromkeys(overall["model"]))
+    placed = overall.assign(place=overall["model"].map(models.index).astype(float))
+    named = [
+        (str(split), replace(COMPARISON_STYLES[i], width=0.0), own)
+        for i, (split, own) in enumerate(placed.groupby("split", sort=False))
+    ]
+    columns = ("place", "mean", "smallest", "largest")
     return draw(
         Chart(
             title=f"{config['task']}: sequences that are right",
             subtitle=_subtitle(config, "mean over seeds, bars: smallest to largest"),
-            x_title="split",
+            x_title="",
             y_title="exact match",
             x_is_share=False,
-            panels=[Panel(lines, [])],
-            x_name="split",
-            x_ticks=[float(i) for i in range(len(splits))],
-            x_notes=splits,
+            panels=[Panel(lines_of(named, *columns, n="n_seeds", interval="bars"), [])],
+            x_name="",
+            x_ticks=[float(i) for i in range(len(models))],
+            x_notes=[model.replace("-", "\n") for model in models],
+            x_is_category=True,
         )
     )
 
@@ -59,8 +64,8 @@ def types_figure(
             subtitle=_subtitle(config, "mean over seeds"),
             x_title="model",
             y_title="type",
-            columns=models,
-            rows=kinds,
+            columns=[_shortened(model) for model in models],
+            rows=[_readable(kind) for kind in kinds],
             values=means.to_numpy().tolist(),
             value_name="exact match",
             limits=(0.0, 1.0),
@@ -98,6 +103,18 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
             x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
         )
     )
+
+
+def _shortened(model: str) -> str:
+    """Like "transformer rel."."""
+    variant, _, positions = model.rpartition("-")
+    return f"{variant} {positions[:3]}." if positions in get_args(Positions) else model
+
+
+def _readable(kind: str) -> str:
+    """Like "unacc subj → unerg subj" of COGS' "only_seen_as_unacc_subj_as_unerg_subj"."""
+    short = kind.removeprefix("only_seen_as_").replace("_as_", " → ").replace("_to_", " → ")
+    return short.replace("_", " ")
 
 
 def _by_model(frame: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
