@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -132,15 +132,20 @@ def exact_match(
     the target.
     """
     right = np.zeros(len(pairs), dtype=bool)
-    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i]), i))
-    bounds = token_batches([len(pairs[i]) for i in order], SCORED_TOKENS)
-    for low, high in pairwise(bounds):
-        places = order[low:high]
-        if not places:  # there are no pairs at all
-            break
-        batch = SequenceBatch.of([pairs[i] for i in places], bos).to(model.b_U.device)
+    for places, batch in in_batches(pairs, bos, model.b_U.device):
         predicted = torch.zeros_like(batch.target)
         predicted[batch.valid] = model.logits(batch.hidden(model)).argmax(dim=-1)
         same = (predicted == batch.target) | ~batch.valid
         right[places] = same.all(dim=1).cpu().numpy()
     return right
+
+
+def in_batches(
+    pairs: Sequence[EncodedPair], bos: int, device: torch.device
+) -> Iterator[tuple[list[int], SequenceBatch]]:
+    """Places of pairs of about one length, and these pairs as a batch on ``device``."""
+    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i]), i))
+    for low, high in pairwise(token_batches([len(pairs[i]) for i in order], SCORED_TOKENS)):
+        places = order[low:high]
+        if places:  # not where there are no pairs at all
+            yield places, SequenceBatch.of([pairs[i] for i in places], bos).to(device)

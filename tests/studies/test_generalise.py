@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, ModelError
+from interp_compose.models.init import init_xavier
+from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.studies.generalise import run as run_file
 from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kept
+from interp_compose.studies.generalise.reads import fuse_reads
 from interp_compose.studies.generalise.run import SequenceRun
-from interp_compose.text.vocabulary import EOS
+from interp_compose.text.vocabulary import BOS, EOS
+from interp_compose.training.sequences import EncodedPair
 
 TINY = ic.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
@@ -39,7 +44,7 @@ def toy() -> ic.SequenceTask:
 
 def frames(rights: dict[str, list[tuple[int, int]]]) -> dict[str, pd.DataFrame]:
     """Of each model, by seed, how many of 10 and of 30 are right, of kinds x and y."""
-    runs, accuracy, curve = [], [], []
+    runs, accuracy, curve, reads = [], [], [], []
     for model, of_model in rights.items():
         for seed, counts in enumerate(of_model):
             place = {"model": model, "seed": seed}
@@ -47,9 +52,14 @@ def frames(rights: dict[str, list[tuple[int, int]]]) -> dict[str, pd.DataFrame]:
             runs.append({**place, **size, "first_loss": 2.0, "last_loss": 0.5})
             for kind, right, n in zip("xy", counts, (10, 30), strict=True):
                 accuracy.append({**place, "split": "gen", "kind": kind, "n_right": right, "n": n})
+            for split, earlier in (("train", 0), ("train", 1), ("gen", 0), ("gen", 1)):
+                if model == "lrf":
+                    of_layer = {"stack": "encoder", "layer": 1, "head": 0, "earlier": earlier}
+                    where = {**place, "step": 4, "split": split, **of_layer}
+                    reads.append({**where, "weight": abs(earlier - 0.25)})
             for step in (0, 4):
                 curve.append({**place, "step": step, "split": "gen", "accuracy": step / 4, "n": 5})
-    made = {"runs": runs, "accuracy": accuracy, "curve": curve}
+    made = {"runs": runs, "accuracy": accuracy, "curve": curve, "reads": reads}
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
@@ -128,7 +138,36 @@ def test_figures_there_are_for_kinds_and_without() -> None:
     plain = frames(RIGHTS)
     plain["accuracy"] = plain["accuracy"].query("kind == 'x'").assign(kind="")
     without = ic.Generalisation.from_runs(plain, CONFIG)
-    assert set(without.figures()) == {"generalise_accuracy", "generalise_curve"}
+    kinds = {"generalise_accuracy", "generalise_curve", "generalise_reads"}
+    assert set(without.figures()) == kinds
+    plain["reads"] = plain["reads"].iloc[:0]
+    unread = ic.Generalisation.from_runs(plain, CONFIG)
+    assert set(unread.figures()) == kinds - {"generalise_reads"}
+
+
+def test_what_fuse_attention_reads_against_its_patterns() -> None:
+    """One pair at a time, without padding; then the mean over all tokens."""
+    model = SmallSeq2Seq(Seq2SeqConfig(9, 9, 8, d_model=8, n_heads=2, d_mlp=8, fuse="both"))
+    init_xavier(model, seed=0)
+    pairs = [
+        EncodedPair(np.array([3, 4, EOS]), np.array([5, EOS])),
+        EncodedPair(np.array([6, EOS]), np.array([7, 8, 3, EOS])),
+    ]
+    patterns: dict[str, list[Any]] = {}
+    for pair in pairs:
+        given = torch.tensor([[BOS, *pair.target[:-1].tolist()]])
+        _, cache = model.run_with_cache(torch.tensor(pair.source[None]), given)
+        for name in cache:
+            if "fuse_attn.hook_pattern" in name:
+                patterns.setdefault(name, []).append(cache[name][0].transpose(0, 1))
+    rows = fuse_reads(model, pairs, BOS)
+    assert len(rows) == 2 * (2 * 1 + 2 * 2)  # stacks; heads by layers' earlier layers
+    for row in rows:
+        name = f"{row['stack']}_blocks.{row['layer']}.fuse_attn.hook_pattern"
+        tokens = torch.cat(patterns[name])[:, row["head"], row["earlier"]]
+        assert len(tokens) == (5 if row["stack"] == "encoder" else 6)
+        assert row["weight"] == pytest.approx(float(tokens.mean()), abs=1e-6)
+    assert fuse_reads(SmallSeq2Seq(Seq2SeqConfig(9, 9, 8, d_model=8)), pairs, BOS) == []
 
 
 def test_data_are_kept_once_beside_the_runs_and_checked(tmp_path: Path) -> None:
@@ -175,7 +214,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(
 ) -> None:
     """And a later call trains what it adds, no more."""
     whole = study(tmp_path / "whole", ["transformer", "lrf"], seeds=1)
-    real, calls = run_file.TargetSequence.evaluate, [0]
+    real, calls = run_file.WatchedSequence.evaluate, [0]
 
     def stops(self: Any, trainer: Any) -> Any:
         calls[0] += 1
@@ -184,17 +223,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(
         return real(self, trainer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_file.TargetSequence, "evaluate", stops)
+        patch.setattr(run_file.WatchedSequence, "evaluate", stops)
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
     broken = study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
-    for name in ("accuracy", "curve", "summary", "differences"):
+    for name in ("accuracy", "curve", "reads", "summary", "differences"):
         pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
     timed = ["model", "seed", "n_parameters", "steps", "first_loss", "last_loss"]
     pd.testing.assert_frame_equal(whole.frames["runs"][timed], broken.frames["runs"][timed])
     assert set(whole.frames["accuracy"]["kind"]) == {"", "long", "short"}
     with monkeypatch.context() as patch:
-        patch.setattr(run_file.TargetSequence, "evaluate", lambda *args: 1 / 0)
+        patch.setattr(run_file.WatchedSequence, "evaluate", lambda *args: 1 / 0)
         again = study(tmp_path / "whole", ["lrf", "transformer"], seeds=1)  # trains nothing
         assert again.config["models"] == ["lrf", "transformer"]
         with pytest.raises(ModelError, match="1 of 3 runs failed"):

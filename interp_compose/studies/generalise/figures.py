@@ -105,6 +105,28 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     )
 
 
+def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """What each layer's fuse-attention reads after the last step: means over heads and seeds, on
+    the sample of the training split."""
+    last = reads[(reads["step"] == reads["step"].max()) & (reads["split"] == "train")]
+    place = ["model", "stack", "layer"]
+    means = last.groupby([*place, "earlier"], sort=False)["weight"].mean().unstack("earlier")
+    means = means.loc[last[place].drop_duplicates().itertuples(index=False, name=None)]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: what fuse-attention reads",
+            subtitle=_subtitle(config, "mean over heads, seeds and tokens"),
+            x_title="earlier layer's output",
+            y_title="layer",
+            columns=["embeddings", *(f"layer {i}" for i in range(len(means.columns) - 1))],
+            rows=[f"{_shortened(model)} {stack} {layer}" for model, stack, layer in means.index],
+            values=means.to_numpy().tolist(),
+            value_name="attention weight",
+            limits=(0.0, 1.0),
+        )
+    )
+
+
 def _shortened(model: str) -> str:
     """Like "transformer rel."."""
     variant, _, positions = model.rpartition("-")

@@ -24,7 +24,7 @@ from interp_compose.studies.generalise.options import (
     SeedOptions,
     SequenceTraining,
 )
-from interp_compose.studies.generalise.result import ACCURACY, CURVE, RUNS, Generalisation
+from interp_compose.studies.generalise.result import Generalisation
 from interp_compose.studies.generalise.run import RESULT, SequenceRun
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
@@ -153,7 +153,7 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
 def _generalisation(
     runs: Sequence[SequenceRun], folders: Sequence[Path], config: Mapping[str, Any]
 ) -> Generalisation:
-    rows: dict[str, list[dict[str, Any]]] = {"runs": [], "accuracy": [], "curve": []}
+    rows: dict[str, list[dict[str, Any]]] = {t.name: [] for t in Generalisation.SCHEMA}
     for one, folder in zip(runs, folders, strict=True):
         place = {name: getattr(one, name) for name in PLACE}
         found = read_json(folder / RESULT)
@@ -168,10 +168,10 @@ def _generalisation(
                 "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
             }
         )
-        for name in ("accuracy", "curve"):
+        for name in ("accuracy", "curve", "reads"):
             rows[name] += [{**place, **row} for row in found[name]]
     return Generalisation(
         config=config,
-        frames={table.name: table.of(rows[table.name]) for table in (RUNS, ACCURACY, CURVE)},
+        frames={table.name: table.of(rows[table.name]) for table in Generalisation.SCHEMA},
         versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )

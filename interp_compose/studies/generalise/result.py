@@ -42,6 +42,15 @@ CURVE: Final = Table(
     complete=(("model",), ("seed",), ("step",), ("split",)),
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
+READS: Final = Table(
+    "reads",
+    "model str, seed int, step int, split str, stack str, layer int, head int, earlier int, "
+    "weight float",
+    key=("model", "seed", "step", "split", "stack", "layer", "head", "earlier"),
+    known={"stack": ("encoder", "decoder")},
+    rules=("0 <= earlier <= layer",),
+    may_be_empty=True,
+)
 
 
 @public
@@ -49,10 +58,10 @@ CURVE: Final = Table(
 class Generalisation(StudyResult):
     """Encoder–decoders on a compositional task, seed by seed; made by :func:`generalise`."""
 
-    SCHEMA = (RUNS, ACCURACY, CURVE)
-    TABLES = ("runs", "accuracy", "curve", "summary", "differences")
+    SCHEMA = (RUNS, ACCURACY, CURVE, READS)
+    TABLES = ("runs", "accuracy", "curve", "reads", "summary", "differences")
     RUNS = ("runs/ (weights and history of each)",)
-    FIGURES = ("generalise_accuracy", "generalise_types", "generalise_curve")
+    FIGURES = ("generalise_accuracy", "generalise_types", "generalise_curve", "generalise_reads")
 
     @classmethod
     def from_runs(
@@ -92,6 +101,16 @@ class Generalisation(StudyResult):
         of a family; "all" is a family, the kinds are another), n_seeds. One seed has no interval.
         """
         return self.frames["differences"]
+
+    @property
+    def reads(self) -> pd.DataFrame:
+        """What fuse-attention reads, over training: one row per run, step, split, stack, layer,
+        head and earlier layer.
+
+        ``weight`` is the mean of the pattern over the tokens of the split's sample; ``earlier`` 0
+        is the embeddings, ``earlier`` j what leaves layer j - 1. Empty without fuse-attention.
+        """
+        return self.frames["reads"]
 
     def summary(self) -> str:
         """A row per model and split, and the differences to the first model."""
@@ -145,7 +164,8 @@ class Generalisation(StudyResult):
         return lines
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Accuracy by split, by type where there are types, and over training."""
+        """Accuracy by split, by type where there are types, and over training; what fuse-attention
+        reads."""
         from interp_compose.studies.generalise import figures
 
         found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
@@ -154,6 +174,8 @@ class Generalisation(StudyResult):
                 self.frame, self.differences, self.config
             )
         found["generalise_curve"] = figures.curve_figure(self.frames["curve"], self.config)
+        if len(self.frames["reads"]):
+            found["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
         return found
 
 

@@ -19,11 +19,12 @@ from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.generalise.data import SequenceData, kept
 from interp_compose.studies.generalise.options import SequenceTraining
+from interp_compose.studies.generalise.reads import WatchedSequence
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training, trains
-from interp_compose.training.sequences import TargetSequence, exact_match
+from interp_compose.training.sequences import exact_match
 
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "transformer": {"fuse": "none"},
@@ -104,7 +105,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     model = SmallSeq2Seq(run.model_config(data))
     init_xavier(model, seed=run.seed)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    objective = TargetSequence(
+    objective = WatchedSequence(
         data.splits["train"],
         BOS,
         curve=data.sample(run.n_curve),
@@ -119,18 +120,16 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         if split != "train"
         for row in _by_kind(split, data.kinds[split], exact_match(model, pairs, BOS))
     ]
-    curve = [
-        {name: value for name, value in row.items() if name != "table"}
-        for row in recorder.rows
-        if row["table"] == "curve"
-    ]
-    steps = [row for row in recorder.rows if row["table"] == "steps"]
+    tables: dict[str, list[Any]] = {"curve": [], "reads": [], "steps": []}
+    for row in recorder.rows:
+        tables[row["table"]].append({name: one for name, one in row.items() if name != "table"})
     about = {
         "run": asdict(run),
         "n_parameters": sum(weight.numel() for weight in model.parameters()),
-        "step_seconds": float(np.median([row["seconds"] for row in steps])),
-        "losses": [row["loss"] for row in steps],
-        "curve": curve,
+        "step_seconds": float(np.median([row["seconds"] for row in tables["steps"]])),
+        "losses": [row["loss"] for row in tables["steps"]],
+        "curve": tables["curve"],
+        "reads": tables["reads"],
         "accuracy": accuracy,
     }
     atomic_write(folder / RESULT, json_bytes(about))
