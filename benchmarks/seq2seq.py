@@ -4,7 +4,12 @@ Run with ``python -m benchmarks.seq2seq``. Turn about, on the same batches, with
 
 plain_over_library
     a step of ``torch.nn.Transformer`` (post-LN, ReLU, sinusoidal positions, tied target embedding)
-    over one of ``small_seq2seq``'s module with the same weights, which gives the same loss;
+    over one of ``small_seq2seq``'s module with the same weights, which gives the same loss, on
+    one batch without padding;
+plain_epoch_over_library
+    the same over the sequences of SCAN, each once: a plain loop takes 64 at random and pads them,
+    the library puts those of one length together (as many tokens a batch) and predicts nothing at
+    padding;
 lrf_over_transformer
     a step of LRF over one of the Transformer, of the same layers and width;
 lrf_over_parameters
@@ -18,16 +23,24 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
+from interp_compose.studies.generalise.data import SequenceData
+from interp_compose.studies.generalise.run import SequenceRun
+from interp_compose.text.vocabulary import BOS
+from interp_compose.training.loop import Trainer
+from interp_compose.training.sequences import SequenceBatch, TargetSequence
 
 SHAPES: Final[dict[str, tuple[dict[str, int], tuple[int, int, int]]]] = {
     "small": (
@@ -43,6 +56,7 @@ SHAPES: Final[dict[str, tuple[dict[str, int], tuple[int, int, int]]]] = {
 }
 """Shapes by name, each with batch size and lengths of source and target: COGS at the preset of
 ``generalise``, and LRF's on CoGnition."""
+SEQUENCES: Final = 1280
 FUSES: Final[tuple[Fuse, ...]] = ("none", "both", "parameters", "previous")
 
 
@@ -64,12 +78,14 @@ class Plain(nn.Module):
         self.unembed = nn.Linear(cfg.d_model, cfg.d_vocab_out)
         self.unembed.weight = self.target.weight
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+    def forward(self, source: Tensor, target: Tensor, padding: Tensor | None = None) -> Tensor:
+        """``padding`` is True where a source token is none."""
         places: Any = self.places
         x = self.source(source) * self.scale + places[: source.shape[1]]
         y = self.target(target) * self.scale + places[: target.shape[1]]
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=y.device)
-        out: Tensor = self.unembed(self.stacks(x, y, tgt_mask=mask, tgt_is_causal=True))
+        masks = {"src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+        out: Tensor = self.unembed(self.stacks(x, y, tgt_mask=mask, tgt_is_causal=True, **masks))
         return out
 
 
@@ -126,6 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         for ratio in ("plain_over_library", "lrf_over_transformer", "lrf_over_parameters"):
             print(f"{name}: {ratio} {result[name][ratio]:.2f} {result[name][f'{ratio}_range']}")
+    result["scan"] = scan(device, options.repeats)
+    name = "plain_epoch_over_library"
+    print(f"scan: {name} {result['scan'][name]:.2f} {result['scan'][f'{name}_range']}")
     if device == "cuda":
         result["gpu"] = torch.cuda.get_device_name()
     write(f"seq2seq_{device}", {**result, **machine()})
@@ -192,6 +211,55 @@ def measured(
         found = [a / b for a, b in zip(times[over], times[under], strict=True)]
         out |= {ratio: median(found), f"{ratio}_range": spread(found)}
     return out
+
+
+def scan(device: str, repeats: int) -> dict[str, Any]:
+    """Sequences of SCAN, each trained on once: by hand, and by the library's loop; turn about."""
+    data = SequenceData.of(ic.load_sequences("scan-length").splits)
+    order = np.random.default_rng(0).permutation(len(data.splits["train"]))[:SEQUENCES]
+    pairs = [data.splits["train"][i] for i in order]
+    settings = ic.SequenceTraining(dropout=0.0, epochs=10**6)
+    run = SequenceRun(**asdict(settings), data="", model="transformer")
+    model = SmallSeq2Seq(run.model_config(data)).to(device)
+    init_xavier(model, seed=0)
+    objective = TargetSequence(pairs, BOS)
+    trainer = Trainer(model, objective, run.train_config(objective.lengths))
+    plain = like(Plain(model.cfg).to(device), model)
+    optimizer = torch.optim.AdamW(plain.parameters())
+    starts = range(0, SEQUENCES, 64)
+    batches = [SequenceBatch.of(pairs[at : at + 64], BOS).to(device) for at in starts]
+
+    def loss(batch: SequenceBatch) -> Tensor:
+        logits = plain(batch.source, batch.given, batch.source_mask == 0)
+        answers = batch.target.masked_fill(~batch.valid, -100)
+        return cross_entropy(logits.flatten(0, 1), answers.flatten())
+
+    with torch.no_grad():  # equal weights, equal loss
+        ours, _ = objective.loss(model, batches[0], [1.0], 0)
+        assert abs(float(ours - loss(batches[0]))) < 1e-4
+
+    def by_hand() -> None:
+        for batch in batches:
+            optimizer.zero_grad()
+            loss(batch).backward()
+            optimizer.step()
+
+    def library() -> None:
+        for _ in range(trainer.steps_per_epoch):
+            trainer.train_step()
+
+    times: dict[str, list[float]] = {"plain": [], "library": []}
+    for _ in range(repeats + 1):
+        times["plain"].append(seconds(by_hand))
+        times["library"].append(seconds(library))
+    ratios = [a / b for a, b in zip(times["plain"][1:], times["library"][1:], strict=True)]
+    return {
+        "sequences": SEQUENCES,
+        "steps": {"plain": len(batches), "library": trainer.steps_per_epoch},
+        "epoch_s": {name: median(each[1:]) for name, each in times.items()},
+        "plain_epoch_over_library": median(ratios),
+        "plain_epoch_over_library_range": spread(ratios),
+    }
 
 
 def kept_for_backward(loss: Callable[[], Tensor]) -> int:
