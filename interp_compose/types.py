@@ -73,9 +73,12 @@ class Example:
     ``answer`` is the exact text that follows ``prompt``, its leading space included if it has one.
     ``spans`` are character ranges of the prompt to pool (your own units); ``tree`` is a
     Penn-style bracketing whose leaves occur in the prompt in order, from which phrases are read.
+    ``target`` is for encoder–decoders alone, whose source the prompt is: the text with which the
+    target begins, which ``answer`` follows.
     """
 
     prompt: str
     answer: str
     spans: tuple[Span, ...] | None = None
     tree: str | None = None
+    target: str = ""

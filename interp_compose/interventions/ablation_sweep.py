@@ -21,6 +21,7 @@ from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.streams import Edit, Streams
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
+from interp_compose.types import HookFn, Side
 
 
 @runtime_checkable
@@ -97,13 +98,13 @@ class HeadAblation:
 
     Attributes:
         head: each target's.
-        replacement: by layer, ``[head d_head]`` for all positions or ``[batch pos head d_head]``;
-            zero where there is none.
+        replacement: by hook point, ``[head d_head]`` for all positions or ``[batch pos head
+            d_head]``; zero where there is none.
     """
 
     row: Int[Tensor, "target"]
     head: Int[Tensor, "target"]
-    replacement: Mapping[int, Tensor]
+    replacement: Mapping[str, Tensor]
 
     def in_block(
         self,
@@ -112,19 +113,25 @@ class HeadAblation:
         targets: Int[Tensor, "stream"],
         active: Bool[Tensor, "stream"],
     ) -> AbstractContextManager[Any]:
-        def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
-            heads = torch.arange(z.shape[2], device=z.device)
-            ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
-            new = self.replacement.get(layer)
-            if new is None:
-                return z.masked_fill(ablated[:, None, :, None], 0.0)
-            new = new[self.row[targets]] if new.ndim == 4 else new
-            return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
+        def replacing(name: str, side: Side) -> HookFn:
+            def replace(z: Float[Tensor, "stream pos head d_head"], hook: Any) -> Tensor:
+                heads = torch.arange(z.shape[2], device=z.device)
+                ablated = (heads[None, :] == self.head[targets][:, None]) & active[:, None]
+                new = self.replacement.get(name)
+                if new is None:
+                    return z.masked_fill(ablated[:, None, :, None], 0.0)
+                if new.ndim == 4:
+                    new = model.at_side(new[self.row[targets]], side)
+                return torch.where(ablated[:, None, :, None], new.to(z.dtype), z)
 
-        names = [
-            f"{model.prefix(layer)}.{site.name}.hook_z" for site in model.attention_sites(layer)
-        ]
-        return model.hooks([(name, replace) for name in names])
+            return replace
+
+        prefix = model.prefix(layer)
+        hooks = []
+        for site in model.attention_sites(layer):
+            name = f"{prefix}.{site.name}.hook_z"
+            hooks.append((name, replacing(name, site.queries)))
+        return model.hooks(hooks)
 
 
 @dataclass(frozen=True)

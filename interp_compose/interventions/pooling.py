@@ -120,6 +120,15 @@ def shuffled_groups(
     return [int(unit) for unit in out]
 
 
+def shuffled_sides(groups: Sequence[int], n_source: int, *, seed: int, example: int) -> list[int]:
+    """:func:`shuffled_groups` of source and target each, in a row of an encoder–decoder; the last
+    unit of the target stays, none of the source has to."""
+    source = shuffled_groups(groups[:n_source], seed=seed, example=example, keep_last=False)
+    target = shuffled_groups(groups[n_source:], seed=seed, example=example)
+    first = max(source) + 1
+    return source + [unit if unit < 0 else unit + first for unit in target]
+
+
 def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
     for row in range(groups.shape[0]):
         opened = groups[row][starts[row] & (groups[row] != NONE)]

@@ -80,6 +80,13 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
         table = getattr(table, "original_component", table)
         if "Sinusoidal" in type(table).__name__:
             self.position_kind = "sinusoidal"
+        given = (config, getattr(self._hf, "generation_config", None))
+        for name in ("decoder_start_token_id", "forced_bos_token_id"):
+            stated = (getattr(one, name, None) for one in given)
+            token = next((int(token) for token in stated if isinstance(token, int)), None)
+            if token is None and not self.start_ids:
+                break
+            self.start_ids += () if token is None else (token,)
         # Pre-LN stacks end in a norm of their own; post-LN blocks do.
         self.ends_in_norm = not hasattr(bridge, "decoder_ln_final")
 

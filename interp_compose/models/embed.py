@@ -16,7 +16,7 @@ from interp_compose.checks import check_numbers
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import MAX_BATCH
-from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.models.ready import check_ids, check_model, check_one_stack, check_prompts
 from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
@@ -78,8 +78,9 @@ def embedding_reader(model: LensModel, embedding: Embedding) -> EmbeddingReader:
 
     Raises:
         OptionError: an embedding that has no meaning for this kind of model.
-        CapabilityError: the folder states an embedding that is not supported.
+        CapabilityError: the folder states an embedding that is not supported; an encoder–decoder.
     """
+    check_one_stack(model, "an embedding")
     kind = "encoder" if model.bidirectional else "decoder"
     if embedding == "model" and model.stated is not None:
         model.stated.check(model.name)

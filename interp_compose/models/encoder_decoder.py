@@ -85,8 +85,11 @@ class EncoderDecoderModel(LensModel):
 
     Attributes:
         n_encoder_layers, n_decoder_layers: of each stack; ``n_layers`` is their sum.
-        d_vocab_source: ids of source tokens are below it, those of target tokens begin at it.
+        start_ids: target ids with which every target begins, as the model was trained; ()
+            where they are not known.
     """
+
+    start_ids: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -103,9 +106,7 @@ class EncoderDecoderModel(LensModel):
         self.n_encoder_layers = len(lens.encoder_blocks)
         self.n_decoder_layers = len(lens.decoder_blocks)
         self.n_layers = self.n_encoder_layers + self.n_decoder_layers
-        self.d_vocab_source = d_vocab_source
-        self.d_vocab = d_vocab
-        self.n_ids = d_vocab_source + d_vocab
+        self.d_vocab, self._d_vocab_source = d_vocab, d_vocab_source
         self._joint_points: dict[str, Any] = {}
         for layer in range(self.n_layers):
             for place in ("pre", "post"):
@@ -286,6 +287,16 @@ class EncoderDecoderModel(LensModel):
         """Real tokens of a call, as the layers of ``side`` have its positions."""
         sides = self._sides_of(tokens >= self.d_vocab_source, attention_mask)
         return sides[side == "target"].mask.bool()
+
+    @property
+    def d_vocab_source(self) -> int:
+        """Ids of source tokens are below it, those of target tokens begin at it."""
+        return self._d_vocab_source
+
+    @property
+    def n_ids(self) -> int:
+        """Ids of both sides are below it."""
+        return self._d_vocab_source + self.d_vocab
 
     @property
     def max_length(self) -> int:

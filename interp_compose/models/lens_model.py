@@ -92,8 +92,6 @@ class LensModel(ABC):
     n_heads: int
     d_model: int
     d_vocab: int
-    n_ids: int
-    """Token ids that a call may hold are 0 … n_ids-1: ``d_vocab``, but for encoder–decoders."""
     n_ctx: int
     window: int | None
     """Tokens that a layer of local attention looks back on; None where all attention is global."""
@@ -117,7 +115,7 @@ class LensModel(ABC):
         cfg = lens.cfg
         self.n_layers, self.n_heads = int(cfg.n_layers), int(cfg.n_heads)
         self.d_model, self.n_ctx = int(cfg.d_model), int(cfg.n_ctx)
-        self.d_vocab = self.n_ids = int(cfg.d_vocab)
+        self.d_vocab = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
         self._edits: dict[str, Probe] = {}  # by hook point, as far as edits were made there
@@ -267,6 +265,16 @@ class LensModel(ABC):
     ) -> Bool[Tensor, "batch own"]:
         """Real tokens of a call, as the layers of ``side`` have its positions."""
         return attention_mask.bool()
+
+    @property
+    def d_vocab_source(self) -> int:
+        """Token ids that a text may hold are below it; of encoder–decoders, a source text."""
+        return self.d_vocab
+
+    @property
+    def n_ids(self) -> int:
+        """Token ids that a call may hold are below it; of encoder–decoders, those of both sides."""
+        return self.d_vocab
 
     @property
     def max_length(self) -> int:

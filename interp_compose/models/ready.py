@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from interp_compose.errors import (
+    CapabilityError,
     InputError,
     InterventionError,
     PromptError,
@@ -70,10 +71,25 @@ def check_prompts(
             )
 
 
-def check_ids(model: LensModel, highest: int) -> None:
-    """Refuse the largest token id of a run if the model does not have it."""
-    if highest >= model.d_vocab:
-        raise InputError(
-            f"the tokenizer gives token {highest} and {model.name!r} knows {model.d_vocab}; "
-            "pass the tokenizer that belongs to the model."
+def check_ids(model: LensModel, highest: int, highest_answer: int = 0) -> None:
+    """Refuse the largest token ids of a run, of texts and of answers, if the model does not have
+    them."""
+    for token, size in ((highest, model.d_vocab_source), (highest_answer, model.d_vocab)):
+        if token >= size:
+            raise InputError(
+                f"the tokenizer gives token {token} and {model.name!r} knows {size}; "
+                "pass the tokenizer that belongs to the model."
+            )
+
+
+def check_one_stack(model: LensModel, what: str) -> None:
+    """Refuse an encoder–decoder; ``what`` is what reads one text.
+
+    Raises:
+        CapabilityError: it is one.
+    """
+    if len(model.stacks) > 1:
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) is an encoder–decoder, and {what} reads one "
+            "text; cap_curve, ablation_curve, complexity_report and all interventions take it."
         )

@@ -4,13 +4,14 @@ Rows are output neurons and columns their inputs, so that a row is one neuron's 
 complexity control reads W_Q in section VI): W_Q, W_K and W_V are ``[head·d_head d_model]``, W_in
 and W_gate ``[d_mlp d_model]``, W_O ``[d_model head·d_head]``, W_out ``[d_model d_mlp]`` and W_U
 ``[d_vocab d_model]``. W_E ``[d_vocab d_model]`` and W_pos ``[n_ctx d_model]`` are tables: a row is
-what a token or a position writes into the residual.
+what a token or a position writes into the residual. In an encoder–decoder W_E_target and
+W_pos_target are the decoder's own tables, and W_Q_cross, … are those of cross-attention.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,15 +22,30 @@ from torch import Tensor
 from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 
-MATRICES: Final = (
-    *("W_E", "W_pos"),
-    *("W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out"),
-    "W_U",
-)
-"""In the order in which a forward pass meets them."""
 BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
+ATTENTIONS: Final = {
+    "attn": "",
+    "self_attn": "",
+    "cross_attn": "_cross",
+    "second_attn": "_second",
+    "fuse_attn": "_fuse",
+}
+"""Attentions of a block, and what the names of their matrices end in."""
+EMBEDDINGS: Final = {
+    "W_E": "embed",
+    "W_pos": "pos_embed",
+    "W_E_target": "decoder_embed",
+    "W_pos_target": "decoder_pos_embed",
+}
+"""Tables, and the modules that hold them."""
+IN_BLOCKS: Final = (
+    *(name + end for end in dict.fromkeys(ATTENTIONS.values()) for name in BY_HEAD),
+    *("W_in", "W_gate", "W_out"),
+)
+MATRICES: Final = ("W_E", "W_pos", *IN_BLOCKS, "W_U", "W_E_target", "W_pos_target")
+"""Those of a decoder in the order in which a forward pass meets them."""
 EMBEDDING: Final = -1
-"""The layer of W_E and W_pos; W_U's is ``n_layers``."""
+"""The layer of the tables; W_U's is ``n_layers``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +53,12 @@ class WeightMatrix:
     """One matrix, a view of the model's own memory where the layout allows it.
 
     Attributes:
-        layer: 0 … n_layers-1; -1 for W_E and W_pos, n_layers for W_U.
+        layer: 0 … n_layers-1; -1 for tables, n_layers for W_U.
         name: one of :data:`MATRICES`.
         weight: ``[row col]``, heads merged.
         heads: of W_Q, W_K, W_V ``[head d_head d_model]``, of W_O ``[head d_model d_head]``; else
             None. Grouped queries have fewer heads in W_K and W_V.
-        tied_to: "W_E" for a W_U that is the embedding itself, else "".
+        tied_to: for a W_U or a W_E_target that is another table itself, that one's name, else "".
     """
 
     layer: int
@@ -138,26 +154,36 @@ def _extent(weight: Tensor) -> tuple[int, int]:
 def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor]]:
     """(layer, name, weight in TransformerLens' layout), one after another."""
     lens = model.lens
-    ends = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed"}
-    if not getattr(model, "has_head", True):
-        del ends["W_U"]  # a head that the checkpoint did not bring
-    for name in MATRICES:
-        if name == "W_Q":
-            for layer in range(model.n_layers):
-                yield from _of_block(lens.blocks[layer], layer)
-        elif name in ends:
-            weight = _read(getattr(lens, ends[name], None), name)
+    for name in EMBEDDINGS:
+        table = _table(model, name)
+        if table is not None:
+            yield EMBEDDING, name, table
+    for layer, block in enumerate(model.blocks):
+        sites = [site.name for site in model.attention_sites(layer)]
+        yield from _of_block(block, layer, [*sites, "second_attn", "fuse_attn"])
+    weight = _read(getattr(lens, "unembed", lens), "W_U")
+    if weight is not None and getattr(model, "has_head", True):  # one that the checkpoint brought
+        yield model.n_layers, "W_U", weight
+
+
+def _table(model: LensModel, name: str) -> Tensor | None:
+    """A table of vectors; T5's of distances, which are added to scores, is none."""
+    table = _read(getattr(model.lens, EMBEDDINGS[name], None), name.removesuffix("_target"))
+    return None if table is None or table.shape[1] != model.d_model else table
+
+
+def _of_block(
+    block: Any, layer: int, attentions: Sequence[str]
+) -> Iterator[tuple[int, str, Tensor]]:
+    parts: list[tuple[Any, Sequence[str], str]]
+    parts = [(getattr(block, name, None), BY_HEAD, ATTENTIONS[name]) for name in attentions]
+    parts.append((getattr(block, "mlp", None), ("W_in", "W_gate", "W_out"), ""))
+    for part, names, end in parts:
+        for name in names:
+            weight = _read(part, f"_{name}")  # grouped keys of 3.9, before they are repeated
+            weight = _read(part, name) if weight is None else weight
             if weight is not None:
-                yield model.n_layers if name == "W_U" else EMBEDDING, name, weight
-
-
-def _of_block(block: Any, layer: int) -> Iterator[tuple[int, str, Tensor]]:
-    for name in MATRICES[2:-1]:
-        part = getattr(block, "attn" if name in BY_HEAD else "mlp", None)
-        weight = _read(part, f"_{name}")  # grouped keys and values of 3.9, before they are repeated
-        weight = _read(part, name) if weight is None else weight
-        if weight is not None:
-            yield layer, name, weight
+                yield layer, name + end, weight
 
 
 def _read(part: Any, name: str) -> Tensor | None:
@@ -170,15 +196,20 @@ def _read(part: Any, name: str) -> Tensor | None:
 
 def _turned(layer: int, name: str, stored: Tensor, model: LensModel) -> WeightMatrix:
     """Rows become outputs. TransformerLens has inputs first, heads before either."""
-    if name in ("W_E", "W_pos"):
-        return WeightMatrix(layer, name, stored)
-    if name == "W_U":
-        embedding = _read(getattr(model.lens, "embed", None), "W_E")
-        same = embedding is not None and embedding.data_ptr() == stored.data_ptr()
-        return WeightMatrix(layer, name, stored.mT, tied_to="W_E" if same else "")
-    if name not in BY_HEAD:
+    if name in EMBEDDINGS or name == "W_U":
+        tables = {other: _table(model, other) for other in ("W_E", "W_E_target") if other != name}
+        if name == "W_E":
+            tables = {}
+        same = (
+            other
+            for other, table in tables.items()
+            if table is not None and table.data_ptr() == stored.data_ptr()
+        )
+        table = stored.mT if name == "W_U" else stored
+        return WeightMatrix(layer, name, table, tied_to=next(same, ""))
+    if name[:3] not in BY_HEAD:
         return WeightMatrix(layer, name, stored.mT)
     heads = stored.mT
-    outputs_first = heads.movedim(1, 0) if name == "W_O" else heads
-    merged = outputs_first.flatten(1) if name == "W_O" else heads.flatten(0, 1)
+    outputs_first = heads.movedim(1, 0) if name[:3] == "W_O" else heads
+    merged = outputs_first.flatten(1) if name[:3] == "W_O" else heads.flatten(0, 1)
     return WeightMatrix(layer, name, merged, heads)

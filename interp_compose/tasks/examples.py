@@ -12,7 +12,7 @@ from interp_compose.errors import DataFormatError
 from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
 from interp_compose.types import Example, Span
 
-KEYS = ("prompt", "answer", "spans", "tree")
+KEYS = ("prompt", "answer", "spans", "tree", "target")
 
 
 @public
@@ -20,8 +20,8 @@ def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
     """Examples from a JSONL file (UTF-8, one object a line, blank lines skipped) or from rows.
 
     A row has ``prompt`` and ``answer`` (the exact text that follows, its leading space included),
-    and may have ``spans``, a list of ``[start, end)`` character ranges of the prompt, and
-    ``tree``, a bracketing of its words.
+    and may have ``spans``, a list of ``[start, end)`` character ranges of the prompt, ``tree``, a
+    bracketing of its words, and, for encoder–decoders, ``target``, with which the target begins.
 
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for a bad row: it
     names the row (the line of a file; counted from 1) and what is wrong with it.
@@ -58,7 +58,13 @@ def read_example(row: Any, where: str) -> Example:
             f"{where} has {cell(row, 'tree')}; give a bracketing such as "
             "'(NP (DT the) (NN dog))', or leave it out"
         )
-    return Example(row["prompt"], row["answer"], _spans(row, where), tree)
+    target = row.get("target") or ""
+    if not isinstance(target, str):
+        raise DataFormatError(
+            f"{where} has {cell(row, 'target')}; give the text before the answer in the target, or "
+            "leave it out"
+        )
+    return Example(row["prompt"], row["answer"], _spans(row, where), tree, target)
 
 
 def _spans(row: Mapping[str, Any], where: str) -> tuple[Span, ...] | None:

@@ -51,11 +51,13 @@ class TokenizedPrompt:
     ids: Int[np.ndarray, "pos"]
     groups: Int[np.ndarray, "pos"]
     offsets: Int[np.ndarray, "pos 2"]
+    n_source: int | None = None
+    """Tokens before the target's, in a row of an encoder–decoder; None where there is one text."""
 
     @property
     def n_groups(self) -> int:
         """How many units the prompt has."""
-        return int(self.groups.max()) + 1
+        return int(self.groups.max(initial=-1)) + 1
 
     @property
     def n_pooled(self) -> int:

@@ -25,7 +25,7 @@ from interp_compose.errors import (
 from interp_compose.models.autocast import finite_scores
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.ready import check_ids, check_prompts, check_tokenizer
+from interp_compose.models.ready import check_ids, check_one_stack, check_prompts, check_tokenizer
 from interp_compose.models.weights import copy_model
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
@@ -244,7 +244,9 @@ def encode_examples(
 
     Raises:
         InputError: see :func:`tokenize_prompts`, :func:`answer_ids` and :func:`check_prompts`.
+        CapabilityError: an encoder–decoder.
     """
+    check_one_stack(model, "fine-tuning")
     check_tokenizer(model)
     if not examples:
         return []

@@ -199,7 +199,7 @@ def test_a_head_replaced_by_others_equals_ablate(model: LensModel, how: str) -> 
     # The draws of `ablate`, which are the same for every activation of this shape.
     draws = torch.randint(len(pool[0]), tokens.shape, generator=torch.Generator().manual_seed(7))
     replacement = {
-        layer: pool[layer].mean(dim=0) if how == "mean" else pool[layer][draws]
+        names[layer]: pool[layer].mean(dim=0) if how == "mean" else pool[layer][draws]
         for layer in range(N_LAYERS)
     }
     head = model.n_heads - 1

@@ -7,8 +7,9 @@ unit's last token, and the unit's other tokens are masked as keys from that laye
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,34 +61,38 @@ def joined(model: EncoderDecoderModel, side: str = "left") -> tuple[Tensor, Tens
     return tuple(torch.tensor(rows).unbind(2))  # type: ignore[return-value]
 
 
-def in_place(
-    module: Any,
-    row: int,
-    layer: int,
-    how: str,
-    *,
-    units: tuple[list[int], list[int]] | None = None,
-    hidden: tuple[list[int], list[int]] = ([], []),
-) -> Tensor:
-    """Log-probabilities ``[target d_vocab]`` of one text after pooling at ``layer``.
+class Text(NamedTuple):
+    """Ids and units of a source and a target."""
 
-    Layers are numbered through. ``hidden`` are source and target tokens that nobody attends to, in
-    any layer.
+    source: list[int]
+    target: list[int]
+    source_units: list[int]
+    target_units: list[int]
+
+
+def in_place(
+    module: Any, text: int | Text, layer: int, how: str, *, hidden: Sequence[int] = ()
+) -> Tensor:
+    """Log-probabilities ``[target d_vocab]`` of one text (or its row above) after pooling at
+    ``layer``, layers being numbered through; -1 for none. Nobody attends to the source tokens
+    ``hidden``, in any layer.
     """
-    source, target = torch.tensor([SOURCES[row]]), torch.tensor([TARGETS[row]])
-    one, two = units or (SOURCE_UNITS[row], TARGET_UNITS[row])
+    if isinstance(text, int):
+        text = Text(SOURCES[text], TARGETS[text], SOURCE_UNITS[text], TARGET_UNITS[text])
+    source, target = torch.tensor([text.source]), torch.tensor([text.target])
+    one, two = text.source_units, text.target_units
     encoder, decoder = module.get_encoder(), module.get_decoder()
     blocks = [_blocks(encoder), _blocks(decoder)]
     n_encoder = len(blocks[0])
     out = torch.zeros(source.shape[1], dtype=torch.bool)  # source tokens hidden as keys
     after = torch.zeros(target.shape[1], dtype=torch.bool)
-    out[hidden[0]], after[hidden[1]] = True, True
+    out[list(hidden)] = True
 
     def entering(number: int, resid: Tensor, of: list[int], gone: Tensor) -> Tensor:
         if number != layer:
             return resid
         resid = resid.clone()
-        for unit in set(of):
+        for unit in {*of} - {-1}:
             tokens = [i for i, other in enumerate(of) if other == unit]
             resid[0, tokens[-1]] = pool(resid[0, tokens], how).to(resid.dtype)
             gone[tokens[:-1]] = True

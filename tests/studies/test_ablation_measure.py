@@ -364,8 +364,9 @@ def test_numbers_that_are_not_finite_are_refused(
 def test_what_an_ablation_makes_infinite_is_named_with_its_layer(
     model: LensModel, examples: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bursts(*args: Any) -> dict[int, Tensor]:
-        return {layer: torch.full((4, 10), torch.inf) for layer in (1, 2)}
+    def bursts(*args: Any) -> dict[str, Tensor]:
+        names = [f"blocks.{layer}.attn.hook_z" for layer in (1, 2)]
+        return dict.fromkeys(names, torch.full((4, 10), torch.inf))
 
     monkeypatch.setattr(ablation_measure.References, "instead", bursts)
     with pytest.raises(NonFiniteError, match=r"example \d gives NaN .* ablated at layer 1 \("):

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.checks import check_numbers, drawn
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.ablation_sweep import (
     Ablation,
     AttentionKnockout,
@@ -47,7 +47,12 @@ from interp_compose.text.label_set import checked_labels
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 from interp_compose.types import Example
 
-PARTS: Final = {"layers": ("attn", "mlp"), "attn": ("attn",), "mlp": ("mlp",)}
+PARTS: Final = {
+    "layers": ("attn", "cross_attn", "mlp"),
+    "attn": ("attn",),
+    "cross_attn": ("cross_attn",),
+    "mlp": ("mlp",),
+}
 NEEDS: Final = {
     "words": "mask_attention",
     "heads": "edit_z",
@@ -72,6 +77,10 @@ def ablation_curve(
     (:func:`ablate`), each head in turn. ``"layers"``, ``"attn"``, ``"mlp"``: a block, its attention
     or its MLP adds nothing to the residual (:func:`mask_residual`), at every position.
 
+    In an encoder–decoder no other position can attend to the word, whether later or not; heads of a
+    decoder's layer are those of self- and of cross-attention with the same number; ``"attn"`` is
+    self-attention, and ``"cross_attn"`` the decoder's cross-attention.
+
     Args:
         model: from :func:`load_model`, in evaluation mode.
         examples: a task's, dictionaries with ``prompt`` and ``answer``, or bare texts, whose answer
@@ -91,7 +100,7 @@ def ablation_curve(
     check_numbers(asked.seed, asked.batch_size)
     reach = _checked_reach(asked)
     check_decoder(model, "use mask_attention and model.encode")
-    layers = resolve_layers(asked.layers, model.n_layers)
+    layers = _layers(model, asked)
     tagger = None if asked.tagger is None else tagger_of(asked.tagger)
     items, bare = prepare_any(model, examples, asked)
     model.require("resume", NEEDS[asked.what])
@@ -135,6 +144,21 @@ def ablation_curve(
         compute=partial(_measure, asked=asked, layers=layers, references=references),
         result=partial(_curve, items=items, tags=tags, config=config),
     )
+
+
+def _layers(model: LensModel, asked: AblationOptions) -> list[int]:
+    """Layers of the knockouts; for cross-attention, those that have it."""
+    layers = resolve_layers(asked.layers, model.n_layers)
+    if asked.what != "cross_attn":
+        return layers
+    has_it = [layer for layer in layers if "cross_attn" in model.sublayers(layer)]
+    if not has_it or (asked.layers is not None and has_it != layers):
+        without = sorted({*layers} - {*has_it})
+        raise LayerError(
+            f"what='cross_attn': layers {without} of {model.name!r} ({model.architecture}) have no "
+            "cross-attention, which only the decoder of an encoder–decoder has."
+        )
+    return has_it
 
 
 def _checked_reach(asked: AblationOptions) -> Literal["from", "at", "until"]:
@@ -292,7 +316,10 @@ def _knockout(
         groups = items[row].prompt.groups
         at = np.flatnonzero(groups == unit) + width - len(groups)
         keys[cell, at] = True
-        queries[cell, at[-1] + 1 :] = True
+        if len(model.stacks) > 1:  # an encoder's words are attended to by earlier ones as well
+            queries[cell] = ~keys[cell]
+        else:
+            queries[cell, at[-1] + 1 :] = True
     knockout = AttentionKnockout(
         torch.tensor([row for row, _ in cells], dtype=torch.long, device=device),
         torch.from_numpy(keys).to(device),
@@ -314,44 +341,54 @@ class References:
     ) -> None:
         self.items, self.asked = items, asked
         self.layers, self.batch_size = layers, batch_size
-        self._outputs: dict[int, Float[Tensor, "token head d_head"]] = {}
+        self._outputs: dict[str, Float[Tensor, "token head d_head"]] = {}
 
     def instead(
         self, model: LensModel, items: Sequence[Prepared], batch: Batch
-    ) -> dict[int, Float[Tensor, "..."]]:
-        """By layer, for the examples of a batch: nothing for zeros, a mean [head d_head], or
+    ) -> dict[str, Float[Tensor, "..."]]:
+        """By hook point, for the examples of a batch: nothing for zeros, a mean [head d_head], or
         resampled outputs [batch pos head d_head]."""
         if self.asked.how == "zero":
             return {}
         self._outputs = outputs = self._outputs or self._captured(model)
         if self.asked.how == "mean":
-            return {layer: of_layer.float().mean(dim=0) for layer, of_layer in outputs.items()}
+            return {name: of_head.float().mean(dim=0) for name, of_head in outputs.items()}
+        draws = {n: self._draws(items, batch, n) for n in {len(of) for of in outputs.values()}}
+        return {name: of_head[draws[len(of_head)]] for name, of_head in outputs.items()}
+
+    def _draws(
+        self, items: Sequence[Prepared], batch: Batch, n_tokens: int
+    ) -> Int[Tensor, "batch pos"]:
+        """A token of the references for each position."""
         draws = torch.zeros_like(batch.tokens, device="cpu")
-        n_tokens = len(next(iter(outputs.values())))
         for row, item in enumerate(items):  # an example's draws are its own, in any batch
             generator = np.random.default_rng([self.asked.seed, item.index])
             draws[row, -item.n_tokens :] = torch.from_numpy(
                 generator.integers(n_tokens, size=item.n_tokens)
             )
-        draws = draws.to(batch.tokens.device)
-        return {layer: of_layer[draws] for layer, of_layer in outputs.items()}
+        return draws.to(batch.tokens.device)
 
-    def _captured(self, model: LensModel) -> dict[int, Float[Tensor, "token head d_head"]]:
-        """By layer, in the order of the examples: tokens are drawn by number, and batches may be
-        of any size."""
+    def _captured(self, model: LensModel) -> dict[str, Float[Tensor, "token head d_head"]]:
+        """By hook point, in the order of the examples: tokens are drawn by number, and batches may
+        be of any size."""
         order = np.random.default_rng(self.asked.seed).permutation(len(self.items))
         chosen = [self.items[i] for i in order[:REFERENCE].tolist()]
-        names = {layer: f"blocks.{layer}.attn.hook_z" for layer in self.layers}
-        z: dict[int, dict[int, Tensor]] = {layer: {} for layer in self.layers}
+        sites = {
+            f"{model.prefix(layer)}.{site.name}.hook_z": site.queries
+            for layer in self.layers
+            for site in model.attention_sites(layer)
+        }
+        z: dict[str, dict[int, Tensor]] = {name: {} for name in sites}
         for part in batches_of(chosen, self.batch_size):
             batch = Batch.of([item.prompt for item in part], model.device)
             _, captured = model.capture(
-                batch.tokens, list(names.values()), attention_mask=batch.mask, read="last"
+                batch.tokens, list(sites), attention_mask=batch.mask, read="last"
             )
-            for row, item in enumerate(part):
-                for layer, name in names.items():
-                    z[layer][item.index] = captured[name][row, -item.n_tokens :]
-        return {layer: torch.cat([of[i] for i in sorted(of)]) for layer, of in z.items()}
+            for name, side in sites.items():
+                real = model.own_mask(batch.tokens, batch.mask, side)
+                for row, item in enumerate(part):
+                    z[name][item.index] = captured[name][row, real[row]]
+        return {name: torch.cat([of[i] for i in sorted(of)]) for name, of in z.items()}
 
 
 def _rows(

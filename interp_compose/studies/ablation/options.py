@@ -14,8 +14,9 @@ from interp_compose.studies.core.options import Layers, PromptOptions, TaskComma
 class AblationOptions(PromptOptions):
     """What is measured, and how."""
 
-    what: Literal["words", "heads", "layers", "attn", "mlp"] = "words"
-    """Attention to a word, heads, or what blocks, their attention or their MLP add."""
+    what: Literal["words", "heads", "layers", "attn", "cross_attn", "mlp"] = "words"
+    """Attention to a word, heads, or what blocks, their (self-)attention, their cross-attention or
+    their MLP add."""
     layers: Layers = None
     """Layers of the knockouts (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     tagger: Annotated[

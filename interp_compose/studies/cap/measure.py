@@ -13,7 +13,7 @@ from torch import Tensor
 from interp_compose.checks import check_numbers, check_pooling
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.pooling import shuffled_groups
+from interp_compose.interventions.pooling import shuffled_groups, shuffled_sides
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
@@ -133,12 +133,7 @@ def _measure(
     if not affected:
         return clean
     units = batch.layout([item.prompt.groups for item in items])
-    shuffled = batch.layout(
-        [
-            shuffled_groups(item.prompt.groups.tolist(), seed=asked.seed, example=item.index)
-            for item in items
-        ]
-    )
+    shuffled = batch.layout([_shuffled(item, asked.seed) for item in items])
 
     def finish(
         stream: Float[Tensor, "stream pos d_model"],
@@ -164,6 +159,14 @@ def _measure(
     )
     rows = _rows(items, pooled.flatten(0, 2), protocols, layers)
     return pd.concat([clean, rows], ignore_index=True)
+
+
+def _shuffled(item: Prepared, seed: int) -> list[int]:
+    """Units of the same sizes at random places, on each side where there are two."""
+    groups, n_source = item.prompt.groups.tolist(), item.prompt.n_source
+    if n_source is None:
+        return shuffled_groups(groups, seed=seed, example=item.index)
+    return shuffled_sides(groups, n_source, seed=seed, example=item.index)
 
 
 def _rows(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InputError, NonFiniteError
+from interp_compose.errors import CapabilityError, InputError, NonFiniteError, PromptError
 from interp_compose.interventions.pooling import PooledLayout
+from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
@@ -27,6 +28,7 @@ from interp_compose.tasks.examples import read_example
 from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
+from interp_compose.text.targets import TargetTokenizer, source_and_target, target_starts
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
@@ -78,6 +80,8 @@ def prepare(
 ) -> list[Prepared]:
     """Check, tokenize and align every example. The last token is a unit of its own.
 
+    Of an encoder–decoder, the prompt is the source, which the target's start tokens and the
+    example's ``target`` follow (:mod:`.text.targets`); the answer is the target's next token.
     Without ``answered`` the answers are not read, and answer ids are 0. ``collapse`` is the remedy
     for prompts that a collapse would stretch beyond the window of local attention, or None where
     nothing is shortened.
@@ -109,13 +113,21 @@ def prepare(
         collapse=collapse,
     )
     highest = max(int(prompt.ids.max()) for prompt in prompts)
+    tokenizer, before, contexts = model.tokenizer, checked, prompts  # what answers follow
+    if isinstance(model, EncoderDecoderModel):
+        tokenizer = TargetTokenizer(model.tokenizer)
+        before = [replace(example, prompt=example.target) for example in checked]
+        contexts = target_starts(tokenizer, checked, asked.unit)
+        prompts = _with_targets(model, prompts, contexts)
+    else:
+        _refuse_targets(model, checked)
     found = [0] * len(prompts)
     if answered:
-        found = answer_ids(model.tokenizer, checked, prompts).tolist()
+        found = answer_ids(tokenizer, before, contexts).tolist()
     candidates = None
     if labels_of_answers is not None:
-        candidates = label_ids(model.tokenizer, checked, prompts, labels_of_answers)
-    check_ids(model, max(highest, *found, 0 if candidates is None else int(candidates.max())))
+        candidates = label_ids(tokenizer, before, contexts, labels_of_answers)
+    check_ids(model, highest, max(*found, 0 if candidates is None else int(candidates.max())))
     return [
         Prepared(
             index,
@@ -126,6 +138,43 @@ def prepare(
         )
         for index, (example, prompt, answer) in enumerate(zip(checked, prompts, found, strict=True))
     ]
+
+
+def _with_targets(
+    model: EncoderDecoderModel,
+    sources: Sequence[TokenizedPrompt],
+    targets: Sequence[TokenizedPrompt],
+) -> list[TokenizedPrompt]:
+    """Rows of both, refused where the model cannot read them."""
+    if not model.start_ids:
+        raise InputError(
+            f"the config of {model.name!r} has no decoder_start_token_id, with which targets "
+            "begin; set model.start_ids to the ids of the tokens before the first word, such as a "
+            "start token and the token of a language."
+        )
+    for index, target in enumerate(targets):
+        n_target = len(model.start_ids) + len(target.ids)
+        if n_target > model.n_ctx:
+            raise PromptError(
+                f"example {index}: its target has {n_target} tokens and {model.name!r} reads "
+                f"{model.n_ctx}; shorten it or leave it out."
+            )
+        if max(target.ids, default=0) >= model.d_vocab:
+            check_ids(model, 0, int(max(target.ids)))
+    suffix = [token + model.d_vocab_source for token in model.start_ids]
+    return [
+        source_and_target(source, target, suffix, model.d_vocab_source)
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+
+def _refuse_targets(model: LensModel, examples: Sequence[Example]) -> None:
+    for index, example in enumerate(examples):
+        if example.target:
+            raise InputError(
+                f"example {index} has a target, and {model.name!r} ({model.architecture}) is no "
+                "encoder–decoder: append it to the prompt."
+            )
 
 
 def outcome_of(

@@ -15,6 +15,7 @@ from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.weight_matrices import (
+    EMBEDDINGS,
     WeightMatrix,
     check_plain,
     left_out,
@@ -34,7 +35,7 @@ from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.weights.options import WeightsCommand, WeightsOptions
 from interp_compose.studies.weights.result import MATRICES, MERGED, ComplexityReport
 
-TABLES: Final = ("W_E", "W_pos", "W_U")
+TABLES: Final = (*EMBEDDINGS, "W_U")
 COMPARED: Final = 4096
 """Rows of a larger table that are compared with one another, evenly spaced."""
 
@@ -44,13 +45,14 @@ def complexity_report(model: LensModel, asked: WeightsOptions) -> ComplexityRepo
     """Stable rank, spectrum and condensation of every weight matrix of every layer.
 
     Matrices go by the field's names, one row each: W_E, W_pos, W_Q, W_K, W_V, W_O (per head and
-    merged), W_in, W_gate, W_out, W_U; see :attr:`ComplexityReport.frame` for the columns and
+    merged), W_in, W_gate, W_out, W_U, and of an encoder–decoder W_E_target, W_pos_target,
+    W_Q_cross, …; see :attr:`ComplexityReport.frame` for the columns and
     :mod:`interp_compose.models.weight_matrices` for their orientation. Weights are read one at a
     time where they lie, and computed with in float32 at least: no copy of the model is made.
     Training mode, hooks and open interventions do not matter, since nothing is run.
 
     Args:
-        model: from :func:`load_model`, a decoder or an encoder.
+        model: from :func:`load_model`, of any kind.
         asked: every option.
 
     Raises:

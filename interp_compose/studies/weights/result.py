@@ -61,7 +61,8 @@ class ComplexityReport(StudyResult):
 
         ==================== ==================================================================
         layer                0 … n_layers-1; -1 for W_E and W_pos, n_layers for W_U
-        matrix               W_E, W_pos, W_Q, W_K, W_V, W_O, W_in, W_gate, W_out, W_U
+        matrix               W_E, W_pos, W_Q, W_K, W_V, W_O, W_in, W_gate, W_out, W_U; of an
+                             encoder–decoder W_E_target, W_pos_target, W_Q_cross, … as well
         head                 0, 1, … (of W_K and W_V: key-value heads); -1 all heads merged
         rows, cols           the shape as it was measured: a row is a neuron's input weights, of
                              W_E and W_pos a token or a position
@@ -79,7 +80,8 @@ class ComplexityReport(StudyResult):
         largest_direction    rows in its largest group; 1 where nothing is condensed
         compared             rows that the four columns before were computed on: all, or so many
                              evenly spaced ones of a larger matrix
-        tied_to              "W_E" where W_U is the embedding itself (measured once), else ""
+        tied_to              "W_E" where W_U is the embedding itself (measured once), else "";
+                             "W_E_target" where it is that of the decoder
         ==================== ==================================================================
         """
         return self.frames["matrices"]

@@ -14,14 +14,18 @@ import torch
 from interp_compose._public import public
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weight_matrices import MATRICES, WeightMatrix, weight_matrices
+from interp_compose.models.weight_matrices import (
+    IN_BLOCKS,
+    MATRICES,
+    WeightMatrix,
+    weight_matrices,
+)
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 from interp_compose.runs.files import append, atomic_write, json_value, read_text
 from interp_compose.training.history import Tracker
 
-IN_BLOCKS: Final = MATRICES[2:-1]
 EXACT: Final = 128
 """Smaller side up to which all eigenvalues cost no more than two looks."""
 PLACE: Final = {"step": "int64", "layer": "int64", "matrix": "str"}
