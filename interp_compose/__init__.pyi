@@ -14,6 +14,7 @@ from .models.load import load_model as load_model
 from .models.own_folder import save_model as save_model
 from .models.seq2seq import Seq2SeqConfig as Seq2SeqConfig
 from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
+from .models.small_seq2seq import small_seq2seq as small_seq2seq
 from .models.weights import load_weights as load_weights, save_weights as save_weights
 from .probes.condensation import condensation as condensation
 from .probes.geometry import embedding_geometry as embedding_geometry

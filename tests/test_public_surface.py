@@ -76,6 +76,7 @@ NAMES = {
     "save_weights",
     "similarity_curve",
     "small_decoder",
+    "small_seq2seq",
     "spectral_entropy",
     "stability_loss",
     "stable_rank",

@@ -45,13 +45,15 @@ from interp_compose.models.load_encoder import (
 from interp_compose.models.model_files import check_sizes, refuse_pickled, saved_tokenizer
 from interp_compose.models.own_folder import OwnModel, kind_of_folder, load_own
 from interp_compose.models.own_forward import OwnForward, small_random_model
+from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.models.weights import verify_checksums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
 LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
-OWN: Sequence[type[OwnModel]] = (SmallDecoderModel,)
+OWN: Sequence[type[OwnModel]] = (SmallDecoderModel, SmallSeq2SeqModel)
 """Kinds of models that are saved by :func:`.own_folder.save_model`."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -74,9 +76,9 @@ def load_model(
             (``"mini-base"``, ``"mini-idm"``), a Hugging Face causal language model, encoder (BERT,
             RoBERTa, with or without a masked-LM head; sentence-transformers folders) or
             encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
-            ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder`` or a folder of
-            :func:`.own_folder.save_model`. Objects are wrapped in place and keep their
-            device, dtype and training mode.
+            ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder``, a
+            ``SmallSeq2Seq`` or a folder of :func:`.own_folder.save_model`. Objects are wrapped in
+            place and keep their device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
             which prepends BOS where the model has one.
         device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
@@ -107,6 +109,8 @@ def load_model(
         return source
     if isinstance(source, SmallDecoder):
         return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)
+    if isinstance(source, SmallSeq2Seq):
+        return SmallSeq2SeqModel(source, name="small-seq2seq", tokenizer=tokenizer)
     if is_hooked_transformer(source):
         lens: Any = source
         tokenizer = tokenizer if tokenizer is not None else lens.tokenizer

@@ -131,8 +131,11 @@ class RelativeAttention(Attention):
 
     The score of query i and key j is ((q_i + u) · k_j + (q_i + v) · W_R r_{i-j}) / √d_head, with
     r the sinusoids of a distance, and u and v of each head. Distances are those of the tensor's
-    columns: padding between two tokens counts, padding around them does not.
+    columns: padding between two tokens counts, padding around them does not; or, where it is set,
+    those of :attr:`positions`.
     """
+
+    positions: Int[Tensor, "batch pos"] | None = None
 
     def __init__(self, cfg: Seq2SeqConfig) -> None:
         super().__init__(cfg)
@@ -145,13 +148,18 @@ class RelativeAttention(Attention):
     ) -> Float[Tensor, "batch head query pos"]:
         n_queries, n_keys = q.shape[2], k.shape[3]
         furthest = n_keys - 1
-        distances = torch.arange(furthest, -n_keys, -1, device=q.device)
+        if self.positions is not None:
+            furthest = int(self.positions.max())
+        distances = torch.arange(furthest, -furthest - 1, -1, device=q.device)
         r = sinusoids(distances, self.W_R.shape[1]).to(q.dtype)
         r = torch.einsum("rd,hde->her", r, self.W_R)  # [head d_head distance]
         of_distance = (q + self.b_v[:, None]) @ r  # [batch head query distance]
-        first = furthest - torch.arange(n_keys - n_queries, n_keys, device=q.device)
-        column = first[:, None] + torch.arange(n_keys, device=q.device)  # of distance i - j
-        of_pair = of_distance.gather(3, column.expand(*q.shape[:2], -1, -1))
+        places = torch.arange(n_keys, device=q.device)[None]
+        if self.positions is not None:
+            places = self.positions
+        queries = places[:, n_keys - n_queries :, None]
+        column = furthest - queries + places[:, None]  # of distance i - j
+        of_pair = of_distance.gather(3, column[:, None].expand(*q.shape[:2], -1, -1))
         return ((q + self.b_u[:, None]) @ k + of_pair) * self.scale
 
 
@@ -413,15 +421,9 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         self, source: Int[Tensor, "batch source"], mask: Int[Tensor, "batch source"] | None = None
     ) -> Float[Tensor, "batch source d_model"]:
         """What cross-attention reads."""
-        resid = self.source_embedded(source, mask)
-        masked = None if mask is None else (mask == 0)[:, None, None, :]
-        states: list[Tensor] = []
-        block: Any
-        for block in self.encoder_blocks:
-            resid = block.hook_resid_pre(resid)
-            states.append(self.as_state(resid))
-            resid = block(resid, masked, states)
-        return self.encoder_final(resid)
+        resids = [self.source_embedded(source, mask)]
+        resids = self.run_encoder(resids, 0, self.cfg.n_encoder_layers, mask)
+        return self.encoder_final(resids[-1])
 
     def decoded(
         self,
@@ -431,16 +433,52 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         target_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """The last hidden state, which is unembedded."""
-        resid = self.target_embedded(target, target_mask)
-        masked = causally_masked(target.shape[1], target_mask, target.device)
-        source_masked = None if source_mask is None else (source_mask == 0)[:, None, None, :]
-        states: list[Tensor] = []
+        resids = [self.target_embedded(target, target_mask)]
+        stop = self.cfg.n_decoder_layers
+        resids = self.run_decoder(resids, 0, stop, memory, source_mask, target_mask)
+        return self.decoder_final(resids[-1])
+
+    def run_encoder(
+        self,
+        resids: Sequence[Float[Tensor, "batch source d_model"]],
+        start: int,
+        stop: int,
+        mask: Int[Tensor, "batch source"] | None = None,
+    ) -> list[Float[Tensor, "batch source d_model"]]:
+        """Blocks ``start … stop-1``. Given are the residuals that enter blocks 0 … ``start``, which
+        fuse-attention reads; returned are those that enter blocks 0 … ``stop``."""
+        masked = None if mask is None else (mask == 0)[:, None, None, :]
+        *earlier, resid = resids
+        states = [self.as_state(one) for one in earlier]
         block: Any
-        for block in self.decoder_blocks:
+        for block in self.encoder_blocks[start:stop]:
             resid = block.hook_resid_pre(resid)
+            earlier.append(resid)
+            states.append(self.as_state(resid))
+            resid = block(resid, masked, states)
+        return [*earlier, resid]
+
+    def run_decoder(
+        self,
+        resids: Sequence[Float[Tensor, "batch pos d_model"]],
+        start: int,
+        stop: int,
+        memory: Float[Tensor, "batch source d_model"],
+        source_mask: Int[Tensor, "batch source"] | None = None,
+        target_mask: Int[Tensor, "batch pos"] | None = None,
+    ) -> list[Float[Tensor, "batch pos d_model"]]:
+        """As :meth:`run_encoder`, of the decoder; ``memory`` is what cross-attention reads."""
+        *earlier, resid = resids
+        masked = causally_masked(resid.shape[1], target_mask, resid.device)
+        source_masked = None if source_mask is None else (source_mask == 0)[:, None, None, :]
+        states = [self.as_state(one) for one in earlier]
+        block: Any
+        for block in self.decoder_blocks[start:stop]:
+            resid = block.hook_resid_pre(resid)
+            earlier.append(resid)
             states.append(self.as_state(resid))
             resid = block(resid, memory, masked, source_masked, states)
-        return self.decoder_final(resid)
+        return [*earlier, resid]
 
     def as_state(
         self, resid: Float[Tensor, "batch pos d_model"]

@@ -23,7 +23,7 @@ from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kep
 from interp_compose.studies.generalise.reads import fuse_reads
 from interp_compose.studies.generalise.run import SequenceRun
 from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.sequences import EncodedPair
+from interp_compose.training.sequences import EncodedPair, exact_match
 
 TINY = ic.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
@@ -248,6 +248,11 @@ def test_every_pair_of_every_split_is_measured(tmp_path: Path) -> None:
     about = json.loads(run.read_text())
     assert len(about["losses"]) == found.frames["runs"]["steps"].iloc[0]
     assert about["run"]["model"] == "transformer"
+    model = ic.load_model(run.parent / "model")
+    data = SequenceData.of(toy().splits)
+    right = {row["split"]: row["n_right"] for row in about["accuracy"] if row["kind"] == ""}
+    assert int(exact_match(model.lens, data.splits["test"], BOS).sum()) == right["test"]
+    assert model.source_words.words == ("a", "b")
 
 
 def test_a_papers_setting_is_the_default_of_all_other_options() -> None:

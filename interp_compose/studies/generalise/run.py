@@ -14,9 +14,11 @@ import torch
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.models.init import init_xavier
+from interp_compose.models.own_folder import save_model
 from interp_compose.models.seq2seq import Positions, Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
-from interp_compose.runs.files import atomic_write, json_bytes
+from interp_compose.runs.files import atomic_write, json_bytes, remove
 from interp_compose.studies.generalise.data import SequenceData, kept
 from interp_compose.studies.generalise.options import SequenceTraining
 from interp_compose.studies.generalise.reads import WatchedSequence
@@ -37,6 +39,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """What a model's name means. ``more_layers`` are of each stack."""
 RESULT: Final = "run.json"
+MODEL: Final = "model"
 OPTIONS: Final = [each.name for each in fields(SequenceTraining)]
 SHAPE: Final = [name for name in OPTIONS if name in Seq2SeqConfig.__dataclass_fields__]
 TRAINING: Final = [name for name in OPTIONS if name in TrainConfig.__dataclass_fields__]
@@ -132,6 +135,9 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         "reads": tables["reads"],
         "accuracy": accuracy,
     }
+    remove(folder / MODEL)  # of an attempt that was killed
+    words = {"source_words": data.source, "target_words": data.target}
+    save_model(SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words), folder / MODEL)
     atomic_write(folder / RESULT, json_bytes(about))
     clear_together([folder])
 
