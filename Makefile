@@ -42,6 +42,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.losses
+	$(BIN)/python -m benchmarks.decoding
 	$(BIN)/python -m benchmarks.carma
 	$(BIN)/python -m benchmarks.carma_study
 	$(BIN)/interp-compose carma --model mini-base --task mini-idm --seeds 5 --out out/carma-idm

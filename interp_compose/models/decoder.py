@@ -122,6 +122,9 @@ class LayerNorm(nn.Module):
         return layer_norm(x, self.w.shape, self.w, self.b)
 
 
+Joined = tuple[Float[Tensor, "width d_model"], Float[Tensor, "width"] | None]
+
+
 class Attention(nn.Module):
     """Multi-head attention, its softmax and products written out (complexity control, eqs 4, 5)."""
 
@@ -178,16 +181,21 @@ class Attention(nn.Module):
         return (q @ k) * self.scale
 
     def projected(
-        self, x: Float[Tensor, "batch query d_model"], which: str
+        self, x: Float[Tensor, "batch query d_model"], which: str, joined: Joined | None = None
     ) -> list[Float[Tensor, "batch query head d_head"]]:
-        """``x`` through several matrices at once, such as ``"KV"``: through W_K and W_V."""
+        """``x`` through several matrices at once, such as ``"KV"``: through W_K and W_V; ``joined``
+        is what :meth:`joined` gave for the same, where it is called often."""
+        weight, bias = self.joined(which) if joined is None else joined
+        parts = linear(x, weight, bias).chunk(len(which), dim=-1)
+        return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]
+
+    def joined(self, which: str) -> Joined:
+        """Weight and bias of one linear layer that stands for several matrices."""
         weights = [getattr(self, f"W_{letter}") for letter in which]
         biases = [getattr(self, f"b_{letter}") for letter in which]
         together = torch.cat([weight.transpose(0, 1).flatten(1) for weight in weights], dim=1)
         flat = [bias.flatten() for bias in biases if bias is not None]
-        out = linear(x, together.mT, torch.cat(flat) if flat else None)
-        parts = out.chunk(len(weights), dim=-1)
-        return [part.unflatten(-1, (self.n_heads, -1)) for part in parts]
+        return together.mT, torch.cat(flat) if flat else None
 
 
 class MLP(nn.Module):

@@ -146,11 +146,13 @@ class RelativeAttention(Attention):
     def scores(
         self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head d_head pos"]
     ) -> Float[Tensor, "batch head query pos"]:
-        n_queries, n_keys = q.shape[2], k.shape[3]
+        n_queries, n_keys = q.shape[2], k.shape[3]  # the queries are the last positions
         furthest = n_keys - 1
+        nearest = -n_queries
         if self.positions is not None:
             furthest = int(self.positions.max())
-        distances = torch.arange(furthest, -furthest - 1, -1, device=q.device)
+            nearest = -furthest - 1
+        distances = torch.arange(furthest, nearest, -1, device=q.device)
         r = sinusoids(distances, self.W_R.shape[1]).to(q.dtype)
         r = torch.einsum("rd,hde->her", r, self.W_R)  # [head d_head distance]
         of_distance = (q + self.b_v[:, None]) @ r  # [batch head query distance]
@@ -254,19 +256,15 @@ class Seq2SeqBlock(nn.Module):
         self,
         resid: Float[Tensor, "batch pos d_model"],
         states: Sequence[Float[Tensor, "batch pos d_model"]],
-        masked: Bool[Tensor, "#batch 1 #pos key"] | None,
+        second: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual after fuse-attention, or what stands in its place."""
+        """The residual after fuse-attention, or after what stands in its place: ``second`` is the
+        second self-attention."""
         if self.third is None:
             return resid
         if self.third == "second":
-            second = self.second_attn
             return self.added(
-                resid,
-                self.ln_third,
-                lambda x: second(second.hook_in(x), None, masked),
-                self.hook_second_attn_out,
-                self.hook_resid_third,
+                resid, self.ln_third, second, self.hook_second_attn_out, self.hook_resid_third
             )
         read = torch.stack(list(states[-1:] if self.third == "previous" else states), dim=2)
         return self.added(
@@ -276,6 +274,18 @@ class Seq2SeqBlock(nn.Module):
             self.hook_fuse_out,
             self.hook_resid_third,
         )
+
+    def attends(
+        self, attention: str, masked: Bool[Tensor, "#batch 1 #pos key"] | None
+    ) -> Callable[[Tensor], Tensor]:
+        """A self-attention of all positions, by its name."""
+
+        def attend(x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+            own: Attention = getattr(self, attention)
+            out: Tensor = own(own.hook_in(x), None, masked)
+            return out
+
+        return attend
 
 
 class EncoderBlock(Seq2SeqBlock):
@@ -293,15 +303,9 @@ class EncoderBlock(Seq2SeqBlock):
         states: Sequence[Float[Tensor, "batch pos d_model"]],
     ) -> Float[Tensor, "batch pos d_model"]:
         """``masked`` are keys that no query reads; ``states`` the outputs of earlier layers."""
-        attn = self.attn
-        mid = self.added(
-            resid,
-            self.ln1,
-            lambda x: attn(attn.hook_in(x), None, masked),
-            self.hook_attn_out,
-            self.hook_resid_mid,
-        )
-        mid = self.fused(mid, states, masked)
+        attend = self.attends("attn", masked)
+        mid = self.added(resid, self.ln1, attend, self.hook_attn_out, self.hook_resid_mid)
+        mid = self.fused(mid, states, self.attends("second_attn", masked))
         return self.added(mid, self.ln2, self.mlp, self.hook_mlp_out, self.hook_resid_post)
 
 
@@ -325,22 +329,27 @@ class DecoderBlock(Seq2SeqBlock):
         states: Sequence[Float[Tensor, "batch pos d_model"]],
     ) -> Float[Tensor, "batch pos d_model"]:
         """``memory`` is what the encoder gives."""
-        own, cross = self.self_attn, self.cross_attn
-        mid = self.added(
+        cross = self.cross_attn
+        return self.through(
             resid,
-            self.ln1,
-            lambda x: own(own.hook_in(x), None, masked),
-            self.hook_attn_out,
-            self.hook_resid_mid,
-        )
-        mid = self.added(
-            mid,
-            self.ln2,
+            self.attends("self_attn", masked),
             lambda x: cross(cross.hook_in(memory), x, source_masked),
-            self.hook_cross_attn_out,
-            self.hook_resid_mid2,
+            self.attends("second_attn", masked),
+            states,
         )
-        mid = self.fused(mid, states, masked)
+
+    def through(
+        self,
+        resid: Float[Tensor, "batch pos d_model"],
+        own: Callable[[Tensor], Tensor],
+        cross: Callable[[Tensor], Tensor],
+        second: Callable[[Tensor], Tensor],
+        states: Sequence[Float[Tensor, "batch pos d_model"]],
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The block, with its attentions as they are given."""
+        mid = self.added(resid, self.ln1, own, self.hook_attn_out, self.hook_resid_mid)
+        mid = self.added(mid, self.ln2, cross, self.hook_cross_attn_out, self.hook_resid_mid2)
+        mid = self.fused(mid, states, second)
         return self.added(mid, self.ln3, self.mlp, self.hook_mlp_out, self.hook_resid_post)
 
 
@@ -502,12 +511,16 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         return dropout(resid, self.cfg.dropout, self.training)
 
     def target_embedded(
-        self, target: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"] | None = None
+        self,
+        target: Int[Tensor, "batch pos"],
+        mask: Int[Tensor, "batch pos"] | None = None,
+        first: int = 0,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual that enters decoder block 0."""
+        """The residual that enters decoder block 0; ``first`` is the position of the first."""
         resid = self.decoder_embed(target)
         if self.cfg.positions != "relative":
-            resid = resid + self.decoder_pos_embed(self._positions(target, mask, "target"))
+            positions = self._positions(target, mask, "target") + first
+            resid = resid + self.decoder_pos_embed(positions)
         return dropout(resid, self.cfg.dropout, self.training)
 
     def encoder_final(

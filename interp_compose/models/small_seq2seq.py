@@ -152,8 +152,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return memory, hidden, self._call_lens(source, target)
 
     def _resids(self, streams: Streams) -> Sequence[Float[Tensor, "stream own d_model"]]:
-        resids: Sequence[Tensor] = streams.resid.split(self.d_model, dim=2)
-        return resids
+        return streams.resid.split(self.d_model, dim=2)
 
     def _side_by_side(self, resids: Sequence[Tensor], side: str) -> Tensor:
         return torch.cat(list(resids), dim=2) if self._grows[side] else resids[-1]

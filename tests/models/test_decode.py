@@ -1,0 +1,389 @@
+"""Decoding with a cache against plain calls of the model, beam search against its definition and
+against every sequence there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook
+
+from interp_compose.errors import InputError, OptionError, PromptError
+from interp_compose.models import decode
+from interp_compose.models.attention import edited_attention
+from interp_compose.models.decode import Hypothesis, beam_search, greedy
+from interp_compose.models.init import init_xavier
+from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.text.vocabulary import BOS, EOS
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.sequences import EncodedPair, TargetSequence, exact_match
+
+SHAPE: dict[str, Any] = {
+    **{"d_vocab": 11, "d_vocab_out": 7, "n_ctx": 9, "d_model": 8, "n_heads": 2, "d_mlp": 12},
+    **{"n_encoder_layers": 1, "n_decoder_layers": 2, "tied": False},
+}
+CASES: list[dict[str, Any]] = [
+    {"fuse": "both", "norm": "post", "positions": "relative", "seed": 38},
+    {"fuse": "parameters", "norm": "pre", "positions": "learned", "seed": 36},
+    {"fuse": "none", "norm": "post", "positions": "sinusoidal", "seed": 141},
+]
+SOURCES = [[5, 10, 3, 8], [7], [4, 4, 9], [3, 6, 2, 10, 8], [9, 3]]
+
+
+def random(seed: int = 0, **shape: Any) -> SmallSeq2Seq:
+    """In float64, with matrices so large that it does not say the same of every source."""
+    model = SmallSeq2Seq(Seq2SeqConfig(**{**SHAPE, **shape})).double()
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+        weight.data += noise * (0.8 if ".W_" in name else 0.1)
+    model.W_U.data *= 2
+    return model.eval()
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case["fuse"])
+def model(request: pytest.FixtureRequest) -> SmallSeq2Seq:
+    return random(**request.param)
+
+
+def padded(sources: list[list[int]] = SOURCES, *, left: bool = False) -> tuple[Tensor, Tensor]:
+    width = max(map(len, sources))
+    tokens, mask = torch.full((len(sources), width), 1), torch.zeros((len(sources), width)).long()
+    for i, row in enumerate(sources):
+        at = slice(width - len(row), width) if left else slice(0, len(row))
+        tokens[i, at], mask[i, at] = torch.tensor(row), 1
+    return tokens, mask
+
+
+Called = Callable[[Tensor, Tensor], Tensor]
+
+
+@torch.no_grad()
+def by_calls(call: Called, source: Tensor, max_length: int) -> list[list[int]]:
+    """Greedy decoding of all rows, until all have ended, by calls on everything so far."""
+    given = torch.full((len(source), 1), BOS)
+    for _ in range(max_length):
+        given = torch.cat([given, call(source, given)[:, -1:].argmax(-1)], dim=1)
+        if bool((given == EOS).any(dim=1).all()):
+            break
+    rows = given[:, 1:].tolist()
+    return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+
+
+# ---- greedy -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_greedy_is_the_argmax_of_plain_calls(
+    model: SmallSeq2Seq, left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows together and with padding, against rows alone and without."""
+    monkeypatch.setattr(decode, "ROOM", 2)  # the cache grows on the way
+    expected = [by_calls(model, torch.tensor([row]), 9)[0] for row in SOURCES]
+    source, mask = padded(left=left)
+    assert greedy(model, source, mask) == expected
+    assert greedy(model, source, mask, cached=False) == expected
+    assert greedy(model, source, mask, max_length=2) == [row[:2] for row in expected]
+    assert greedy(model, torch.tensor(SOURCES[3:4]), max_length=1) == [expected[3][:1]]
+    lengths = {len(row) for row in expected}
+    assert len(lengths) > 1
+    assert any(row[-1] == EOS for row in expected)
+
+
+def test_rows_that_have_ended_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random(**CASES[0])
+    sizes: list[int] = []
+    logits = decode._Cached.logits
+
+    def counting(self: Any, tokens: Tensor) -> Tensor:
+        sizes.append(len(tokens))
+        return logits(self, tokens)
+
+    monkeypatch.setattr(decode._Cached, "logits", counting)
+    source, mask = padded()
+    found = greedy(model, source, mask)
+    assert sizes == [sum(len(row) > at for row in found) for at in range(max(map(len, found)))]
+    sizes.clear()
+    beam_search(model, source, mask, n_beams=3)
+    assert sizes[0] == 15
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
+
+
+def test_dropout_is_off_and_the_mode_is_kept() -> None:
+    model = random(dropout=0.5)
+    source, mask = padded()
+    expected = greedy(model, source, mask)
+    model.train()
+    assert greedy(model, source, mask) == greedy(model, source, mask, cached=False) == expected
+    assert all(part.training for part in model.modules())
+    assert beam_search(model, source, mask)[0][0].score < 0
+    assert torch.is_grad_enabled()
+
+
+def test_relative_positions_have_no_end() -> None:
+    model = random(positions="relative")
+    model.b_U.data[EOS] = -1e9
+    found = greedy(model, torch.tensor([[3, 4]]), max_length=15)
+    assert found == by_calls(model, torch.tensor([[3, 4]]), 15)
+    assert len(found[0]) == 15
+
+
+@torch.no_grad()
+def test_bfloat16_decodes() -> None:
+    model = random(fuse="both").bfloat16()
+    source, mask = padded()
+    assert [len(row) for row in greedy(model, source, mask)]
+    for row in beam_search(model, source, mask, n_beams=2):
+        assert all(math.isfinite(one.score) for one in row)
+
+
+# ---- beams --------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def slow_beams(
+    model: SmallSeq2Seq, source: list[int], n_beams: int, penalty: float, longest: int
+) -> list[Hypothesis]:
+    """One row, with lists; a call of the model for each beam at each step."""
+    beams: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[Hypothesis] = []
+    for length in range(1, longest + 1):
+        extended = []
+        for score, tokens in beams:
+            given = torch.tensor([[BOS, *tokens]])
+            logits = model(torch.tensor([source]), given)[0, -1].tolist()
+            total = math.log(sum(math.exp(each) for each in logits))
+            for token, logit in enumerate(logits):
+                if length < longest or token == EOS:
+                    extended.append((score + logit - total, [*tokens, token]))
+        extended.sort(key=lambda one: -one[0])
+        for score, tokens in extended[:n_beams]:
+            if tokens[-1] == EOS and len(finished) < n_beams:
+                finished.append(Hypothesis(tuple(tokens), score / length**penalty))
+        if len(finished) == n_beams:
+            break
+        beams = [one for one in extended if one[1][-1] != EOS][:n_beams]
+    return sorted(finished, key=lambda one: -one.score)
+
+
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-10)
+
+
+@pytest.mark.parametrize(("n_beams", "penalty"), [(1, 1.0), (2, 0.0), (3, 1.0)])
+def test_beams_are_those_of_the_definition(
+    model: SmallSeq2Seq, n_beams: int, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "ROOM", 2)
+    source, mask = padded(SOURCES[:3], left=True)
+    options: dict[str, Any] = {"n_beams": n_beams, "length_penalty": penalty, "max_length": 4}
+    found = beam_search(model, source, mask, **options)
+    for row, of_row, recomputed in zip(
+        SOURCES[:3], found, beam_search(model, source, mask, **options, cached=False), strict=True
+    ):
+        same(of_row, slow_beams(model, row, n_beams, penalty, 4))
+        same(recomputed, of_row)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 2.0])
+@torch.no_grad()
+def test_enough_beams_find_the_best_of_all_sequences(penalty: float) -> None:
+    model = random(3, d_vocab_out=5, fuse="both")
+    source, longest = torch.tensor([[5, 8, 2]]), 4
+    others = [token for token in range(5) if token != EOS]
+    every = [
+        [*before, EOS] for length in range(longest) for before in product(others, repeat=length)
+    ]
+    given = torch.tensor([[BOS, *one, *[0] * (longest - len(one))] for one in every])
+    logp = model(source.expand(len(every), -1), given).log_softmax(-1)
+    scored = [
+        Hypothesis(
+            tuple(one), sum(float(logp[i, at, t]) for at, t in enumerate(one)) / len(one) ** penalty
+        )
+        for i, one in enumerate(every)
+    ]
+    best = sorted(scored, key=lambda one: -one.score)
+    options: dict[str, Any] = {"length_penalty": penalty, "max_length": longest}
+    found = beam_search(model, source, n_beams=4**3 * 5, **options)[0]
+    assert len(found) == len(every) == 1 + 4 + 16 + 64
+    same(found, best)
+    few = beam_search(model, source, n_beams=2, **options)[0]
+    assert {one.tokens for one in few} <= {one.tokens for one in best}
+    assert few[0].score <= best[0].score + 1e-12
+
+
+def test_one_beam_is_greedy_where_that_ends() -> None:
+    model = random(**CASES[0])
+    source, mask = padded()
+    for one, row in zip(
+        greedy(model, source, mask), beam_search(model, source, mask, n_beams=1), strict=True
+    ):
+        assert len(row) == 1
+        assert row[0].tokens[-1] == EOS
+        if one[-1] == EOS:
+            assert row[0].tokens == tuple(one)
+
+
+# ---- interventions ------------------------------------------------------------------------
+
+
+def second_position_zero(activation: Tensor, hook: Any) -> Tensor:
+    edited = activation.clone()
+    edited[:, 1:2] = 0
+    return edited
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "encoder_blocks.0.hook_resid_pre",
+        "decoder_blocks.1.hook_resid_pre",
+        "decoder_blocks.0.cross_attn.hook_z",
+        "decoder_blocks.1.fuse_attn.hook_v",
+    ],
+)
+def test_decoding_under_an_edit_is_that_of_plain_calls_under_it(hook: str) -> None:
+    """An edit of the second position: a cache would have it act on every step's only position, or
+    on none."""
+    model = random(**CASES[0])
+    source = torch.tensor([[5, 10, 3], [4, 4, 9]])
+    clean = greedy(model, source)
+    with model.hooks(fwd_hooks=[(hook, second_position_zero)]):
+        expected = by_calls(model, source, 9)
+        assert greedy(model, source) == expected
+        beams = beam_search(model, source, n_beams=2, max_length=3)
+        for row, one in zip(source.tolist(), beams, strict=True):
+            same(one, slow_beams(model, row, 2, 1.0, 3))
+    assert expected != clean
+    assert greedy(model, source) == clean
+
+
+class Reversed:
+    def scores(self, scores: Tensor) -> Tensor:
+        return scores
+
+    def pattern(self, pattern: Tensor) -> Tensor:
+        return pattern.flip(-1)
+
+
+@contextmanager
+def attention_edit(model: SmallSeq2Seq) -> Iterator[None]:
+    with edited_attention({1: model.decoder_blocks[1].cross_attn}, {1: Reversed()}):
+        yield
+
+
+@contextmanager
+def plain_hook(model: SmallSeq2Seq) -> Iterator[None]:
+    handle = model.decoder_blocks[0].mlp.register_forward_hook(lambda m, a, out: -2 * out)
+    yield
+    handle.remove()
+
+
+@contextmanager
+def hook_of_every_module(model: SmallSeq2Seq) -> Iterator[None]:
+    own = model.decoder_blocks[0].mlp
+    handle = register_module_forward_hook(lambda m, a, out: -2 * out if m is own else None)
+    yield
+    handle.remove()
+
+
+@pytest.mark.parametrize("edit", [attention_edit, plain_hook, hook_of_every_module])
+def test_edits_of_other_kinds_are_seen_too(edit: Any) -> None:
+    model = random(**CASES[0])
+    source = torch.tensor([[5, 10, 3], [7, 9, 9], [4, 4, 9]])
+    clean = greedy(model, source)
+    with edit(model):
+        expected = by_calls(model, source, 9)
+        assert greedy(model, source) == expected
+    assert expected != clean
+    assert greedy(model, source) == clean
+
+
+# ---- exact match --------------------------------------------------------------------------
+
+
+def pairs_of(n: int, seed: int) -> list[EncodedPair]:
+    """The target is the source's words, reversed and 3 lower; of none to three words."""
+    random = np.random.default_rng(seed)
+    sources = [random.integers(3, 7, size=random.integers(0, 4)) for _ in range(n)]
+    return [
+        EncodedPair(np.array([*source, EOS]), np.array([*source[::-1], EOS])) for source in sources
+    ]
+
+
+def assert_exact_match_is_greedy(model: SmallSeq2Seq, pairs: list[EncodedPair]) -> list[bool]:
+    source, mask = padded([pair.source.tolist() for pair in pairs])
+    found = greedy(model, source, mask)
+    right = [row == pair.target.tolist() for row, pair in zip(found, pairs, strict=True)]
+    assert exact_match(model, pairs, BOS).tolist() == right
+    return right
+
+
+def test_exact_match_by_one_pass_is_that_of_greedy_decoding(model: SmallSeq2Seq) -> None:
+    """Targets that greedy decoding gives, and ones that differ in a token, the last, or the end."""
+    source, mask = padded()
+    pairs = []
+    for row, out in zip(SOURCES, greedy(model, source, mask), strict=True):
+        for target in (out, out[:-1] or [EOS], [*out[:-1], (out[-1] + 1) % 7], [3, *out][:9]):
+            pairs.append(EncodedPair(np.array(row), np.array(target)))
+    right = [
+        greedy(model, torch.tensor(pair.source[None]))[0] == pair.target.tolist()
+        for pair in pairs
+        if pair.target[-1] == EOS or len(pair.target) == 9
+    ]
+    asked = [pair for pair in pairs if pair.target[-1] == EOS or len(pair.target) == 9]
+    assert exact_match(model, asked, BOS).tolist() == right
+    assert set(right) == {True, False}
+
+
+def test_exact_match_of_a_trained_model_is_that_of_greedy_decoding() -> None:
+    pairs, new = pairs_of(40, 0), pairs_of(40, 1)
+    shape = {**SHAPE, "d_model": 16, "n_decoder_layers": 1, "tied": True, "d_vocab": 7}
+    model = SmallSeq2Seq(Seq2SeqConfig(**shape, fuse="both"))
+    init_xavier(model, seed=0)
+    assert not any(assert_exact_match_is_greedy(model, new))
+    config = TrainConfig(lr=0.02, epochs=12, batch_size=20, warmup_steps=5)
+    run_training(Trainer(model, TargetSequence(pairs, BOS), config), progress=False)
+    right = assert_exact_match_is_greedy(model, new)
+    assert 0.2 < np.mean(right) < 1  # some of either kind
+
+
+# ---- refusals -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_length": 10}, OptionError, "max_length=10: expected 1 to the 9 positions"),
+        ({"max_length": 0}, OptionError, "max_length=0: expected 1"),
+        ({"eos": 7}, OptionError, "eos=7: expected a target's token, 0 to 6"),
+        ({"bos": -1}, OptionError, "bos=-1: expected a target's token, 0 to 6"),
+        ({"source": torch.tensor([[3, 11]])}, InputError, "source ids from 3 to 11: expected 0 to"),
+        ({"source": torch.zeros((0, 2)).long()}, InputError, r"a tensor \[0, 2\]"),
+        ({"source": torch.ones((1, 10)).long()}, PromptError, "a source has 10 tokens"),
+        ({"source_mask": torch.tensor([[0, 0]])}, InputError, "row 0 .* has no real token"),
+        ({"n_beams": 0}, OptionError, "n_beams=0: expected a whole number, 1 or more"),
+        ({"length_penalty": math.nan}, OptionError, "length_penalty=nan: expected a finite number"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    model = random()
+    call: dict[str, Any] = {"source": torch.tensor([[3, 4]]), **options}
+    with pytest.raises(error, match=message):
+        beam_search(model, **call)
+    if "n_beams" not in options and "length_penalty" not in options:
+        with pytest.raises(error, match=message):
+            greedy(model, **call)
