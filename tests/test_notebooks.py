@@ -37,8 +37,14 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "vocab_size=5000": "vocab_size=500",
         "randint(0, 5000": "randint(0, 500",
     },
+    "06_generalise.ipynb": {
+        '"scan", seeds=1': '"scan", seeds=1, where="here"',
+        "epochs=20": "max_steps=3, n_looks=1, n_curve=20",
+        "scan-length-8": "scan-length-2",
+        "[:60]": "[:5]",
+    },
 }
-ALSO = {"04_circuits.ipynb": {"torch", "transformers"}}  # tensors, and a shape of one's own
+ALSO = {"04_circuits.ipynb": {"torch", "transformers"}, "06_generalise.ipynb": {"torch"}}  # tensors, and a shape of one's own
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.name)
@@ -54,6 +60,7 @@ def test_there_is_a_notebook_for_each_study() -> None:
         "03_phases.ipynb",
         "04_circuits.ipynb",
         "05_human_judgements.ipynb",
+        "06_generalise.ipynb",
     ]
 
 
