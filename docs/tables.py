@@ -21,6 +21,7 @@ from docs import (
     authors_results,
     carma_results,
     circuit_results,
+    generalise_results,
     phase_results,
     speed_results,
     verdict_page,
@@ -271,6 +272,11 @@ def _paper_run(command: str, runs: int, run: PhaseRun) -> list[str]:
     return [f"`{command}`", str(runs), *sizes, *flops, told]
 
 
+def generalised(name: str) -> str:
+    """What encoder–decoders got right."""
+    return NOTICE + table(*generalise_results.accuracy(name))
+
+
 def speed_epochs(name: str) -> str:
     """How fast data are fitted that break the rule."""
     return NOTICE + table(*speed_results.epochs(name))
@@ -321,6 +327,7 @@ FILES: dict[str, Callable[[], str]] = {
     "speed_post.md": partial(speed_epochs, "fitting_speed_post"),
     "speed_delays_post.md": partial(speed_delays, "fitting_speed_post"),
     "speed_pairs_post.md": partial(speed_pairs, "fitting_speed_post", 2),
+    "generalise_length.md": partial(generalised, "generalise_scan_length_26"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_stability.md": carma_stability,

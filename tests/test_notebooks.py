@@ -44,7 +44,10 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "[:60]": "[:5]",
     },
 }
-ALSO = {"04_circuits.ipynb": {"torch", "transformers"}, "06_generalise.ipynb": {"torch"}}  # tensors, and a shape of one's own
+ALSO = {
+    "04_circuits.ipynb": {"torch", "transformers"},
+    "06_generalise.ipynb": {"torch"},
+}  # tensors, and a shape of one's own
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.name)

@@ -100,6 +100,7 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
             x_is_share=False,
             panels=panels,
             x_name="step",
+            x_ticks=[float(step) for step in steps[:: max(1, len(steps) // 4)]],
             x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
         )
     )

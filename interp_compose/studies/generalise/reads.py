@@ -57,10 +57,14 @@ def fuse_reads(model: SmallSeq2Seq, pairs: Sequence[EncodedPair], bos: int) -> l
             batch.hidden(model)
     return [
         {"stack": stack, "layer": layer, "head": head, "earlier": earlier, "weight": weight}
-        for (stack, layer), total in sorted(totals.items())
+        for (stack, layer), total in sorted(totals.items(), key=lambda one: _place(*one[0]))
         for head, weights in enumerate((total / counts[stack]).tolist())
         for earlier, weight in enumerate(weights)
     ]
+
+
+def _place(stack: str, layer: int) -> tuple[int, int]:
+    return list(STACKS).index(stack), layer
 
 
 def _is_pattern(name: str) -> bool:
