@@ -64,17 +64,19 @@ def row(name: str) -> Row:
         loaded = load_model(model)
     except CapabilityError as refusal:
         other = "its own forward pass in transformers" in str(refusal)
-        refused = ("refused: other numbers" if other else "refused",) * (
-            len(MEANING) + len(STUDIES)
-        )
-        return Row(shown, "", refused, f"`{type(model).__name__}`")
+        cells = ("refused: other numbers" if other else "refused",) * (len(MEANING) + len(STUDIES))
+        return Row(shown, "", cells, f"`{type(model).__name__}`")
     probed = loaded.capabilities
     studies = ["yes" if holds(probed, names) else "no" for names in STUDIES.values()]
+    refused = ""
     if loaded.bidirectional:  # no next token to predict, whatever the probes say
-        studies = [
-            "no" if "cap_curve" in study else word
-            for study, word in zip(STUDIES, studies, strict=True)
-        ]
+        refused = "cap_curve"
+    elif len(loaded.stacks) > 1:  # two texts, and an embedding is of one
+        refused = "similarity_curve"
+    studies = [
+        "no" if refused and refused in study else word
+        for study, word in zip(STUDIES, studies, strict=True)
+    ]
     probes = [
         "yes" if probe.held else f"no: {reason(probe.detail)}" for probe in probed.probes.values()
     ]

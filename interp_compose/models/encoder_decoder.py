@@ -71,12 +71,12 @@ class SideLayout:
     def put(
         self, own: Float[Tensor, "batch own width"], joint: Float[Tensor, "batch pos joint_width"]
     ) -> Float[Tensor, "batch pos joint_width"]:
-        """``joint`` with the side's own vectors at its positions, filled up with zeros."""
-        length = joint.shape[1]
+        """``joint``, written to in place: the side's own vectors at its positions, narrower ones
+        filled up with zeros."""
         own = torch.nn.functional.pad(own, (0, joint.shape[2] - own.shape[2]))
-        index = self.index.masked_fill(self.mask == 0, length)[:, :, None].expand_as(own)
-        wide = torch.nn.functional.pad(joint, (0, 0, 0, 1))
-        return wide.scatter(1, index, own)[:, :length]
+        row, slot = self.mask.nonzero(as_tuple=True)
+        joint[row, self.index[row, slot]] = own[row, slot]
+        return joint
 
 
 class EncoderDecoderModel(LensModel):
@@ -391,7 +391,7 @@ class EncoderDecoderModel(LensModel):
             layout = self._layouts[self.side_of(layer) == "target"]
             width = self._widths(layer)[self.side_of(layer) == "target"]
             own = self._hook_entry(layout.take(resid)[..., :width].contiguous(), layer)
-            resid = layout.put(own, resid)
+            resid = layout.put(own, resid.clone())
         joint: Tensor = self._joint_points[f"blocks.{layer}.hook_resid_pre"](resid)
         return joint
 

@@ -250,6 +250,36 @@ def test_cross_attention_that_adds_nothing_leaves_the_source_unread() -> None:
 
 
 @torch.no_grad()
+def test_edits_that_change_nothing_give_the_same_bits_and_blocks_nest() -> None:
+    _, model = pair("T5")
+    tokens, mask, _ = joined(model, "left")
+    at, word = targets(model, tokens, mask), word_positions(tokens, mask, model)
+    clean = model(tokens, attention_mask=mask)[at]
+    same: Any = [
+        (f"blocks.{layer}.hook_resid_pre", lambda x, hook: x.clone()) for layer in range(5)
+    ]
+    for block in (
+        mask_attention(model, keys=[]),
+        ablate(model, heads=range(4), positions=[]),
+        mask_residual(model, positions=[]),
+        model.hooks(same),
+    ):
+        with block:
+            assert torch.equal(model(tokens, attention_mask=mask)[at], clean)
+    with mask_attention(model, keys=word):
+        outer = model(tokens, attention_mask=mask)[at]
+        with mask_attention(model, keys=-3), ablate(model, heads=[(3, 1)]):
+            inner = model(tokens, attention_mask=mask)[at]
+        assert torch.equal(model(tokens, attention_mask=mask)[at], outer)
+        with pytest.raises(ZeroDivisionError), mask_attention(model, keys=-3):
+            raise ZeroDivisionError
+        assert torch.equal(model(tokens, attention_mask=mask)[at], outer)
+    assert not torch.equal(inner, outer)
+    assert torch.equal(model(tokens, attention_mask=mask)[at], clean)
+    assert_clean(model)
+
+
+@torch.no_grad()
 def test_what_does_nothing_or_cannot_be_counted_is_refused() -> None:
     _, model = pair("T5")
     tokens, mask, _ = joined(model, "left")
