@@ -152,7 +152,8 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         return memory, hidden, self._call_lens(source, target)
 
     def _resids(self, streams: Streams) -> Sequence[Float[Tensor, "stream own d_model"]]:
-        return streams.resid.split(self.d_model, dim=2)
+        resids: Sequence[Tensor] = streams.resid.split(self.d_model, dim=2)
+        return resids
 
     def _side_by_side(self, resids: Sequence[Tensor], side: str) -> Tensor:
         return torch.cat(list(resids), dim=2) if self._grows[side] else resids[-1]
