@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
 from benchmarks.common import machine, seconds, spread, write
-from interp_compose.models.decode import beam_search, greedy
+from interp_compose.models.decode import beam_search, greedy_search
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.text.vocabulary import BOS, EOS, PAD
@@ -81,7 +81,7 @@ def measure(cfg: Seq2SeqConfig, n_beams: int, repeats: int) -> dict[str, Any]:
 def decoded(model: SmallSeq2Seq, source: Tensor, n_beams: int, length: int) -> list[set[Any]]:
     """The tokens of each row's hypotheses."""
     if n_beams == 1:
-        return [{tuple(row)} for row in greedy(model, source, max_length=length)]
+        return [{tuple(row)} for row in greedy_search(model, source, max_length=length)]
     rows = beam_search(model, source, n_beams=n_beams, max_length=length)
     return [{one.tokens for one in row} for row in rows]
 

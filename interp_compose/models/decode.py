@@ -12,8 +12,8 @@ as they do on a call of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -24,8 +24,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.modules import module as torch_module
 
+from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.decoder import Attention, Joined
+from interp_compose.models.encoder_decoder import FIRST_TARGET_POSITION, EncoderDecoderModel
 from interp_compose.models.hooks import check_call, in_evaluation_mode
 from interp_compose.models.seq2seq import RelativeAttention, SmallSeq2Seq
 from interp_compose.text.vocabulary import BOS, EOS
@@ -42,14 +44,15 @@ class Hypothesis:
     score: float
 
 
-def greedy(
-    model: SmallSeq2Seq,
+@public
+def greedy_search(
+    model: SmallSeq2Seq | EncoderDecoderModel,
     source: Int[Tensor, "batch source"],
     source_mask: Int[Tensor, "batch source"] | None = None,
     *,
     max_length: int | None = None,
-    bos: int = BOS,
-    eos: int = EOS,
+    start: Sequence[int] | None = None,
+    eos: int | None = None,
     cached: bool = True,
 ) -> list[list[int]]:
     """The likeliest next token, again and again, until it is EOS; of each row the tokens, EOS
@@ -58,47 +61,56 @@ def greedy(
     Dropout is off. No token is ruled out: padding and BOS are a wrong answer like any other.
 
     Args:
-        model: the encoder–decoder, in whatever mode.
+        model: an encoder–decoder from :func:`.load.load_model` or :func:`.small_seq2seq`, or the
+            module of such a small one.
         source: token ids, with EOS if the model was trained so.
         source_mask: 0 at padding; by default there is none.
-        max_length: tokens of a target, EOS included; by default ``n_ctx``.
-        bos, eos: ids of the tokens before the first and after the last.
-        cached: whether to keep keys and values. Under hooks and edits they never are.
+        max_length: tokens of a target, EOS included; by default as many as the model has positions
+            for.
+        start: ids of the tokens before the first; by default the model's ``start_ids``.
+        eos: id of the token after the last; small models have one.
+        cached: whether to keep keys and values. They are kept in small models without hooks and
+            edits alone.
 
     Raises:
-        OptionError: a ``max_length`` that the model has no positions for; unknown ids.
+        OptionError: a ``max_length`` that the model has no positions for; unknown ids; none that
+            could be the default.
         InputError: no token ids, or ids outside the vocabulary; a mask that is none.
         PromptError: a source longer than the model reads.
+        InterventionError: an edit that needs calls of the model, and its module was given.
     """
-    longest = _checked(model, source, source_mask, max_length, bos, eos)
-    n_rows, device = len(source), source.device
-    written = torch.full((n_rows, longest), eos, device=device)
-    done = torch.zeros(n_rows, dtype=torch.bool, device=device)
-    rows, tokens = torch.arange(n_rows, device=device), torch.full((n_rows,), bos, device=device)
-    with _decoding(model, source, source_mask, 1, cached) as steps:
-        for position in range(longest):
+    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    device, written = source.device, []
+    done = torch.zeros(len(source), dtype=torch.bool, device=device)
+    rows = torch.arange(len(source), device=device)
+    tokens = torch.full_like(rows, asked.start[-1])
+    with asked.steps(1) as steps:
+        for _ in range(asked.longest):
             tokens = steps.logits(tokens).argmax(dim=-1)
-            written[rows, position] = tokens
-            done[rows] |= tokens == eos
+            of_all = torch.full_like(done, asked.eos, dtype=torch.long)
+            of_all[rows] = tokens
+            written.append(of_all)
+            done[rows] |= tokens == asked.eos
             if bool(done.all()):
                 break
             left = (~done[rows]).nonzero()[:, 0]
             if steps.rows_may_leave and len(left) < len(rows):
                 steps.select(left, left)
                 rows, tokens = rows[left], tokens[left]
-    return [_until(eos, row) for row in written[:, : position + 1].tolist()]
+    return [_until(asked.eos, row) for row in torch.stack(written, dim=1).tolist()]
 
 
+@public
 def beam_search(
-    model: SmallSeq2Seq,
+    model: SmallSeq2Seq | EncoderDecoderModel,
     source: Int[Tensor, "batch source"],
     source_mask: Int[Tensor, "batch source"] | None = None,
     *,
     n_beams: int = 5,
     length_penalty: float = 1.0,
     max_length: int | None = None,
-    bos: int = BOS,
-    eos: int = EOS,
+    start: Sequence[int] | None = None,
+    eos: int | None = None,
     cached: bool = True,
 ) -> list[list[Hypothesis]]:
     """The best targets of each row that a search with ``n_beams`` beams finds, best first.
@@ -112,28 +124,109 @@ def beam_search(
     Args:
         n_beams: beams, and finished hypotheses at most.
         length_penalty: 0 for the log-probability; larger ones favour longer targets.
-        model, source, source_mask, max_length, bos, eos, cached: see :func:`greedy`.
+        model, source, source_mask, max_length, start, eos, cached: see :func:`greedy_search`.
 
     Raises:
-        OptionError: fewer than 1 beam; and see :func:`greedy`.
-        InputError, PromptError: see :func:`greedy`.
+        OptionError: fewer than 1 beam; and see :func:`greedy_search`.
+        InputError, PromptError, InterventionError: see :func:`greedy_search`.
     """
     if n_beams < 1:
         raise OptionError(f"n_beams={n_beams}: expected a whole number, 1 or more")
     if not math.isfinite(length_penalty):
         raise OptionError(f"length_penalty={length_penalty}: expected a finite number")
-    longest = _checked(model, source, source_mask, max_length, bos, eos)
-    search = _BeamSearch(source, n_beams, length_penalty, eos)
-    tokens = torch.full((len(source) * n_beams,), bos, device=source.device)
-    with _decoding(model, source, source_mask, n_beams, cached) as steps:
-        for length in range(1, longest + 1):
+    asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
+    search = _BeamSearch(source, n_beams, length_penalty, asked.eos)
+    tokens = torch.full((len(source) * n_beams,), asked.start[-1], device=source.device)
+    with asked.steps(n_beams) as steps:
+        for length in range(1, asked.longest + 1):
             logits = steps.logits(tokens).unflatten(0, (-1, n_beams))
-            search.extend(logits, last=length == longest)
+            search.extend(logits, last=length == asked.longest)
             if search.done:
                 break
             steps.select(*search.next_rows(steps.rows_may_leave))
             tokens = search.tokens[:, :, -1].flatten()
     return [sorted(each, key=lambda one: -one.score) for each in search.finished]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be decoded, checked."""
+
+    model: SmallSeq2Seq | EncoderDecoderModel
+    source: Int[Tensor, "batch source"]
+    mask: Int[Tensor, "batch source"] | None
+    longest: int
+    start: tuple[int, ...]
+    eos: int
+    cached: bool
+
+    @classmethod
+    def of(
+        cls,
+        model: SmallSeq2Seq | EncoderDecoderModel,
+        source: Tensor,
+        mask: Tensor | None,
+        max_length: int | None,
+        start: Sequence[int] | None,
+        eos: int | None,
+        cached: bool,
+    ) -> _Asked:
+        check_call(source, mask)
+        small = model if isinstance(model, SmallSeq2Seq) else getattr(model, "lens", None)
+        if isinstance(model, SmallSeq2Seq):
+            sizes, ends = (model.cfg.d_vocab, model.cfg.d_vocab_out), model.cfg.n_ctx
+            endless = model.cfg.positions == "relative"
+            begins: Sequence[int] = (BOS,)
+        else:
+            sizes, ends = (model.d_vocab_source, model.d_vocab), model.n_ctx
+            endless, begins = False, model.start_ids
+        begins = begins if start is None else start
+        if isinstance(small, SmallSeq2Seq) and eos is None:
+            eos = EOS
+        if eos is None or not begins or (max_length is None and ends >= FIRST_TARGET_POSITION):
+            raise OptionError(
+                f"start={start}, eos={eos}, max_length={max_length}: expected values, since the "
+                "model has none of its own for all of them"
+            )
+        lowest, highest = int(source.min()), int(source.max())
+        if lowest < 0 or highest >= sizes[0]:
+            raise InputError(
+                f"source ids from {lowest} to {highest}: expected 0 to {sizes[0] - 1}; these are "
+                "not ids of this model's source vocabulary"
+            )
+        for token in (*begins, eos):
+            if not 0 <= token < sizes[1]:
+                raise OptionError(
+                    f"start={list(begins)}, eos={eos}: expected a target's tokens, 0 to "
+                    f"{sizes[1] - 1}"
+                )
+        ends -= len(begins) - 1
+        longest = ends if max_length is None else max_length
+        if longest < 1 or (longest > ends and not endless):
+            raise OptionError(
+                f"max_length={longest}: expected 1 to the {ends} positions that the model has for "
+                "a target"
+            )
+        return cls(model, source, mask, longest, tuple(begins), eos, cached)
+
+    @contextmanager
+    def steps(self, n_beams: int) -> Iterator[_Steps]:
+        """All but the last of the tokens that targets begin with are decoded already."""
+        model = self.model
+        with ExitStack() as opened:
+            if isinstance(model, EncoderDecoderModel):
+                opened.enter_context(model.exclusive.held(model.name))
+            lens = model if isinstance(model, SmallSeq2Seq) else model.lens
+            opened.enter_context(torch.no_grad())
+            opened.enter_context(in_evaluation_mode(lens))
+            steps: _Steps
+            if self.cached and isinstance(lens, SmallSeq2Seq) and not is_edited(model):
+                steps = _Cached(lens, self.source, self.mask, n_beams)
+            else:
+                steps = _Recomputed(model, self.source, self.mask, n_beams)
+            for token in self.start[:-1]:
+                steps.logits(self.source.new_full((len(self.source) * n_beams,), token))
+            yield steps
 
 
 class _BeamSearch:
@@ -213,7 +306,11 @@ class _Recomputed:
     rows_may_leave = False
 
     def __init__(
-        self, model: SmallSeq2Seq, source: Tensor, mask: Tensor | None, n_beams: int
+        self,
+        model: SmallSeq2Seq | EncoderDecoderModel,
+        source: Tensor,
+        mask: Tensor | None,
+        n_beams: int,
     ) -> None:
         self.model = model
         self.source = source.repeat_interleave(n_beams, dim=0)
@@ -222,7 +319,11 @@ class _Recomputed:
 
     def logits(self, tokens: Int[Tensor, "row"]) -> Float[Tensor, "row d_vocab_out"]:
         self.given = torch.cat([self.given, tokens[:, None]], dim=1)
-        logits: Tensor = self.model(self.source, self.given, self.mask)
+        model: Any = self.model
+        if isinstance(model, EncoderDecoderModel):
+            joint, mask = model.join(self.source, self.given, self.mask)
+            return model.forward(joint, attention_mask=mask, read="last")[:, -1]
+        logits: Tensor = model(self.source, self.given, self.mask)
         return logits[:, -1]
 
     def select(self, rows: Int[Tensor, "row"], sources: Int[Tensor, "source"]) -> None:
@@ -339,55 +440,18 @@ class _Past(NamedTuple):
         return attention.attended(q, k, v, masked)
 
 
-@contextmanager
-def _decoding(
-    model: SmallSeq2Seq, source: Tensor, mask: Tensor | None, n_beams: int, cached: bool
-) -> Iterator[_Steps]:
-    kind = _Cached if cached and not is_intervened(model) else _Recomputed
-    with torch.no_grad(), in_evaluation_mode(model):
-        yield kind(model, source, mask, n_beams)
-
-
-def is_intervened(model: torch.nn.Module) -> bool:
-    """Whether a hook or an edit is on any part of the model, or a hook on every module."""
+def is_edited(model: SmallSeq2Seq | EncoderDecoderModel) -> bool:
+    """Whether a hook or an edit may act on any part of the model."""
+    parts = model.lens.modules() if isinstance(model, EncoderDecoderModel) else model.modules()
     return bool(
-        torch_module._global_forward_hooks
+        (isinstance(model, EncoderDecoderModel) and (model.active_hooks or model.preparations))
+        or torch_module._global_forward_hooks
         or torch_module._global_forward_pre_hooks
         or any(
             part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
-            for part in model.modules()
+            for part in parts
         )
     )
-
-
-def _checked(
-    model: SmallSeq2Seq,
-    source: Tensor,
-    mask: Tensor | None,
-    max_length: int | None,
-    bos: int,
-    eos: int,
-) -> int:
-    """The largest number of tokens, after a check of what is asked."""
-    check_call(source, mask)
-    cfg = model.cfg
-    lowest, highest = int(source.min()), int(source.max())
-    if lowest < 0 or highest >= cfg.d_vocab:
-        raise InputError(
-            f"source ids from {lowest} to {highest}: expected 0 to {cfg.d_vocab - 1}; these are "
-            "not ids of this model's source vocabulary"
-        )
-    for name, token in (("bos", bos), ("eos", eos)):
-        if not 0 <= token < cfg.d_vocab_out:
-            raise OptionError(
-                f"{name}={token}: expected a target's token, 0 to {cfg.d_vocab_out - 1}"
-            )
-    longest = cfg.n_ctx if max_length is None else max_length
-    if longest < 1 or (longest > cfg.n_ctx and cfg.positions != "relative"):
-        raise OptionError(
-            f"max_length={longest}: expected 1 to the {cfg.n_ctx} positions that the model has"
-        )
-    return longest
 
 
 def _until(eos: int, tokens: list[int]) -> list[int]:

@@ -15,16 +15,22 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook
 
-from interp_compose.errors import InputError, OptionError, PromptError
+from interp_compose.errors import InputError, InterventionError, OptionError, PromptError
+from interp_compose.interventions.mask_attention import mask_attention
+from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models import decode
 from interp_compose.models.attention import edited_attention
-from interp_compose.models.decode import Hypothesis, beam_search, greedy
+from interp_compose.models.decode import Hypothesis, beam_search, greedy_search
+from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.init import init_xavier
+from interp_compose.models.load import load_model
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.sequences import EncodedPair, TargetSequence, exact_match
+from tests import architectures
 
 SHAPE: dict[str, Any] = {
     **{"d_vocab": 11, "d_vocab_out": 7, "n_ctx": 9, "d_model": 8, "n_heads": 2, "d_mlp": 12},
@@ -89,10 +95,10 @@ def test_greedy_is_the_argmax_of_plain_calls(
     monkeypatch.setattr(decode, "ROOM", 2)  # the cache grows on the way
     expected = [by_calls(model, torch.tensor([row]), 9)[0] for row in SOURCES]
     source, mask = padded(left=left)
-    assert greedy(model, source, mask) == expected
-    assert greedy(model, source, mask, cached=False) == expected
-    assert greedy(model, source, mask, max_length=2) == [row[:2] for row in expected]
-    assert greedy(model, torch.tensor(SOURCES[3:4]), max_length=1) == [expected[3][:1]]
+    assert greedy_search(model, source, mask) == expected
+    assert greedy_search(model, source, mask, cached=False) == expected
+    assert greedy_search(model, source, mask, max_length=2) == [row[:2] for row in expected]
+    assert greedy_search(model, torch.tensor(SOURCES[3:4]), max_length=1) == [expected[3][:1]]
     lengths = {len(row) for row in expected}
     assert len(lengths) > 1
     assert any(row[-1] == EOS for row in expected)
@@ -109,7 +115,7 @@ def test_rows_that_have_ended_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(decode._Cached, "logits", counting)
     source, mask = padded()
-    found = greedy(model, source, mask)
+    found = greedy_search(model, source, mask)
     assert sizes == [sum(len(row) > at for row in found) for at in range(max(map(len, found)))]
     sizes.clear()
     beam_search(model, source, mask, n_beams=3)
@@ -121,9 +127,10 @@ def test_rows_that_have_ended_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -
 def test_dropout_is_off_and_the_mode_is_kept() -> None:
     model = random(dropout=0.5)
     source, mask = padded()
-    expected = greedy(model, source, mask)
+    expected = greedy_search(model, source, mask)
     model.train()
-    assert greedy(model, source, mask) == greedy(model, source, mask, cached=False) == expected
+    assert greedy_search(model, source, mask) == expected
+    assert greedy_search(model, source, mask, cached=False) == expected
     assert all(part.training for part in model.modules())
     assert beam_search(model, source, mask)[0][0].score < 0
     assert torch.is_grad_enabled()
@@ -132,7 +139,7 @@ def test_dropout_is_off_and_the_mode_is_kept() -> None:
 def test_relative_positions_have_no_end() -> None:
     model = random(positions="relative")
     model.b_U.data[EOS] = -1e9
-    found = greedy(model, torch.tensor([[3, 4]]), max_length=15)
+    found = greedy_search(model, torch.tensor([[3, 4]]), max_length=15)
     assert found == by_calls(model, torch.tensor([[3, 4]]), 15)
     assert len(found[0]) == 15
 
@@ -141,7 +148,7 @@ def test_relative_positions_have_no_end() -> None:
 def test_bfloat16_decodes() -> None:
     model = random(fuse="both").bfloat16()
     source, mask = padded()
-    assert [len(row) for row in greedy(model, source, mask)]
+    assert [len(row) for row in greedy_search(model, source, mask)]
     for row in beam_search(model, source, mask, n_beams=2):
         assert all(math.isfinite(one.score) for one in row)
 
@@ -227,7 +234,7 @@ def test_one_beam_is_greedy_where_that_ends() -> None:
     model = random(**CASES[0])
     source, mask = padded()
     for one, row in zip(
-        greedy(model, source, mask), beam_search(model, source, mask, n_beams=1), strict=True
+        greedy_search(model, source, mask), beam_search(model, source, mask, n_beams=1), strict=True
     ):
         assert len(row) == 1
         assert row[0].tokens[-1] == EOS
@@ -258,15 +265,15 @@ def test_decoding_under_an_edit_is_that_of_plain_calls_under_it(hook: str) -> No
     on none."""
     model = random(**CASES[0])
     source = torch.tensor([[5, 10, 3], [4, 4, 9]])
-    clean = greedy(model, source)
+    clean = greedy_search(model, source)
     with model.hooks(fwd_hooks=[(hook, second_position_zero)]):
         expected = by_calls(model, source, 9)
-        assert greedy(model, source) == expected
+        assert greedy_search(model, source) == expected
         beams = beam_search(model, source, n_beams=2, max_length=3)
         for row, one in zip(source.tolist(), beams, strict=True):
             same(one, slow_beams(model, row, 2, 1.0, 3))
     assert expected != clean
-    assert greedy(model, source) == clean
+    assert greedy_search(model, source) == clean
 
 
 class Reversed:
@@ -302,12 +309,81 @@ def hook_of_every_module(model: SmallSeq2Seq) -> Iterator[None]:
 def test_edits_of_other_kinds_are_seen_too(edit: Any) -> None:
     model = random(**CASES[0])
     source = torch.tensor([[5, 10, 3], [7, 9, 9], [4, 4, 9]])
-    clean = greedy(model, source)
+    clean = greedy_search(model, source)
     with edit(model):
         expected = by_calls(model, source, 9)
-        assert greedy(model, source) == expected
+        assert greedy_search(model, source) == expected
     assert expected != clean
-    assert greedy(model, source) == clean
+    assert greedy_search(model, source) == clean
+
+
+@pytest.fixture(scope="module")
+def lens_model() -> SmallSeq2SeqModel:
+    return SmallSeq2SeqModel(random(**CASES[0]), name="small")
+
+
+def test_a_loaded_model_decodes_as_its_module_and_under_its_interventions(
+    lens_model: SmallSeq2SeqModel,
+) -> None:
+    model = lens_model
+    source = torch.tensor([[5, 10, 3], [4, 4, 9]])
+    clean = greedy_search(model, source)
+    assert clean == greedy_search(model.lens, source)
+
+    def call(source: Tensor, given: Tensor) -> Tensor:
+        tokens, mask = model.join(source, given)
+        return model(tokens, attention_mask=mask)
+
+    blocks: list[Any] = [
+        lambda: model.hooks([("blocks.1.hook_resid_pre", second_position_zero)]),
+        lambda: model.hooks([("decoder_blocks.0.hook_mlp_out", second_position_zero)]),
+        lambda: mask_attention(model, keys=[1]),
+    ]
+    for block in blocks:
+        with block():
+            expected = by_calls(call, source, 9)
+            assert greedy_search(model, source) == expected
+        assert expected != clean
+    with mask_attention(model, keys=[1]):
+        greedy_search(model, source)
+        with pytest.raises(InterventionError, match="acts on calls of the model"):
+            greedy_search(model.lens, source)
+    groups = torch.tensor([[0, 0, -1, -1]])
+    with (
+        pytest.raises(InterventionError, match=r"groups are \[1, 4\] and the tokens .* \[2, 4\]"),
+        pool_at(model, 0, groups),
+    ):
+        greedy_search(model, source)
+    assert greedy_search(model, source) == clean
+
+
+def test_a_bridged_model_decodes_as_hugging_face_does() -> None:
+    hf = architectures.build("Marian")
+    generator = torch.Generator().manual_seed(10)
+    for name, weight in hf.named_parameters():
+        if "norm" not in name:
+            scale = 0.15 if "embed_tokens" in name or "lm_head" in name else 0.6
+            weight.data = torch.randn(weight.shape, generator=generator) * scale
+    source = torch.tensor([[5, 7, 3, 9], [4, 4, 8, 6]])
+    model = load_model(hf)
+    assert isinstance(model, EncoderDecoderModel)
+    start = model.start_ids
+    with torch.no_grad():
+        expected = hf.generate(
+            input_ids=source,
+            attention_mask=torch.ones_like(source),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=7,
+            eos_token_id=None,
+        )
+    rows = expected[:, len(start) : -1].tolist()  # the last one is forced
+    assert len(set(rows[0] + rows[1])) > 3
+    for eos in (0, rows[1][2], rows[0][0]):
+        found = greedy_search(model, source, max_length=6, eos=eos)
+        assert found == [row[: row.index(eos) + 1] if eos in row else row for row in rows]
+    with pytest.raises(OptionError, match="eos=None, max_length=6: expected values"):
+        greedy_search(model, source, max_length=6)
 
 
 # ---- exact match --------------------------------------------------------------------------
@@ -324,7 +400,7 @@ def pairs_of(n: int, seed: int) -> list[EncodedPair]:
 
 def assert_exact_match_is_greedy(model: SmallSeq2Seq, pairs: list[EncodedPair]) -> list[bool]:
     source, mask = padded([pair.source.tolist() for pair in pairs])
-    found = greedy(model, source, mask)
+    found = greedy_search(model, source, mask)
     right = [row == pair.target.tolist() for row, pair in zip(found, pairs, strict=True)]
     assert exact_match(model, pairs, BOS).tolist() == right
     return right
@@ -334,11 +410,11 @@ def test_exact_match_by_one_pass_is_that_of_greedy_decoding(model: SmallSeq2Seq)
     """Targets that greedy decoding gives, and ones that differ in a token, the last, or the end."""
     source, mask = padded()
     pairs = []
-    for row, out in zip(SOURCES, greedy(model, source, mask), strict=True):
+    for row, out in zip(SOURCES, greedy_search(model, source, mask), strict=True):
         for target in (out, out[:-1] or [EOS], [*out[:-1], (out[-1] + 1) % 7], [3, *out][:9]):
             pairs.append(EncodedPair(np.array(row), np.array(target)))
     right = [
-        greedy(model, torch.tensor(pair.source[None]))[0] == pair.target.tolist()
+        greedy_search(model, torch.tensor(pair.source[None]))[0] == pair.target.tolist()
         for pair in pairs
         if pair.target[-1] == EOS or len(pair.target) == 9
     ]
@@ -367,8 +443,8 @@ def test_exact_match_of_a_trained_model_is_that_of_greedy_decoding() -> None:
     [
         ({"max_length": 10}, OptionError, "max_length=10: expected 1 to the 9 positions"),
         ({"max_length": 0}, OptionError, "max_length=0: expected 1"),
-        ({"eos": 7}, OptionError, "eos=7: expected a target's token, 0 to 6"),
-        ({"bos": -1}, OptionError, "bos=-1: expected a target's token, 0 to 6"),
+        ({"eos": 7}, OptionError, "eos=7: expected a target's tokens, 0 to 6"),
+        ({"start": [1, -1]}, OptionError, r"start=\[1, -1\], eos=2: expected a target's tokens"),
         ({"source": torch.tensor([[3, 11]])}, InputError, "source ids from 3 to 11: expected 0 to"),
         ({"source": torch.zeros((0, 2)).long()}, InputError, r"a tensor \[0, 2\]"),
         ({"source": torch.ones((1, 10)).long()}, PromptError, "a source has 10 tokens"),
@@ -386,4 +462,4 @@ def test_what_cannot_be_decoded_is_refused(
         beam_search(model, **call)
     if "n_beams" not in options and "length_penalty" not in options:
         with pytest.raises(error, match=message):
-            greedy(model, **call)
+            greedy_search(model, **call)
