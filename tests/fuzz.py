@@ -178,6 +178,11 @@ class World:
         return speed_result()
 
     @cached_property
+    def seq2seq(self) -> Any:
+        shape = ic.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8)
+        return ic.small_seq2seq(shape, seed=0)
+
+    @cached_property
     def mechanism(self) -> Any:
         return ic.mechanism(self.phases, [0.4, 0.8], progress=False)
 
@@ -458,6 +463,41 @@ def calls_of_numbers() -> Iterator[Call]:
         act="gelu",
         biases="all",
     )
+    yield called(
+        ic.Seq2SeqConfig,
+        d_vocab=9,
+        d_vocab_out=8,
+        n_ctx=5,
+        n_encoder_layers=1,
+        n_decoder_layers=1,
+        d_model=8,
+        n_heads=2,
+        d_mlp=8,
+        fuse="both",
+        positions="relative",
+        norm="pre",
+        act="relu",
+        tied=False,
+        dropout=0.1,
+    )
+    yield called(
+        ic.small_seq2seq,
+        config=lambda: ic.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8),
+        seed=0,
+        source_words=None,
+        target_words=None,
+    )
+    asked: dict[str, Any] = {
+        "model": lambda: W.seq2seq,
+        "source": lambda: torch.tensor([[3, 4], [5, 2]]),
+        "source_mask": lambda: torch.ones((2, 2), dtype=torch.long),
+        "max_length": 4,
+        "start": lambda: [1],
+        "eos": 2,
+        "cached": True,
+    }
+    yield called(ic.greedy_search, **asked)
+    yield called(ic.beam_search, n_beams=2, length_penalty=1.0, **asked)
     yield called(
         ic.small_decoder,
         config=lambda: ic.DecoderConfig(d_model=8, d_mlp=8),

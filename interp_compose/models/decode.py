@@ -34,6 +34,9 @@ from interp_compose.text.vocabulary import BOS, EOS
 
 ROOM: Final = 16
 """A cache has room for a multiple of so many tokens."""
+MAX_BEAMS: Final = 10_000
+MAX_PENALTY: Final = 10
+"""Beyond, a score over- or underflows."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,16 @@ def beam_search(
         model, source, source_mask, max_length, start, eos, cached: see :func:`greedy_search`.
 
     Raises:
-        OptionError: fewer than 1 beam; and see :func:`greedy_search`.
+        OptionError: ``n_beams`` outside 1 … 10,000, ``length_penalty`` outside -10 … 10; and see
+            :func:`greedy_search`.
         InputError, PromptError, InterventionError: see :func:`greedy_search`.
     """
-    if n_beams < 1:
-        raise OptionError(f"n_beams={n_beams}: expected a whole number, 1 or more")
-    if not math.isfinite(length_penalty):
-        raise OptionError(f"length_penalty={length_penalty}: expected a finite number")
+    if not 1 <= n_beams <= MAX_BEAMS:
+        raise OptionError(f"n_beams={n_beams}: expected a whole number, 1 to {MAX_BEAMS}")
+    if not abs(length_penalty) <= MAX_PENALTY:
+        raise OptionError(
+            f"length_penalty={length_penalty}: expected a number, -{MAX_PENALTY} to {MAX_PENALTY}"
+        )
     asked = _Asked.of(model, source, source_mask, max_length, start, eos, cached)
     search = _BeamSearch(source, n_beams, length_penalty, asked.eos)
     tokens = torch.full((len(source) * n_beams,), asked.start[-1], device=source.device)

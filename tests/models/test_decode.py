@@ -449,8 +449,8 @@ def test_exact_match_of_a_trained_model_is_that_of_greedy_decoding() -> None:
         ({"source": torch.zeros((0, 2)).long()}, InputError, r"a tensor \[0, 2\]"),
         ({"source": torch.ones((1, 10)).long()}, PromptError, "a source has 10 tokens"),
         ({"source_mask": torch.tensor([[0, 0]])}, InputError, "row 0 .* has no real token"),
-        ({"n_beams": 0}, OptionError, "n_beams=0: expected a whole number, 1 or more"),
-        ({"length_penalty": math.nan}, OptionError, "length_penalty=nan: expected a finite number"),
+        ({"n_beams": 0}, OptionError, "n_beams=0: expected a whole number, 1 to 10000"),
+        ({"length_penalty": math.nan}, OptionError, "length_penalty=nan: expected a number, -10"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused(
