@@ -83,6 +83,7 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         .agg(["mean", "min", "max", "size"])
         .reset_index()
     )
+    steps = sorted(set(over_seeds["step"]))
     panels = [
         Panel(
             lines_of(_by_model(own), "step", "mean", "min", "max", n="size"), [], title=str(split)
