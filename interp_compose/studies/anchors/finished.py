@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.errors import InputError, MissingDataError
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.runs.files import read_json
-from interp_compose.runs.folder import Plan, Run, read_sweep
-from interp_compose.studies.anchors.grid import WORK, setting_of
+from interp_compose.studies.anchors.grid import GRID, WORK
 from interp_compose.studies.anchors.run import HISTORY, MODEL, PhaseRun
+from interp_compose.studies.core.finished import finished_of_seed
 
 
 @dataclass(frozen=True)
@@ -55,38 +55,13 @@ def finished_runs(runs: str | os.PathLike[str], seed: int | None = None) -> list
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
-    try:
-        out = Path(runs).absolute()
-    except TypeError as error:
-        raise InputError(
-            f"runs={runs!r}: expected the folder of a diagram's runs, such as 'out/phases'"
-        ) from error
-    about = read_sweep(out)
-    if about is None:
-        raise MissingDataError(
-            f"{out} holds no runs; train them first: interp-compose phases --out {runs}"
-        )
-    if about["work"] != WORK:
-        raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {WORK!r}")
-    done = [
-        (_phase_run(run), run)
-        for run in Plan(about["work"], about["configs"]).runs(out)
-        if run.is_done
+    found = finished_of_seed(
+        runs, PhaseRun, work=WORK, command="interp-compose phases", varies=GRID, seed=seed
+    )
+    opened = [
+        FinishedRun(run, folder, read_json(folder / HISTORY)["rows"]) for run, folder in found
     ]
-    seeds = sorted({each.seed for each, _ in done})
-    if not seeds:
-        raise MissingDataError(
-            f"no run in {out} is finished; give the command `interp-compose phases` that fills "
-            "it again"
-        )
-    if seed is not None and seed not in seeds:
-        raise MissingDataError(
-            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds))}"
-        )
-    wanted = seeds[0] if seed is None else seed
-    kept = [(each, run) for each, run in done if each.seed == wanted]
-    _check_setting(out, [each for each, _ in kept])
-    return sorted((_opened(*each) for each in kept), key=lambda each: each.place)
+    return sorted(opened, key=lambda each: each.place)
 
 
 def chosen(
@@ -120,32 +95,3 @@ def chosen(
 def _near(one: tuple[float, float], other: tuple[float, float]) -> bool:
     """Equal, but for what single precision loses."""
     return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
-
-
-def _phase_run(run: Run) -> PhaseRun:
-    try:
-        return PhaseRun(**run.config)
-    except TypeError as error:
-        raise InputError(
-            f"{run.folder} was trained by another version of this library ({error}); train it "
-            "again, in another folder"
-        ) from error
-
-
-def _opened(run: PhaseRun, kept: Run) -> FinishedRun:
-    damage = kept.damage()
-    if damage:
-        raise CorruptFileError(f"{damage}; the command that trained it trains it anew")
-    return FinishedRun(run, kept.folder, read_json(kept.folder / HISTORY)["rows"])
-
-
-def _check_setting(out: Path, runs: Sequence[PhaseRun]) -> None:
-    settings = [setting_of(run) for run in runs]
-    differing = sorted(
-        name for name in settings[0] if any(s[name] != settings[0][name] for s in settings)
-    )
-    if differing:
-        raise InputError(
-            f"{out} holds runs that differ in {', '.join(differing)}; train each setting in a "
-            "folder of its own"
-        )

@@ -25,15 +25,12 @@ from interp_compose.studies.generalise.options import (
     SequenceTraining,
 )
 from interp_compose.studies.generalise.result import Generalisation
-from interp_compose.studies.generalise.run import RESULT, SequenceRun
+from interp_compose.studies.generalise.run import PLACE, RESULT, WORK, SequenceRun
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
-WORK: Final = "generalise"
-"""What a sweep calls these runs."""
 TRAIN: Final = "interp_compose.studies.generalise.run:train"
 """The function that trains them."""
 AXES: Final = ("models", "seeds")
-PLACE: Final = ("model", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

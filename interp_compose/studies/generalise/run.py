@@ -28,6 +28,10 @@ from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training, trains
 from interp_compose.training.sequences import exact_match
 
+WORK: Final = "generalise"
+"""What a sweep calls these runs."""
+PLACE: Final = ("model", "seed")
+"""What runs of a sweep differ in."""
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "transformer": {"fuse": "none"},
     "lrf": {"fuse": "both"},

@@ -1,0 +1,108 @@
+"""Finished runs of a study that trains, found again in the folder that holds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.runs.folder import Plan, Run, read_sweep
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """What a run's configuration is read as: a dataclass with a seed."""
+
+    @property
+    def seed(self) -> int:
+        """Of data, initialisation and order."""
+        ...
+
+
+R = TypeVar("R", bound=Seeded)
+
+
+def finished_of_seed(
+    runs: str | os.PathLike[str],
+    made: Callable[..., R],
+    *,
+    work: str,
+    command: str,
+    varies: Collection[str],
+    seed: int | None,
+) -> list[tuple[R, Path]]:
+    """The finished runs of one seed in a sweep's folder, each with its own, in the sweep's order.
+
+    Args:
+        runs: the folder.
+        made: the dataclass of a run's configuration.
+        work: what the sweep calls such runs.
+        command: the one that trains them.
+        varies: what runs of a seed may differ in.
+        seed: of the runs; None: the smallest there is.
+
+    Raises:
+        MissingDataError: the folder holds no runs, or none of this seed is done.
+        InputError: it holds another sweep, runs of another version, or runs of several settings.
+        CorruptFileError: a run's files were altered after it was done.
+    """
+    try:
+        out = Path(runs).absolute()
+    except TypeError as error:
+        raise InputError(
+            f"runs={runs!r}: expected the folder of runs that {command} trained"
+        ) from error
+    about = read_sweep(out)
+    if about is None:
+        raise MissingDataError(f"{out} holds no runs; train them first: {command} --out {runs}")
+    if about["work"] != work:
+        raise InputError(f"{out} holds a sweep of {about['work']!r}; expected one of {work!r}")
+    done = [
+        (_read(run, made), run)
+        for run in Plan(about["work"], about["configs"]).runs(out)
+        if run.is_done
+    ]
+    seeds = sorted({each.seed for each, _ in done})
+    if not seeds:
+        raise MissingDataError(
+            f"no run in {out} is finished; give the command `{command}` that fills it again"
+        )
+    if seed is not None and seed not in seeds:
+        raise MissingDataError(
+            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds))}"
+        )
+    wanted = seeds[0] if seed is None else seed
+    kept = [(each, run) for each, run in done if each.seed == wanted]
+    _check_setting(out, [each for each, _ in kept], varies)
+    for _, run in kept:
+        damage = run.damage()
+        if damage:
+            raise CorruptFileError(f"{damage}; the command that trained it trains it anew")
+    return [(each, run.folder) for each, run in kept]
+
+
+def _read(run: Run, made: Callable[..., R]) -> R:
+    try:
+        return made(**run.config)
+    except TypeError as error:
+        raise InputError(
+            f"{run.folder} was trained by another version of this library ({error}); train it "
+            "again, in another folder"
+        ) from error
+
+
+def _check_setting(out: Path, runs: list[Any], varies: Collection[str]) -> None:
+    settings = [asdict(run) for run in runs]
+    differing = sorted(
+        name
+        for name in settings[0]
+        if name not in varies and any(each[name] != settings[0][name] for each in settings)
+    )
+    if differing:
+        raise InputError(
+            f"{out} holds runs that differ in {', '.join(differing)}; train each setting in a "
+            "folder of its own"
+        )

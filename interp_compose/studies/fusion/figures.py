@@ -1,0 +1,208 @@
+"""Figures of encoder–decoders from the inside; they take the tables of a
+:class:`~interp_compose.studies.fusion.result.Fusion`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.plots.chart import Chart, Level, Panel
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.stats.intervals import wilson_interval
+from interp_compose.studies.core.figures import lines_of
+
+Config = Mapping[str, Any]
+LAYER_TITLE: Final = "encoder layers below (0: the embeddings)"
+PROBES: Final = {"word": "word of the token", "role": "role of the token"}
+NOTHING: Final = "nothing"
+CLEAN: Final = -1
+"""Where a figure of cuts has the model as it is."""
+
+
+def heads_figure(reads: pd.DataFrame, config: Config) -> ChartFigure:
+    """What each head of fuse-attention reads, a mean over the tokens of the last split."""
+    return _reads_figure(reads.assign(of=[f"head {i}" for i in reads["head"]]), "head", config)
+
+
+def kinds_figure(reads: pd.DataFrame, config: Config) -> ChartFigure:
+    """What tokens of each kind read, a mean over heads and the tokens of the last split."""
+    return _reads_figure(reads.assign(of=reads["kind"]), "kind of token", config)
+
+
+def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
+    """Layers that read several; a row for each value of the column ``of``."""
+    split = config["splits"][-1]
+    layer, place = ["model", "stack", "layer"], ["model", "stack", "layer", "of"]
+    own = reads[reads["split"] == split]
+    own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
+    own = own.assign(total=own["weight"] * own["n"])
+    sums = own.groupby([*place, "earlier"])[["total", "n"]].sum()
+    means = (sums["total"] / sums["n"]).unstack("earlier")
+    means = means.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{_task(config)}what fuse-attention reads, by {by}",
+            subtitle=_subtitle(config, f"{split}: mean over tokens"),
+            x_title="earlier layer's output",
+            y_title=f"layer and {by}",
+            columns=_outputs(means.columns.tolist()),
+            rows=[f"{model} {stack} {number}, {of}" for model, stack, number, of in means.index],
+            values=means.to_numpy().tolist(),
+            value_name="attention weight",
+            limits=(0.0, 1.0),
+        )
+    )
+
+
+def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
+    """Exact match on the last split with an earlier layer's output cut out of fuse-attention."""
+    split = config["splits"][-1]
+    own = cuts[cuts["split"] == split]
+    place = ["model", "stack", "layers"]
+    clean = own.drop_duplicates(place).assign(earlier=CLEAN, n_right=lambda rows: rows["n_clean"])
+    both = pd.concat([clean, own])
+    shares = both.assign(share=both["n_right"] / both["n"])
+    values = shares.set_index([*place, "earlier"])["share"].unstack("earlier")
+    values = values.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
+            subtitle=_subtitle(config, f"{split}: {own['n'].max()} sequences"),
+            x_title="output that is cut out",
+            y_title="layers of which",
+            columns=[NOTHING, *_outputs(values.columns.tolist()[1:])],
+            rows=[f"{model} {stack} {layers}" for model, stack, layers in values.index],
+            values=values.to_numpy().tolist(),
+            value_name="exact match",
+            limits=(0.0, 1.0),
+        )
+    )
+
+
+def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
+    """The selectivity of probes, by the residual of the encoder: accuracy less that of a probe on
+    random labels."""
+    rows = probes.assign(selectivity=probes["accuracy"] - probes["control"])
+    panels = [
+        Panel(_lines(rows[rows["probe"] == probe], "selectivity"), [], title=title)
+        for probe, title in PROBES.items()
+        if rows.loc[rows["probe"] == probe, "selectivity"].notna().any()
+    ]
+    return _chart(
+        f"{_task(config)}what linear probes read from the encoder",
+        "accuracy less that of a probe on random labels",
+        "selectivity",
+        panels,
+        config,
+    )
+
+
+def forgetting_figure(
+    read_back: pd.DataFrame, probes: pd.DataFrame, config: Config
+) -> ChartFigure:
+    """How well the embeddings are read back, by the residual of the encoder, and the word."""
+    words = probes[probes["probe"] == "word"]
+    panels = [
+        Panel(_lines(read_back, "r2"), [], title="embeddings, R²"),
+        Panel(_lines(words, "accuracy"), [], title="word, accuracy"),
+    ]
+    return _chart(
+        f"{_task(config)}what layers keep of the embeddings",
+        "linear maps, on sentences that they were not fitted on",
+        "R², accuracy",
+        panels,
+        config,
+    )
+
+
+def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
+    """Exact match on the last split with phrases of the source pooled before a layer, a panel for
+    each unit; dashed the same with shuffled phrases, dotted the model as it is."""
+    split = config["splits"][-1]
+    own = cap[cap["split"] == split]
+    low, high = wilson_interval(own["n_right"].to_numpy(), own["n"].to_numpy())
+    own = own.assign(share=own["n_right"] / own["n"], low=low, high=high)
+    panels = []
+    for unit, rows in own.groupby("unit", sort=False):
+        named = [
+            (label, style, rows[(rows["model"] == model) & (rows["spans"] == spans)])
+            for model, plain in _styles(own)
+            for spans, label, style in (
+                ("phrases", model, plain),
+                ("shuffled", f"{model}, shuffled", replace(plain, dash="dash", width=1.4)),
+            )
+        ]
+        counts = rows.drop_duplicates("model").set_index("model")
+        levels = [
+            Level(
+                "",
+                float(counts.loc[model, "n_clean"] / counts.loc[model, "n"]),
+                Style(plain.colour, "circle", dash="dot", width=1.3),
+            )
+            for model, plain in _styles(rows)
+        ]
+        lines = lines_of(named, "layer", "share", "low", "high")
+        panels.append(Panel(lines, levels, title=f"{unit}, {rows['n'].max()} sequences"))
+    return draw(
+        Chart(
+            title=f"{_task(config)}exact match when phrases of the source are pooled",
+            subtitle=_subtitle(
+                config, f"{split}", "bands: 95 % intervals", "dotted: the model untouched"
+            ),
+            x_title="encoder layer before which they are pooled (0: the embeddings)",
+            y_title="exact match",
+            x_is_share=False,
+            panels=panels,
+        )
+    )
+
+
+def _chart(
+    title: str, how: str, y_title: str, panels: Sequence[Panel], config: Config
+) -> ChartFigure:
+    return draw(
+        Chart(
+            title=title,
+            subtitle=_subtitle(config, how),
+            x_title=LAYER_TITLE,
+            y_title=y_title,
+            x_is_share=False,
+            panels=panels,
+            y_is_share=False,
+        )
+    )
+
+
+def _lines(rows: pd.DataFrame, y: str) -> list[Any]:
+    """A line for each model, over the layers, without intervals."""
+    named = [(model, style, rows[rows["model"] == model]) for model, style in _styles(rows)]
+    return lines_of(named, "layer", y, y, y)
+
+
+def _styles(rows: pd.DataFrame) -> list[tuple[str, Style]]:
+    models = list(dict.fromkeys(rows["model"]))
+    return [
+        (model, COMPARISON_STYLES[i % len(COMPARISON_STYLES)]) for i, model in enumerate(models)
+    ]
+
+
+def _outputs(earlier: Sequence[int]) -> list[str]:
+    """Names of what fuse-attention reads."""
+    return ["embeddings" if one == 0 else f"layer {one - 1}" for one in earlier]
+
+
+def _task(config: Config) -> str:
+    """Like "SCAN: "; nothing of a task without a grammar here."""
+    return "" if config["grammar"] == "none" else f"{config['grammar'].upper()}: "
+
+
+def _subtitle(config: Config, *more: str) -> str:
+    """Like "2 + 2 layers, width 64 · seed 0 · …"."""
+    layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
+    return " · ".join((f"{layers}, width {config['d_model']}", f"seed {config['seed']}", *more))
