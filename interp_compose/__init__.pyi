@@ -35,6 +35,8 @@ from .studies.carma.measure import compare as compare
 from .studies.carma.result import Comparison as Comparison
 from .studies.fitting_speed.measure import fitting_speed as fitting_speed
 from .studies.fitting_speed.result import FittingSpeed as FittingSpeed
+from .studies.fusion.measure import fusion as fusion
+from .studies.fusion.result import Fusion as Fusion
 from .studies.generalise.measure import generalise as generalise
 from .studies.generalise.options import SequenceTraining as SequenceTraining
 from .studies.generalise.result import Generalisation as Generalisation

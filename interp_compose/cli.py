@@ -23,6 +23,7 @@ from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
+from interp_compose.studies.fusion.options import FusionCommand
 from interp_compose.studies.generalise.options import GeneraliseCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
@@ -42,6 +43,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
+    "fusion": (FusionCommand, "fusion.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}

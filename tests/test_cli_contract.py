@@ -35,8 +35,11 @@ COMMANDS = {
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --where here",
+    "fusion": "--runs generalise --n-pairs 4 --n-probe 12",
 }
-"""A small run of each; mechanism reads the folder of phases."""
+"""A small run of each."""
+READS = {"mechanism": "phases", "fusion": "generalise"}
+"""Whose runs a study opens; they lie in a folder of that name."""
 OTHER = {
     "cap": ("--layers 1", "layers was [0], is now [1]"),
     "ablate": ("--what mlp", 'what was "words", is now "mlp"'),
@@ -47,6 +50,7 @@ OTHER = {
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
+    "fusion": ("--models lrf", "models was"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -118,8 +122,7 @@ def test_a_run_again_and_another(
     name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is written is announced; the same again ends in the same; another is refused."""
-    if name == "mechanism":
-        phases_runs(here)
+    runs_to_open(name, here)
     out = tmp_path / "out"
     run(name, out)
     check_written(out, capsys.readouterr().out)
@@ -173,11 +176,13 @@ def small_figures(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(output, drawn, lambda figure: b"drawn")
 
 
-def phases_runs(here: Path) -> None:
-    if not (here / "phases").exists():
+def runs_to_open(name: str, here: Path) -> None:
+    """Train what a study opens, once."""
+    trained = READS.get(name)
+    if trained and not (here / trained).exists():
         with pytest.MonkeyPatch.context() as patch:
             small_figures(patch)
-            run("phases", here / "phases", "-q")
+            run(trained, here / trained, "-q")
 
 
 @pytest.mark.parametrize("name", IN_BATCHES)
@@ -285,6 +290,15 @@ REFUSED: dict[str, dict[str, str]] = {
         "--n-curve 0": "n_curve=0",
         "--where here --workers 2": "OptionError: workers=2 with where='here'",
     },
+    "fusion": {
+        "--models lrf,previous": "no finished run of 'previous' of seed 0",
+        "--models lrf,lrf": "OptionError: models=['lrf', 'lrf']",
+        "--seed 7": "no finished run of seed 7; of 0, 1",
+        "--n-pairs 0": "OptionError: n_pairs=0",
+        "--n-probe 3": "OptionError: n_probe=3",
+        "--runs nosuch": "nosuch holds no runs; train them first: interp-compose generalise",
+        "--out generalise": "--out and --runs are both",
+    },
     "carma": {
         **MODEL,
         "--seeds 1 1": "OptionError: seeds=[1, 1] name 1 more than once",
@@ -327,8 +341,7 @@ def test_bad_input_exits_with_2_and_writes_nothing(
 ) -> None:
     for file, text in GARBLED.items():
         (here / file).write_text(text, encoding="utf-8")
-    if name == "mechanism":
-        phases_runs(here)
+    runs_to_open(name, here)
     out = tmp_path / "out"
     error = refused(capsys, name, out, options)
     assert REFUSED[name][options] in " ".join(re.sub("[│╭╰─╯╮]", " ", error).split())
@@ -341,8 +354,7 @@ def test_bad_input_exits_with_2_and_writes_nothing(
 def test_a_file_is_no_folder_even_to_be_replaced(
     name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "mechanism":
-        phases_runs(here)
+    runs_to_open(name, here)
     out = tmp_path / "notes.txt"
     out.write_text("mine", encoding="utf-8")
     assert "notes.txt is a file" in refused(capsys, name, out, "--overwrite -q")

@@ -41,6 +41,7 @@ BUILDS_ON = {
     "phases": {"anchors"},  # runs on anchor functions, which three studies share
     "fitting_speed": {"anchors"},
     "mechanism": {"anchors"},
+    "fusion": {"generalise"},  # opens the models that it trained
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")
 OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]

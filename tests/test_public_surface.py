@@ -55,6 +55,8 @@ NAMES = {
     "embedding_geometry",
     "finetune",
     "fitting_speed",
+    "fusion",
+    "Fusion",
     "generalise",
     "greedy_search",
     "load_compounds",

@@ -14,9 +14,6 @@ from typing import Final
 import numpy as np
 from jaxtyping import Float, Int
 
-Vectors = Float[np.ndarray, "token d_model"]
-Labels = Int[np.ndarray, "token"]
-
 STRENGTH: Final = 1.0
 """C of the logistic regression: the summed loss's weight against ½‖W‖²."""
 RIDGE: Final = 1e-3
@@ -43,44 +40,57 @@ class Probed:
     n: int
 
 
-def linear_probe(train: Vectors, labels: Labels, test: Vectors, test_labels: Labels) -> Probed:
+def linear_probe(
+    train: Float[np.ndarray, "train d_model"],
+    labels: Int[np.ndarray, "train"],
+    test: Float[np.ndarray, "test d_model"],
+    test_labels: Int[np.ndarray, "test"],
+) -> Probed:
     """Multinomial logistic regression on standardised vectors, fitted on some, tested on others.
 
     It minimises ½‖W‖² + C Σᵢ −log softmax(W zᵢ + b)[yᵢ] with C = 1, z being the vectors less the
     training vectors' mean, over their standard deviation.
     """
     known = np.isin(test_labels, labels)
-    test, test_labels = test[known], test_labels[known]
+    kept, answers = test[known], test_labels[known]
     names, counts = np.unique(labels, return_counts=True)
     common = names[counts.argmax()]
-    predicted = np.full(len(test), common)
-    if len(names) > 1 and len(test):
-        predicted = _fitted(*standardised(train, test), labels)
+    predicted = np.full(len(kept), common)
+    if len(names) > 1 and len(kept):
+        predicted = _fitted(*standardised(train, kept), labels)
     return Probed(
-        accuracy=float(np.mean(predicted == test_labels)) if len(test) else float("nan"),
-        majority=float(np.mean(test_labels == common)) if len(test) else float("nan"),
+        accuracy=float(np.mean(predicted == answers)) if len(kept) else float("nan"),
+        majority=float(np.mean(answers == common)) if len(kept) else float("nan"),
         n_labels=len(names),
         n_train=len(labels),
-        n=len(test),
+        n=len(kept),
     )
 
 
-def _fitted(train: Vectors, test: Vectors, labels: Labels) -> Labels:
+def _fitted(
+    train: Float[np.ndarray, "train d_model"],
+    test: Float[np.ndarray, "test d_model"],
+    labels: Int[np.ndarray, "train"],
+) -> Int[np.ndarray, "test"]:
     from sklearn.linear_model import LogisticRegression
 
     probe = LogisticRegression(C=STRENGTH, max_iter=MOST_STEPS).fit(train, labels)
-    predicted: Labels = probe.predict(test)
+    predicted: Int[np.ndarray, "test"] = probe.predict(test)
     return predicted
 
 
-def standardised(train: Vectors, test: Vectors) -> tuple[Vectors, Vectors]:
+def standardised(
+    train: Float[np.ndarray, "train d_model"], test: Float[np.ndarray, "test d_model"]
+) -> tuple[Float[np.ndarray, "train d_model"], Float[np.ndarray, "test d_model"]]:
     """Both less the mean of ``train``, over its standard deviation where there is one."""
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     return (train - mean) / scale, (test - mean) / scale
 
 
-def labels_of_words(words: Sequence[int], labels: Labels, seed: int) -> dict[int, int]:
+def labels_of_words(
+    words: Sequence[int], labels: Int[np.ndarray, "train"], seed: int
+) -> dict[int, int]:
     """A control task: a random label for each word, always the same one, drawn from the labels of
     the tokens (Hewitt and Liang 2019, section 2)."""
     random = np.random.default_rng(seed)
@@ -88,7 +98,10 @@ def labels_of_words(words: Sequence[int], labels: Labels, seed: int) -> dict[int
 
 
 def read_back(
-    train: Vectors, train_targets: Vectors, test: Vectors, test_targets: Vectors
+    train: Float[np.ndarray, "train d_model"],
+    train_targets: Float[np.ndarray, "train d_target"],
+    test: Float[np.ndarray, "test d_model"],
+    test_targets: Float[np.ndarray, "test d_target"],
 ) -> float:
     """R² of a ridge regression from vectors to others, on vectors that it was not fitted on.
 

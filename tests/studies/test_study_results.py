@@ -33,6 +33,7 @@ from tests.studies import (
     carma_tables,
     test_ablation_result as of_ablation,
     test_cap_curve_result as of_cap,
+    test_fusion as of_fusion,
     test_generalise as of_generalise,
     test_similarity_result as of_similarity,
     test_speed_result as of_speed,
@@ -125,6 +126,11 @@ ENTRIES = {
         lambda: of_generalise.frames(of_generalise.RIGHTS),
         lambda t: ic.Generalisation.from_runs(t, of_generalise.CONFIG),
     ),
+    "fusion": Entry(
+        ic.Fusion.SCHEMA,
+        of_fusion.frames,
+        lambda t: ic.Fusion.from_rows(t, of_fusion.CONFIG),
+    ),
     "weights": Entry(
         ComplexityReport.SCHEMA,
         lambda: rows_of(ComplexityReport.SCHEMA),
@@ -197,6 +203,14 @@ def of_rows(query: str, column: str, value: Any) -> Callable[[pd.DataFrame], pd.
 ONE = "expected one for every combination"
 CELL = "pair == 4 and layer == 2 and pooling == 'mean'"
 REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]] = {
+    "fusion": [
+        ("reads", put("earlier", 1), "earlier 1 in row 0; expected 0 <= earlier <= layer"),
+        ("cuts", put("n_right", 41), "n_right 41, n 40 in row 0; expected 0 <= n_right <= n"),
+        ("cuts", put("stack", "middle"), "has the stack 'middle'; expected encoder, decoder"),
+        ("probes", put("probe", "tense"), "has the probe 'tense'; expected word, role"),
+        ("read_back", put("r2", 1.5), "r2 1.5 in row 0; expected r2 <= 1"),
+        ("cap", put("spans", "words"), "has the spans 'words'; expected phrases, shuffled"),
+    ],
     "generalise": [
         ("accuracy", put("n_right", 11), "n_right 11, n 10 in row 0; expected 0 <= n_right <= n"),
         (

@@ -13,13 +13,13 @@ from interp_compose.plots.chart import Chart, Level, Panel
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.figures import lines_of
 
 Config = Mapping[str, Any]
 LAYER_TITLE: Final = "encoder layers below (0: the embeddings)"
-PROBES: Final = {"word": "word of the token", "role": "role of the token"}
+PROBES: Final = {"word": "word, selectivity", "role": "role, selectivity"}
 NOTHING: Final = "nothing"
 CLEAN: Final = -1
 """Where a figure of cuts has the model as it is."""
@@ -90,22 +90,24 @@ def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
     random labels."""
     rows = probes.assign(selectivity=probes["accuracy"] - probes["control"])
     panels = [
-        Panel(_lines(rows[rows["probe"] == probe], "selectivity"), [], title=title)
+        Panel(_lines(own, "selectivity"), [], title=title)
         for probe, title in PROBES.items()
-        if rows.loc[rows["probe"] == probe, "selectivity"].notna().any()
+        if (own := rows[rows["probe"] == probe])["selectivity"].notna().any()
     ]
+    roles = rows[rows["probe"] == "role"].dropna(subset=["accuracy"])
+    if len(roles):
+        common = Level("", roles["majority"].iloc[0], Style(MUTED, "circle", dash="dot", width=1.3))
+        panels.append(Panel(_lines(roles, "accuracy"), [common], title="role, accuracy"))
     return _chart(
         f"{_task(config)}what linear probes read from the encoder",
-        "accuracy less that of a probe on random labels",
-        "selectivity",
+        "selectivity: accuracy less that on random labels · dotted: the commonest role",
+        "selectivity, accuracy",
         panels,
         config,
     )
 
 
-def forgetting_figure(
-    read_back: pd.DataFrame, probes: pd.DataFrame, config: Config
-) -> ChartFigure:
+def forgetting_figure(read_back: pd.DataFrame, probes: pd.DataFrame, config: Config) -> ChartFigure:
     """How well the embeddings are read back, by the residual of the encoder, and the word."""
     words = probes[probes["probe"] == "word"]
     panels = [
@@ -147,13 +149,13 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
             )
             for model, plain in _styles(rows)
         ]
-        lines = lines_of(named, "layer", "share", "low", "high")
+        lines = lines_of(named, "layer", "share", "low", "high", interval="bars")
         panels.append(Panel(lines, levels, title=f"{unit}, {rows['n'].max()} sequences"))
     return draw(
         Chart(
             title=f"{_task(config)}exact match when phrases of the source are pooled",
             subtitle=_subtitle(
-                config, f"{split}", "bands: 95 % intervals", "dotted: the model untouched"
+                config, f"{split}", "bars: 95 % intervals", "dotted: the model untouched"
             ),
             x_title="encoder layer before which they are pooled (0: the embeddings)",
             y_title="exact match",

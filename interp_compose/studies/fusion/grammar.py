@@ -77,10 +77,11 @@ def grammar_of(data: SequenceData) -> Grammar:
 def marks_of(data: SequenceData, pairs: Sequence[EncodedPair]) -> list[Marks]:
     """Of each pair."""
     of = {"scan": scan_marks, "cogs": cogs_marks, "none": plain_marks}[grammar_of(data)]
-    return [
-        of(data.source.text(pair.source).split(), data.target.text(pair.target).split())
+    texts = [
+        (data.source.text(pair.source.tolist()), data.target.text(pair.target.tolist()))
         for pair in pairs
     ]
+    return [of(source.split(), target.split()) for source, target in texts]
 
 
 def plain_marks(source: Sequence[str], target: Sequence[str]) -> Marks:

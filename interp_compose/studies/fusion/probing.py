@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from interp_compose.errors import InputError
 from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.probes.linear import Labels, labels_of_words, linear_probe, read_back
+from interp_compose.probes.linear import labels_of_words, linear_probe, read_back
 from interp_compose.studies.fusion.grammar import marks_of
 from interp_compose.studies.generalise.data import SequenceData
 from interp_compose.text.vocabulary import BOS
@@ -32,9 +32,9 @@ class ProbeTask:
     """Labels of some of the tokens of training and of test sentences."""
 
     name: str
-    chosen: tuple[Bool[np.ndarray, "token"], ...]
-    labels: tuple[Labels, ...]
-    control: tuple[Labels, ...]
+    chosen: tuple[Bool[np.ndarray, "_"], ...]
+    labels: tuple[Int[np.ndarray, "_"], ...]
+    control: tuple[Int[np.ndarray, "_"], ...]
     n_types: int
 
 

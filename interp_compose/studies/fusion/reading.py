@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ def reads_by_kind(
     """
     tokens = {"encoder": [one.source for one in marks], "decoder": [one.target for one in marks]}
     kinds = {stack: sorted({k for one in rows for k in one}) for stack, rows in tokens.items()}
-    counts = {stack: torch.zeros(len(names), dtype=int) for stack, names in kinds.items()}
+    counts = {stack: torch.zeros(len(names), dtype=torch.long) for stack, names in kinds.items()}
     sums: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
     for places, batch in in_batches(pairs, BOS, model.b_U.device):
         index = {
@@ -51,11 +51,13 @@ def reads_by_kind(
             added = weights, torch.special.entr(weights).sum(dim=-1)
             if (stack, layer) not in sums:
                 n = len(kinds[stack])
-                sums[stack, layer] = tuple(one.new_zeros(n, *one.shape[1:]) for one in added)
+                nothing = [one.new_zeros(n, *one.shape[1:]) for one in added]
+                sums[stack, layer] = nothing[0], nothing[1]
             for total, one in zip(sums[stack, layer], added, strict=True):
                 total.index_add_(0, index[stack], one)
     reads, entropies = [], []
-    for (stack, layer), (weights, entropy) in sorted(sums.items()):
+    for stack, layer in sorted(sums, key=lambda where: (list(STACKS).index(where[0]), where[1])):
+        weights, entropy = sums[stack, layer]
         _, n_heads, n_read = weights.shape
         for k, kind in enumerate(kinds[stack]):
             n = int(counts[stack][k])

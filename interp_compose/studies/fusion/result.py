@@ -145,6 +145,7 @@ class Fusion(StudyResult):
                 "control": roles["control"],
                 "majority": roles["majority"],
                 "selectivity": roles["selectivity"],
+                "n": words["n"],
             }
         ).loc[r2.index]
         columns = [
@@ -160,6 +161,7 @@ class Fusion(StudyResult):
                 ("majority", "majority", ">10.3f"),
                 ("selectivity", "selectivity", ">13.3f"),
             ]
+        columns.append(("n", "n", ">7"))
         lines = ["what a linear probe reads from each residual of the encoder (0: embeddings)", ""]
         lines += text_table(table.reset_index(), columns)
         split = self.config["splits"][-1]

@@ -28,7 +28,16 @@ class FinishedRun:
         return kept(self.folder.parents[1], self.run.data)
 
     def model(self) -> SmallSeq2SeqModel:
-        """The model as it was at the end."""
+        """The model as it was at the end.
+
+        Raises:
+            MissingDataError: the run was made by a release that did not keep models.
+        """
+        if not (self.folder / MODEL).is_dir():
+            raise MissingDataError(
+                f"{self.folder} holds no model: the release that trained it did not keep it; train "
+                "it again, in another folder"
+            )
         found = load_model(str(self.folder / MODEL))
         assert isinstance(found, SmallSeq2SeqModel)
         return found
