@@ -35,11 +35,11 @@ COMMANDS = {
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --where here",
-    "fusion": "--runs generalise --n-pairs 4 --n-probe 12",
+    "fusion": "--runs generalise --models lrf --n-pairs 4 --n-probe 8",
 }
 """A small run of each."""
-READS = {"mechanism": "phases", "fusion": "generalise"}
-"""Whose runs a study opens; they lie in a folder of that name."""
+READS = {"mechanism": ("phases", ""), "fusion": ("generalise", "--seeds 1 --limit 8")}
+"""Whose runs a study opens, which lie in a folder of that name, and how they are fewer."""
 OTHER = {
     "cap": ("--layers 1", "layers was [0], is now [1]"),
     "ablate": ("--what mlp", 'what was "words", is now "mlp"'),
@@ -50,7 +50,7 @@ OTHER = {
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
-    "fusion": ("--models lrf", "models was"),
+    "fusion": ("--n-pairs 3", "n_pairs was 4, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -178,11 +178,11 @@ def small_figures(patch: pytest.MonkeyPatch) -> None:
 
 def runs_to_open(name: str, here: Path) -> None:
     """Train what a study opens, once."""
-    trained = READS.get(name)
+    trained, fewer = READS.get(name, ("", ""))
     if trained and not (here / trained).exists():
         with pytest.MonkeyPatch.context() as patch:
             small_figures(patch)
-            run(trained, here / trained, "-q")
+            run(trained, here / trained, f"-q {fewer}")
 
 
 @pytest.mark.parametrize("name", IN_BATCHES)
@@ -293,7 +293,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "fusion": {
         "--models lrf,previous": "no finished run of 'previous' of seed 0",
         "--models lrf,lrf": "OptionError: models=['lrf', 'lrf']",
-        "--seed 7": "no finished run of seed 7; of 0, 1",
+        "--seed 7": "no finished run of seed 7; of 0",
         "--n-pairs 0": "OptionError: n_pairs=0",
         "--n-probe 3": "OptionError: n_probe=3",
         "--runs nosuch": "nosuch holds no runs; train them first: interp-compose generalise",
