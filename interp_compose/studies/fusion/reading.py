@@ -15,7 +15,7 @@ from interp_compose.errors import InterventionError
 from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.models.seq2seq import THIRD, SmallSeq2Seq
 from interp_compose.studies.fusion.grammar import Marks
-from interp_compose.studies.generalise.reads import STACKS, first_read, fuse_patterns
+from interp_compose.studies.generalise.reads import STACKS, first_read, fuse_patterns, in_order
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, exact_match, in_batches
 
@@ -56,7 +56,7 @@ def reads_by_kind(
             for total, one in zip(sums[stack, layer], added, strict=True):
                 total.index_add_(0, index[stack], one)
     reads, entropies = [], []
-    for stack, layer in sorted(sums, key=lambda where: (list(STACKS).index(where[0]), where[1])):
+    for stack, layer in sorted(sums, key=in_order):
         weights, entropy = sums[stack, layer]
         _, n_heads, n_read = weights.shape
         for k, kind in enumerate(kinds[stack]):
