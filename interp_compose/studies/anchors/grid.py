@@ -14,10 +14,9 @@ import torch
 
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
-from interp_compose.runs.folder import Plan, resolve
-from interp_compose.runs.sweep import sweep
+from interp_compose.runs.folder import Plan
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.core.grid import MOST, seeds_of
+from interp_compose.studies.core.grid import MOST, seeds_of, swept
 from interp_compose.studies.core.options import GridOptions
 
 WORK: Final = "anchors"
@@ -81,17 +80,7 @@ def trained(
     if torch.cuda.is_available() and asked.where == "here":
         together = at_a_time(runs, torch.cuda.get_device_properties(0).total_memory)
     plan = Plan(work, [asdict(run) for run in runs], together, function)
-    done = sweep(
-        plan,
-        resolve(function),
-        out,
-        where=asked.where,
-        workers=asked.workers,
-        slurm=asked.slurm,
-        progress=asked.progress,
-    )
-    done.check()
-    return tuple(done.folders)
+    return swept(plan, out, asked)
 
 
 def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -> dict[str, Any]:

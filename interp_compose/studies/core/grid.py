@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from interp_compose.errors import OptionError
-from interp_compose.studies.core.options import GridOptions, Output
+from interp_compose.runs.folder import Plan, resolve
+from interp_compose.runs.sweep import sweep
+from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
 
@@ -40,6 +44,26 @@ def run_grid(
     result = study(not output.quiet)
     write_result(out, result, overwrite=overwrite, grows=axes)
     return result
+
+
+def swept(plan: Plan, out: str | os.PathLike[str], asked: Execution) -> tuple[Path, ...]:
+    """The folder of each run of a plan, done where it was missing.
+
+    Raises:
+        InputError: ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    done = sweep(
+        plan,
+        resolve(plan.function or plan.work),
+        out,
+        where=asked.where,
+        workers=asked.workers,
+        slurm=asked.slurm,
+        progress=asked.progress,
+    )
+    done.check()
+    return tuple(done.folders)
 
 
 def seeds_of(asked: GridOptions) -> range:

@@ -13,10 +13,9 @@ import numpy as np
 from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import digest_of, read_json
-from interp_compose.runs.folder import Plan, resolve, versions_of
+from interp_compose.runs.folder import Plan, versions_of
 from interp_compose.runs.result import gathered_versions
-from interp_compose.runs.sweep import sweep
-from interp_compose.studies.core.grid import run_grid, seeds_of
+from interp_compose.studies.core.grid import run_grid, seeds_of, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.generalise.data import SequenceData, keep, plain
 from interp_compose.studies.generalise.options import (
@@ -75,17 +74,8 @@ def generalise(
     runs = _runs(task, models, asked)
     keep(task.splits, Path(out).absolute())
     plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    done = sweep(
-        plan,
-        resolve(TRAIN),
-        out,
-        where=asked.where,
-        workers=asked.workers,
-        slurm=asked.slurm,
-        progress=asked.progress,
-    )
-    done.check()
-    return _generalisation(runs, done.folders, _config(task, runs))
+    folders = swept(plan, out, asked)
+    return _generalisation(runs, folders, _config(task, runs))
 
 
 def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -> list[SequenceRun]:
