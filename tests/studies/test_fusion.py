@@ -20,6 +20,7 @@ from interp_compose.errors import (
     InputError,
     InterventionError,
     MissingDataError,
+    OptionError,
 )
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
@@ -587,6 +588,9 @@ def test_models_are_the_ones_that_were_asked_for(runs: Path, opened: ic.Fusion) 
     assert one.cuts.empty
     expected = {"fusion_probes", "fusion_forgetting", "fusion_cap"}
     assert set(one.figures()) == expected
+    for wrong in ([], ["lrf", "lrf"]):
+        with pytest.raises(OptionError, match="expected a list of names of trained models"):
+            ic.fusion(runs, models=wrong, progress=False)
     with pytest.raises(MissingDataError, match="no finished run of 'previous' of seed 3"):
         ic.fusion(runs, models=["lrf", "previous"], progress=False)
 

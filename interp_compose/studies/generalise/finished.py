@@ -60,9 +60,10 @@ def finished_runs(
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
-    if models is not None and (not models or len(set(models)) < len(models)):
+    if models is not None and len({*models}) != (len(models) or 1):
         raise OptionError(
-            f"models={list(models)}: expected names of trained models, each once, or None for all"
+            f"models={models!r}: expected a list of names of trained models, each once, or None "
+            "for all"
         )
     found = {
         run.model: FinishedRun(run, folder)
