@@ -31,7 +31,8 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
     what pools or replaces a word does it in each of them, and nothing of the word passes by.
 
     Attributes:
-        source_words, target_words: the vocabularies, where the model has them.
+        source_words, target_words: the vocabularies, where the model has them; its tokenizer is
+            theirs then, unless another one is given.
     """
 
     KIND: ClassVar = "small encoder–decoder"
@@ -50,6 +51,10 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
         target_words: Vocabulary | None = None,
     ) -> None:
         cfg = lens.cfg
+        if tokenizer is None and source_words is not None:
+            from interp_compose.text.word_tokenizer import WordTokenizer
+
+            tokenizer = WordTokenizer(source_words, target_words)
         super().__init__(
             lens,
             name=name,

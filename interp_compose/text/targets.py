@@ -18,14 +18,17 @@ from interp_compose.types import Example
 
 
 class TargetTokenizer:
-    """A tokenizer as it encodes targets, without special tokens."""
+    """A tokenizer as it encodes targets, without special tokens; one that has a
+    ``target_tokenizer`` leaves them to that."""
 
     def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+        own = getattr(tokenizer, "target_tokenizer", None)
+        self._tokenizer = tokenizer if own is None else own
+        self._keyword = "text_target" if own is None else "text"
 
     def __call__(self, texts: Sequence[str], **options: Any) -> Any:
         """Of several texts."""
-        return self._tokenizer(text_target=list(texts), add_special_tokens=False, **options)
+        return self._tokenizer(**{self._keyword: list(texts)}, add_special_tokens=False, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)

@@ -87,15 +87,15 @@ def by_calls(call: Called, source: Tensor, max_length: int) -> list[list[int]]:
 # ---- greedy -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("left", [False, True])
 def test_greedy_is_the_argmax_of_plain_calls(
-    model: SmallSeq2Seq, left: bool, monkeypatch: pytest.MonkeyPatch
+    model: SmallSeq2Seq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows together and with padding, against rows alone and without."""
     monkeypatch.setattr(decode, "ROOM", 2)  # the cache grows on the way
     expected = [by_calls(model, torch.tensor([row]), 9)[0] for row in SOURCES]
-    source, mask = padded(left=left)
-    assert greedy_search(model, source, mask) == expected
+    for left in (False, True):
+        assert greedy_search(model, *padded(left=left)) == expected
+    source, mask = padded(left=True)
     assert greedy_search(model, source, mask, cached=False) == expected
     assert greedy_search(model, source, mask, max_length=2) == [row[:2] for row in expected]
     assert greedy_search(model, torch.tensor(SOURCES[3:4]), max_length=1) == [expected[3][:1]]
@@ -188,11 +188,14 @@ def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
         assert one.score == pytest.approx(other.score, abs=1e-10)
 
 
-@pytest.mark.parametrize(("n_beams", "penalty"), [(1, 1.0), (2, 0.0), (3, 1.0)])
+@pytest.mark.parametrize(
+    ("case", "n_beams", "penalty"), list(zip(CASES, (3, 2, 1), (1.0, 0.0, 2.0), strict=True))
+)
 def test_beams_are_those_of_the_definition(
-    model: SmallSeq2Seq, n_beams: int, penalty: float, monkeypatch: pytest.MonkeyPatch
+    case: dict[str, Any], n_beams: int, penalty: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decode, "ROOM", 2)
+    model = random(**case)
     source, mask = padded(SOURCES[:3], left=True)
     options: dict[str, Any] = {"n_beams": n_beams, "length_penalty": penalty, "max_length": 4}
     found = beam_search(model, source, mask, **options)
@@ -203,7 +206,7 @@ def test_beams_are_those_of_the_definition(
         same(recomputed, of_row)
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize("penalty", [0.0, 0.7])
 @torch.no_grad()
 def test_enough_beams_find_the_best_of_all_sequences(penalty: float) -> None:
     model = random(3, d_vocab_out=5, fuse="both")
@@ -256,7 +259,6 @@ def second_position_zero(activation: Tensor, hook: Any) -> Tensor:
     [
         "encoder_blocks.0.hook_resid_pre",
         "decoder_blocks.1.hook_resid_pre",
-        "decoder_blocks.0.cross_attn.hook_z",
         "decoder_blocks.1.fuse_attn.hook_v",
     ],
 )
@@ -269,9 +271,8 @@ def test_decoding_under_an_edit_is_that_of_plain_calls_under_it(hook: str) -> No
     with model.hooks(fwd_hooks=[(hook, second_position_zero)]):
         expected = by_calls(model, source, 9)
         assert greedy_search(model, source) == expected
-        beams = beam_search(model, source, n_beams=2, max_length=3)
-        for row, one in zip(source.tolist(), beams, strict=True):
-            same(one, slow_beams(model, row, 2, 1.0, 3))
+        beams = beam_search(model, source[:1], n_beams=2, max_length=3)
+        same(beams[0], slow_beams(model, source[0].tolist(), 2, 1.0, 3))
     assert expected != clean
     assert greedy_search(model, source) == clean
 

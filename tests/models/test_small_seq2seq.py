@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,15 @@ from torch import Tensor
 
 import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.interventions.pooling import PooledLayout
+from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.text.vocabulary import Vocabulary
 
 KINDS = [
-    *(("both", "sinusoidal", "post"), ("both", "relative", "pre"), ("encoder", "learned", "pre")),
-    *(("decoder", "relative", "post"), ("previous", "sinusoidal", "pre")),
-    *(("parameters", "relative", "post"), ("none", "sinusoidal", "post")),
+    *(("parameters", "relative", "post"), ("both", "sinusoidal", "post")),
+    *(("both", "relative", "pre"), ("encoder", "learned", "pre"), ("decoder", "relative", "post")),
+    *(("previous", "sinusoidal", "pre"), ("none", "sinusoidal", "post")),
 ]
 """fuse, positions, norm."""
 
@@ -34,7 +38,7 @@ def made(fuse: str, positions: str, norm: str, **more: Any) -> SmallSeq2SeqModel
     return model
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=KINDS, ids=str, scope="module")
 def model(request: pytest.FixtureRequest) -> SmallSeq2SeqModel:
     return made(*request.param)
 
@@ -104,6 +108,154 @@ def test_pooling_a_word_pools_all_that_later_layers_read(
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("layer", [0, 1])
+def test_pooling_in_the_decoder_pools_what_it_and_cross_attention_read(
+    model: SmallSeq2SeqModel, layer: int
+) -> None:
+    """A source word in the encoder's output, and a target word in every residual of the decoder."""
+    lens = model.lens
+    tokens, mask = model.join(SOURCE[:1], TARGET[:1])
+    groups = torch.tensor([[-1, -1, 0, 0, -1, -1, -1, 1, 1, -1]])
+    with ic.pool_at(model, 3 + layer, groups):
+        found = model(tokens, attention_mask=mask)[:, -3:]
+    memory = lens.encoded(SOURCE[:1])
+    memory[:, 3] = memory[:, 2:4].mean(dim=1)
+    memory = memory[:, [0, 1, 3, 4, 5]]
+    clean = lens.encoded(SOURCE[:1])
+    resids = lens.run_decoder([lens.target_embedded(TARGET[:1])], 0, layer, clean)
+    for resid in resids:
+        resid[:, 2] = resid[:, 1:3].mean(dim=1)
+    kept = torch.tensor([[0, 2, 3]])
+    attentions: list[Any] = [block.self_attn for block in lens.decoder_blocks]  # type: ignore[union-attr]
+    for attention in attentions:
+        if hasattr(attention, "W_R"):
+            attention.positions = kept
+    resids = lens.run_decoder([resid[:, kept[0]] for resid in resids], layer, 2, memory)
+    for attention in attentions:
+        if hasattr(attention, "W_R"):
+            attention.positions = None
+    torch.testing.assert_close(found, lens.logits(lens.decoder_final(resids[-1])))
+    plain = model(tokens, attention_mask=mask)[:, [6, 8, 9]]
+    assert not torch.allclose(found, plain, atol=1e-3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model", KINDS[:3], indirect=True, ids=str)
+def test_nothing_of_a_pooled_word_passes_by(model: SmallSeq2SeqModel) -> None:
+    """Nobody attends to a token until its word is pooled; from there every token of the word has
+    the last one's vector. What the token was then moves nothing, although its position goes on,
+    where fuse-attention reads every earlier layer."""
+    tokens, _ = model.join(SOURCE[:1], TARGET[:1])
+    other = tokens.clone()
+    other[0, 2] = 10
+    others = [position for position in range(10) if position != 2]
+    groups = torch.full_like(tokens, -1)
+    groups[:, 2:4] = 0
+    for layer in (1, 2):
+        with (
+            ic.mask_attention(model, keys=[2], queries=others, layers=list(range(layer))),
+            ic.pool_at(model, layer, groups, "last", mode="broadcast"),
+        ):
+            one, two = model(tokens)[:, 6:], model(other)[:, 6:]
+        assert torch.equal(one, two)
+    with (
+        ic.mask_attention(model, keys=[2], queries=others, layers=[0]),
+        ic.pool_at(model, 1, groups, "mean", mode="broadcast"),
+    ):
+        assert not torch.equal(model(tokens)[:, 6:], model(other)[:, 6:])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model", KINDS[:3], indirect=True, ids=str)
+def test_one_pass_over_all_layers_equals_one_call_for_each(model: SmallSeq2SeqModel) -> None:
+    tokens, mask = model.join(SOURCE, TARGET, MASK)
+    groups = torch.full_like(tokens, -1)
+    groups[:, 2:4], groups[:, 7:9] = 0, 1
+    positions, layers = model.positions(tokens, mask), list(range(5))
+
+    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
+        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+
+    found = sweep(
+        model,
+        lambda layer: model.resid_pre(tokens, layer, attention_mask=mask),
+        mask,
+        positions,
+        [Protocol("mean", "mean", PooledLayout.from_groups(groups, mask))],
+        layers,
+        finish,
+        mode="collapse",
+        max_tokens=40,
+    )
+    for layer in layers:
+        with ic.pool_at(model, layer, groups):
+            expected = model.forward(tokens, attention_mask=mask, read="last")[:, -1]
+        torch.testing.assert_close(found[layer, 0], expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("model", KINDS[:1], indirect=True, ids=str)
+def test_heads_and_neurons_are_replaced(model: SmallSeq2SeqModel) -> None:
+    """A second self-attention counts as self-attention."""
+    tokens, _ = model.join(SOURCE[:1], TARGET[:1])
+    clean = model(tokens)[:, 6:]
+    of: dict[str, dict[str, Any]] = {
+        "encoder_blocks.1.[as]*.hook_z": {"heads": [(1, 1)]},
+        "decoder_blocks.1.s*.hook_z": {"heads": [(4, 1)], "attention": "self"},
+        "decoder_blocks.0.cross_attn.hook_z": {"heads": [(3, 1)], "attention": "cross"},
+        "encoder_blocks.2.mlp.hook_post": {"neurons": [(2, 1)]},
+    }
+    for pattern, what in of.items():
+
+        def zero(activation: Tensor, hook: Any) -> Tensor:
+            activation = activation.clone()
+            activation[:, :, 1] = 0
+            return activation
+
+        with ic.ablate(model, **what):
+            found = model(tokens)[:, 6:]
+        with model.hooks([(partial(fnmatchcase, pat=pattern), zero)]):
+            assert torch.equal(found, model(tokens)[:, 6:])
+        assert not torch.equal(found, clean)
+
+
+WORDS = {
+    "source_words": Vocabulary(tuple("abcdefgh")),
+    "target_words": Vocabulary(tuple("ABCDEF")),
+}
+
+
+@torch.no_grad()
+def test_a_curve_of_texts_in_its_own_words() -> None:
+    model = made("both", "sinusoidal", "post", **WORDS)
+    examples = [
+        ic.Example("a b c d", "B", spans=((0, 3),)),
+        ic.Example("h a a", " A", spans=((2, 5),), target="D E"),
+    ]
+    curve = ic.cap_curve(model, examples, unit="span", pooling=["mean"], progress=False)
+    outcomes = curve.frames["outcomes"].query("pooling == 'mean'").set_index(["example", "layer"])
+    calls = [([3, 4, 5, 6, 2], [1], [0, 0, -1, -1, -1, -1]), ([10, 3, 3, 2], [1, 6, 7], None)]
+    for index, (source, target, groups) in enumerate(calls):
+        tokens, _ = model.join(torch.tensor([source]), torch.tensor([target]))
+        unit = torch.tensor([groups or [-1, 0, 0, -1, -1, -1, -1]])
+        clean = model.forward(tokens, read="last")[0, -1]
+        row = curve.frames["clean"].set_index("example").loc[index]
+        assert row["prediction"] == int(clean.argmax())
+        names = ("<pad>", "<bos>", "<eos>", *WORDS["target_words"].words)
+        assert row["prediction_text"] == names[int(clean.argmax())]
+        for layer in (0, 2, 4):
+            with ic.pool_at(model, layer, unit):
+                logp = model.forward(tokens, read="last")[0, -1].log_softmax(-1)
+            answer = [4, 3][index]
+            found = outcomes.loc[(index, layer)]
+            assert float(found["target_logprob"]) == pytest.approx(float(logp[answer]), abs=1e-5)
+    with pytest.raises(InputError, match="'x' in 'a x' is not among the 8 words"):
+        ic.cap_curve(model, [ic.Example("a x", "A", spans=((0, 3),))], unit="span", progress=False)
+    with pytest.raises(InputError, match="'Z' .*is not among the 6 words"):
+        ic.cap_curve(model, [ic.Example("a b", "Z", spans=((0, 3),))], unit="span", progress=False)
+
+
+@torch.no_grad()
 def test_a_source_word_that_nothing_attends_to_has_no_effect(model: SmallSeq2SeqModel) -> None:
     """Fuse-attention reads the same position alone, so that no edge remains."""
     tokens, _ = model.join(SOURCE[:1], TARGET[:1])
@@ -135,15 +287,13 @@ def test_hooks_at_the_entry_of_a_block_act_on_its_residual(model: SmallSeq2SeqMo
 
 
 def test_saved_and_loaded_with_its_vocabularies(tmp_path: Path) -> None:
-    words = {
-        "source_words": Vocabulary(tuple("abcdefgh")),
-        "target_words": Vocabulary(tuple("ABCDEF")),
-    }
-    model = made("both", "relative", "pre", **words)
+    model = made("both", "relative", "pre", **WORDS)
     folder = ic.save_model(model, tmp_path / "model")
     again = ic.load_model(folder)
     assert isinstance(again, SmallSeq2SeqModel)
-    assert again.source_words == words["source_words"]
+    assert again.source_words == WORDS["source_words"]
+    assert again.tokenizer.target_tokenizer("B A")["input_ids"] == [4, 3, 2]
+    assert again.tokenizer.decode([5, 3]) == "c a"
     assert again.lens.cfg == model.lens.cfg
     tokens, mask = model.join(SOURCE, TARGET, MASK)
     logits = [one(tokens, attention_mask=mask)[:, 6:] for one in (model, again)]

@@ -39,6 +39,7 @@ from interp_compose.studies.core.inputs import (
     examples_digest,
     into_batches,
     outcome_rows,
+    output_tokenizer,
     prepare,
     split_clean,
 )
@@ -241,7 +242,7 @@ def with_predictions(model: LensModel, items: Sequence[Prepared]) -> list[Prepar
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
     out = []
     for item, answer in zip(items, logits[:, -1].argmax(dim=1).tolist(), strict=True):
-        example = replace(item.example, answer=model.tokenizer.decode([answer]))
+        example = replace(item.example, answer=output_tokenizer(model).decode([answer]))
         out.append(replace(item, example=example, answer_id=answer))
     return out
 

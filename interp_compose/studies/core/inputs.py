@@ -113,9 +113,8 @@ def prepare(
         collapse=collapse,
     )
     highest = max(int(prompt.ids.max()) for prompt in prompts)
-    tokenizer, before, contexts = model.tokenizer, checked, prompts  # what answers follow
+    tokenizer, before, contexts = output_tokenizer(model), checked, prompts  # what answers follow
     if isinstance(model, EncoderDecoderModel):
-        tokenizer = TargetTokenizer(model.tokenizer)
         before = [replace(example, prompt=example.target) for example in checked]
         contexts = target_starts(tokenizer, checked, asked.unit)
         prompts = _with_targets(model, prompts, contexts)
@@ -138,6 +137,12 @@ def prepare(
         )
         for index, (example, prompt, answer) in enumerate(zip(checked, prompts, found, strict=True))
     ]
+
+
+def output_tokenizer(model: LensModel) -> Any:
+    """That of what the model predicts."""
+    two_texts = isinstance(model, EncoderDecoderModel)
+    return TargetTokenizer(model.tokenizer) if two_texts else model.tokenizer
 
 
 def _with_targets(
@@ -335,6 +340,7 @@ def split_clean(
             "n_groups": [item.prompt.n_groups for item in items],
         }
     ).merge(rows[rows["layer"] == CLEAN].drop(columns=list(place)), on="example")
-    texts = {int(token): model.tokenizer.decode([int(token)]) for token in clean["prediction"]}
+    decode = output_tokenizer(model).decode
+    texts = {int(token): decode([int(token)]) for token in clean["prediction"]}
     clean["prediction_text"] = clean["prediction"].map(texts)
     return rows[rows["layer"] != CLEAN].reset_index(drop=True), clean
