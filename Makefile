@@ -70,6 +70,12 @@ bench: venv
 	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
+	$(BIN)/python -m benchmarks.seq2seq
+	$(BIN)/python -m benchmarks.decoding
+	$(BIN)/interp-compose generalise --task scan-length-26 --models transformer,transformer-relative,lrf-relative --seeds 5 --out out/length
+	$(BIN)/python -m benchmarks.generalise_outcomes out/length
+	$(BIN)/interp-compose fusion --runs out/length --out out/fusion
+	$(BIN)/python -m benchmarks.fusion_outcomes out/fusion length
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity
 

@@ -10,9 +10,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import combinations
+
+import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import machine, plain_rows, write
+from interp_compose.stats.seeds import paired_difference
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,11 +35,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "config": {key: value for key, value in found.config.items() if key != "data"},
             "summary": plain_rows(found.frame),
             "differences": plain_rows(found.differences),
+            "pairs": plain_rows(pairs(found.frames["accuracy"])),
             "runs": plain_rows(runs),
             "curve_ends": plain_rows(ends),
         },
     )
     print(found.summary())
+
+
+def pairs(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """The difference of every two models on each split, paired by seed; not corrected."""
+    counts = accuracy.groupby(["split", "model", "seed"], sort=False)[["n_right", "n"]].sum()
+    shares = (counts["n_right"] / counts["n"]).unstack("seed")
+    rows = []
+    for split, own in shares.groupby(level="split", sort=False):
+        for other, model in combinations(own.index.get_level_values("model"), 2):
+            first, second = (own.loc[(split, name)].tolist() for name in (model, other))
+            found = asdict(paired_difference(first, second))
+            rows.append({"split": split, "model": model, "other": other, **found})
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,39 @@ def accuracy(name: str) -> Table:
     return [*heads, "of training, %", "parameters", "seeds"], rows
 
 
+def pairs(name: str) -> Table:
+    """A row for every two models."""
+    rows = [
+        [f"`{row['model']}` − `{row['other']}`", row["split"], _difference(row), f"{row['p']:.3f}"]
+        for row in read(name)["pairs"]
+    ]
+    return ["models", "split", "difference, 95 %", "p"], rows
+
+
+def inside(name: str) -> Table:
+    """A row per model: what is read from its last encoder layer, and what cuts leave."""
+    found = read(name)
+    rows = []
+    for model in dict.fromkeys(row["model"] for row in found["read_back"]):
+        own = {
+            table: [row for row in found[table] if row["model"] == model]
+            for table in ("read_back", "probes", "cuts")
+        }
+        last = max(row["layer"] for row in own["read_back"])
+        (back,) = (row for row in own["read_back"] if row["layer"] == last)
+        roles = [row for row in own["probes"] if row["layer"] == last and row["probe"] == "role"]
+        cuts = {
+            row["stack"]: f"{row['n_right']} of {row['n_clean']}"
+            for row in own["cuts"]
+            if (row["split"], row["layers"], row["earlier"]) == ("test", "all", 0)
+        }
+        told = [cuts.get(stack, "–") for stack in ("encoder", "decoder")]
+        role = f"{roles[0]['accuracy']:.2f} ({roles[0]['control']:.2f})"
+        rows.append([f"`{model}`", f"{back['r2']:.3f}", role, *told])
+    heads = ["model", "R² of the embeddings, last layer", "role (control)"]
+    return [*heads, "right without embeddings, encoder", "… decoder"], rows
+
+
 def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 

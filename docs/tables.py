@@ -277,6 +277,16 @@ def generalised(name: str) -> str:
     return NOTICE + table(*generalise_results.accuracy(name))
 
 
+def generalised_pairs(name: str) -> str:
+    """How every two of them differ."""
+    return NOTICE + table(*generalise_results.pairs(name))
+
+
+def inside(name: str) -> str:
+    """What was found inside them."""
+    return NOTICE + table(*generalise_results.inside(name))
+
+
 def speed_epochs(name: str) -> str:
     """How fast data are fitted that break the rule."""
     return NOTICE + table(*speed_results.epochs(name))
@@ -328,6 +338,8 @@ FILES: dict[str, Callable[[], str]] = {
     "speed_delays_post.md": partial(speed_delays, "fitting_speed_post"),
     "speed_pairs_post.md": partial(speed_pairs, "fitting_speed_post", 2),
     "generalise_length.md": partial(generalised, "generalise_scan_length_26"),
+    "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),
+    "fusion_length.md": partial(inside, "fusion_length"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_stability.md": carma_stability,
