@@ -68,7 +68,7 @@ def task() -> ic.SequenceTask:
 
 
 DATA = SequenceData.of(task().splits)
-PAIRS = DATA.splits["train"][:8]
+PAIRS = DATA.splits["train"][1:6]
 
 
 def small(fuse: Any, **shape: Any) -> SmallSeq2Seq:
@@ -315,9 +315,9 @@ def test_exact_match_that_is_left() -> None:
         *(("0", 0), ("1", 0), ("1", 1)),
         *(("all", 0), ("all", 1)),
     ]
-    assert {(row["stack"], row["n_clean"], row["n"]) for row in rows} == {("encoder", 8, 8)}
+    assert {(row["stack"], row["n_clean"], row["n"]) for row in rows} == {("encoder", 5, 5)}
     counts = {place: row["n_right"] for place, row in zip(places, rows, strict=True)}
-    assert min(counts.values()) < 8
+    assert min(counts.values()) < 5
     for (layers, earlier), n_right in counts.items():
         read = range(earlier, 2) if layers == "all" else [int(layers)]
         slow = 0
@@ -397,11 +397,10 @@ def test_units_are_numbered_and_the_end_is_none() -> None:
     assert numbered([-1, 0, 1, -1]) == [0, 1, 2, -1]
 
 
-@pytest.mark.parametrize("fuse", ["none", "both"])
 @torch.no_grad()
-def test_pooling_phrases_against_states_pooled_by_hand(fuse: str) -> None:
+def test_pooling_phrases_against_states_pooled_by_hand() -> None:
     """The encoder's blocks run by hand on means, of every state that fuse-attention reads."""
-    model = small(fuse, n_encoder_layers=2)
+    model = small("both", n_encoder_layers=2)
     loaded = SmallSeq2SeqModel(model, name="tiny")
     pairs = predicted(model)
     marks = marks_of(DATA, PAIRS)
@@ -557,7 +556,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(runs: Path) -> ic.Fusion:
-    return ic.fusion(runs, progress=False)
+    return ic.fusion(runs, n_pairs=4, progress=False)
 
 
 def test_every_table_has_its_rows(opened: ic.Fusion) -> None:
@@ -582,12 +581,10 @@ def test_every_table_has_its_rows(opened: ic.Fusion) -> None:
     assert "with phrases pooled before a layer" in summary
 
 
-def test_models_are_the_ones_that_were_asked_for(runs: Path, opened: ic.Fusion) -> None:
-    one = ic.fusion(runs, models=["transformer"], seed=3, progress=False)
-    assert (one.config["models"], one.config["seed"]) == (["transformer"], 3)
-    assert one.cuts.empty
-    expected = {"fusion_probes", "fusion_forgetting", "fusion_cap"}
-    assert set(one.figures()) == expected
+def test_models_are_the_ones_that_were_asked_for(runs: Path) -> None:
+    asked = ["lrf", "transformer"]
+    assert [each.run.model for each in finished_runs(runs, asked, 3)] == asked
+    assert [each.run.model for each in finished_runs(runs, None, None)] == asked[::-1]
     for wrong in ([], ["lrf", "lrf"]):
         with pytest.raises(OptionError, match="expected a list of names of trained models"):
             ic.fusion(runs, models=wrong, progress=False)
