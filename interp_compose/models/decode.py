@@ -121,8 +121,8 @@ def beam_search(
     As in fairseq (Ott et al. 2019): a step extends every beam by every token; of the ``n_beams``
     best extensions those by EOS are finished, and the best ``n_beams`` others are the next beams.
     A row ends with ``n_beams`` finished hypotheses, or at ``max_length`` tokens, where EOS alone
-    may follow. A hypothesis Y scores log P(Y) / |Y| ** length_penalty, EOS counted (Wu et al. 2016,
-    eq. 14, have ((5 + |Y|) / 6) ** length_penalty there).
+    may follow. A hypothesis of n tokens, EOS counted, scores its log-probability divided by
+    n ** length_penalty (Wu et al. 2016, eq. 14, have ((5 + n) / 6) ** length_penalty there).
 
     Args:
         n_beams: beams, and finished hypotheses at most.
