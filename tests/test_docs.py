@@ -25,6 +25,7 @@ EXECUTED = (
     "carma-losses.md",
     "carma.md",
     "finetuning.md",
+    "generalise.md",
     "human-judgements.md",
     "models.md",
     "phases.md",
@@ -34,6 +35,10 @@ EXECUTED = (
 )
 SMALLER = {  # what takes long: studies of a whole test split, trainings
     "../README.md": {"task.test": "task.test[:8]"},
+    "generalise.md": {
+        "scan-length-26": "scan-length-47",  # few commands are longer
+        "n_curve=20": "n_curve=5, d_model=8",
+    },
     "phases.md": {
         "seeds=1": 'seeds=1, where="here"',
         "steps=30": "steps=3, d_model=8, d_mlp=8, samples=60, n_test=20",
