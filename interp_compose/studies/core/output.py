@@ -112,7 +112,7 @@ def check_larger(out: Path, grid: dict[str, Any]) -> None:
             )
 
 
-def _short(value: float | str) -> str:
+def _short(value: float | int | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
