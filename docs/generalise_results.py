@@ -64,7 +64,7 @@ def inside(name: str) -> Table:
         (back,) = (row for row in own["read_back"] if row["layer"] == last)
         roles = [row for row in own["probes"] if row["layer"] == last and row["probe"] == "role"]
         cuts = {
-            row["stack"]: f"{row['n_right']} of {row['n_clean']}"
+            row["stack"]: f"{row['n_right']} (uncut {row['n_clean']}) of {row['n']}"
             for row in own["cuts"]
             if (row["split"], row["layers"], row["earlier"]) == ("test", "all", 0)
         }
