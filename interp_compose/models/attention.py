@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from interp_compose.errors import InterventionError
 from interp_compose.models.recompute import acted, set_forward
+from interp_compose.tensors import softmax_over_keys
 from interp_compose.types import AttentionEdit, Side
 
 Key = TypeVar("Key")
@@ -46,7 +47,12 @@ class AttentionSite:
         return str(self.layer) if self.name == "attn" else f"{self.layer} ({self.name})"
 
 
-SOFTMAX = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
+SOFTMAX = (
+    torch.nn.functional.softmax,
+    torch.softmax,
+    torch.Tensor.softmax,
+    softmax_over_keys,
+)
 
 
 class AroundSoftmax(TorchFunctionMode):

@@ -170,7 +170,7 @@ class Attention(nn.Module):
         if masked is not None:
             scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
         # models/attention.py edits what enters and leaves this softmax
-        pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(dim=-1))
+        pattern = self.hook_pattern(self.softmax(self.hook_attn_scores(scores)))
         z = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
         return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)  # [batch query d_model]
 
@@ -179,6 +179,12 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch head query pos"]:
         """Scaled products of queries and keys."""
         return (q @ k) * self.scale
+
+    def softmax(
+        self, scores: Float[Tensor, "batch head query pos"]
+    ) -> Float[Tensor, "batch head query pos"]:
+        """The attention pattern."""
+        return scores.softmax(dim=-1)
 
     def projected(
         self, x: Float[Tensor, "batch query d_model"], which: str, joined: Joined | None = None

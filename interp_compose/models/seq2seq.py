@@ -30,7 +30,7 @@ from interp_compose.models.decoder import (
     LayerNorm,
 )
 from interp_compose.models.model_files import MAX_LAYERS
-from interp_compose.tensors import positions_from_mask
+from interp_compose.tensors import positions_from_mask, softmax_over_keys
 
 Fuse = Literal["none", "encoder", "decoder", "both", "parameters", "previous"]
 Positions = Literal["sinusoidal", "learned", "relative"]
@@ -126,7 +126,16 @@ class Seq2SeqConfig:
         return "relative_positional_bias" if self.positions == "relative" else "standard"
 
 
-class RelativeAttention(Attention):
+class ShortAttention(Attention):
+    """Attention over keys that are often few: sources of a dozen words."""
+
+    def softmax(
+        self, scores: Float[Tensor, "batch head query pos"]
+    ) -> Float[Tensor, "batch head query pos"]:
+        return softmax_over_keys(scores)
+
+
+class RelativeAttention(ShortAttention):
     """Self-attention with the relative positions of Transformer-XL (Dai et al. 2019, section 3.3).
 
     The score of query i and key j is ((q_i + u) · k_j + (q_i + v) · W_R r_{i-j}) / √d_head, with
@@ -202,7 +211,7 @@ class FuseAttention(nn.Module):
             toward = torch.einsum("bphe,hde->bphd", q, self.W_K)
             scores = (toward @ states.mT).transpose(1, 2)  # [batch head pos layer]
             scores = scores + (q * self.b_K).sum(-1).transpose(1, 2)[..., None]
-        pattern = self.hook_pattern(self.hook_attn_scores(scores * self.scale).softmax(dim=-1))
+        pattern = self.hook_pattern(softmax_over_keys(self.hook_attn_scores(scores * self.scale)))
         if has_hooks(self.hook_v):
             v = torch.einsum("bpld,hde->bplhe", states, self.W_V) + self.b_V
             z = torch.einsum("bhpl,bplhe->bphe", pattern, self.hook_v(v))
@@ -228,7 +237,7 @@ class Seq2SeqBlock(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.third = cfg.norm, cfg.dropout, third
         if third == "second":
-            self.second_attn, self.hook_second_attn_out = Attention(cfg), HookPoint()
+            self.second_attn, self.hook_second_attn_out = ShortAttention(cfg), HookPoint()
         elif third is not None:
             self.fuse_attn, self.hook_fuse_out = FuseAttention(cfg), HookPoint()
         if third is not None:
@@ -293,7 +302,7 @@ class EncoderBlock(Seq2SeqBlock):
 
     def __init__(self, cfg: Seq2SeqConfig, third: Third | None) -> None:
         super().__init__(cfg, third)
-        self.attn = RelativeAttention(cfg) if cfg.positions == "relative" else Attention(cfg)
+        self.attn = RelativeAttention(cfg) if cfg.positions == "relative" else ShortAttention(cfg)
         self.ln1, self.ln2 = LayerNorm(cfg.d_model), LayerNorm(cfg.d_model)
 
     def forward(
@@ -315,8 +324,10 @@ class DecoderBlock(Seq2SeqBlock):
 
     def __init__(self, cfg: Seq2SeqConfig, third: Third | None) -> None:
         super().__init__(cfg, third)
-        self.self_attn = RelativeAttention(cfg) if cfg.positions == "relative" else Attention(cfg)
-        self.cross_attn = Attention(cfg)
+        self.self_attn = (
+            RelativeAttention(cfg) if cfg.positions == "relative" else ShortAttention(cfg)
+        )
+        self.cross_attn = ShortAttention(cfg)
         self.ln1, self.ln2, self.ln3 = (LayerNorm(cfg.d_model) for _ in range(3))
         self.hook_cross_attn_out, self.hook_resid_mid2 = HookPoint(), HookPoint()
 
