@@ -66,7 +66,7 @@ def idm_from_senses(senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, see
     ]
     report["usable_definitions"] = len(kept)
     words = sorted({one.word for one in kept})
-    fits = one_token(tokenizer, [(prompt("a thing"), prompt.lead + word) for word in words])
+    fits = one_token(tokenizer, [(prompt.before("a thing"), prompt.lead + word) for word in words])
     whole = {word for word, fit in zip(words, fits, strict=True) if fit}
     kept = [one for one in kept if one.word in whole]
     report["one_token"] = len(kept)
@@ -74,7 +74,7 @@ def idm_from_senses(senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, see
     report["one_word_a_definition"] = len(kept)
     kept = _most_frequent(kept, lambda one: one.word)
     report["one_definition_a_word"] = len(kept)
-    texts = [(prompt(one.definition), prompt.lead + one.word) for one in kept]
+    texts = [(prompt.before(one.definition), prompt.lead + one.word) for one in kept]
     kept = [one for one, fit in zip(kept, one_token(tokenizer, texts), strict=True) if fit]
     report["one_token_in_context"] = len(kept)
     if not kept:

@@ -11,8 +11,9 @@ from interp_compose.tasks.bird import bird
 from interp_compose.tasks.examples import read_examples
 from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
 from interp_compose.tasks.paws import paws_qqp
-from interp_compose.tasks.prompts import prompt_for
+from interp_compose.tasks.prompts import ALONE, prompt_for
 from interp_compose.tasks.task import Task
+from interp_compose.text.targets import TargetTokenizer
 
 PAIR_TASK_NAMES = ("bird", "paws-qqp")
 
@@ -80,7 +81,8 @@ def load_task(
             shipped ``"mini-idm"`` and ``"mini-sst"``, or the path of a ``.jsonl`` file of your
             own, all of which becomes the test split.
         model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
-            (which chooses the prompt).
+            (which chooses the prompt; an encoder–decoder reads the text alone, and the answer is
+            the first token of its target).
         data_dir: for ``"idm"`` a folder laid out as NLTK's data is (else ``NLTK_DATA``), for
             ``"sst"`` the folder with ``train.txt``, ``dev.txt`` and ``test.txt``.
         seed: splits WordNet; orders the shipped tasks. Official splits and files keep theirs.
@@ -116,6 +118,8 @@ def load_task(
         )
     tokenizer = model.tokenizer
     prompt = prompt_for(model.architecture, name.removeprefix("mini-"))
+    if hasattr(model, "start_ids"):  # an encoder–decoder
+        prompt, tokenizer = ALONE, TargetTokenizer(tokenizer)
     if name == "mini-idm":
         from interp_compose.tasks.mini.idm import mini_idm
 

@@ -61,14 +61,25 @@ class Prompt:
 
     template: str
     family: str
+    two_texts: bool = False
+    """Of an encoder–decoder: the prompt is its source, the answer the beginning of its target."""
 
     @property
     def lead(self) -> str:
-        """What stands before an answer: a blank, or nothing after an opened quotation."""
-        return "" if self.template.endswith('"') else " "
+        """What stands before an answer: a blank, or nothing at the beginning of a target or after
+        an opened quotation."""
+        return "" if self.two_texts or self.template.endswith('"') else " "
 
     def __call__(self, text: str) -> str:
         return self.template.replace("{}", text, 1)
+
+    def before(self, text: str) -> str:
+        """What the answer follows."""
+        return "" if self.two_texts else self(text)
+
+
+ALONE = Prompt("{}", "encoder–decoder (the text alone)", two_texts=True)
+"""What an encoder–decoder reads; the authors of CARMA had none."""
 
 
 def prompt_for(architecture: str, kind: str) -> Prompt:

@@ -32,7 +32,7 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     and ``AnswerError`` where a label is not one token after the prompt.
     """
     labels = tuple(prompt.lead + label for label in LABELS)
-    require_one_token(tokenizer, prompt("A film ."), labels)
+    require_one_token(tokenizer, prompt.before("A film ."), labels)
     names = list(FILES.values())
     hint = (
         "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "

@@ -14,9 +14,13 @@ from interp_compose.text.units import TokenizedPrompt
 from interp_compose.types import Example
 
 
-def keep_one_token(tokenizer: Any, examples: Sequence[Example]) -> tuple[Example, ...]:
-    """The examples whose answer is one token for this tokenizer; ``AnswerError`` if none is."""
-    fits = one_token(tokenizer, [(example.prompt, example.answer) for example in examples])
+def keep_one_token(
+    tokenizer: Any, examples: Sequence[Example], *, of_target: bool = False
+) -> tuple[Example, ...]:
+    """The examples whose answer is one token for this tokenizer, after the prompt or as the first
+    ``of_target``; ``AnswerError`` if none is."""
+    texts = [("" if of_target else each.prompt, each.answer) for each in examples]
+    fits = one_token(tokenizer, texts)
     if len(examples) and not fits.any():
         one = examples[0]
         raise AnswerError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 
 import pytest
 
+import interp_compose as ic
 from interp_compose.errors import AnswerError, MissingDataError, OptionError
+from interp_compose.models.load import load_model
+from interp_compose.models.seq2seq import Seq2SeqConfig
+from interp_compose.models.small_seq2seq import small_seq2seq
 from interp_compose.tasks.load import (
     PAIR_TASK_NAMES,
     TASK_NAMES,
@@ -22,6 +27,7 @@ from interp_compose.tasks.pairs import Pair
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
 from interp_compose.tasks.task import Task, shuffled
 from interp_compose.text.answers import keep_one_token, one_token, require_one_token
+from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
 from tests.tasks import test_bird, test_paws
 from tests.tasks.conftest import byte_tokenizer
@@ -180,3 +186,28 @@ def test_the_front_door_imports_nothing_heavy() -> None:
 
 def test_the_names_are_those_of_the_documentation() -> None:
     assert TASK_NAMES == ("idm", "sst", "mini-idm", "mini-sst")
+
+
+@pytest.mark.parametrize("name", ["mini-idm", "mini-sst"])
+def test_an_encoder_decoder_reads_the_text_and_answers_in_its_target(name: str) -> None:
+    told = load_task(name, StubModel(load_model("mini-base").tokenizer))
+    shown = told.test[:40]
+    sources = Vocabulary.of([" ".join(leaves(one.tree)) for one in told.test])
+    targets = Vocabulary.of([" ".join({one.answer: 0 for one in told.test})])
+    shape = Seq2SeqConfig(len(sources), len(targets), n_ctx=40, d_model=8, d_mlp=8)
+    model = small_seq2seq(shape, seed=0, source_words=sources, target_words=targets)
+
+    task = load_task(name, model)  # its tokenizer ends every text with <eos>
+    assert "the text alone" in str(task.report["template_of"])
+    for mine, other in zip(task.test, shown, strict=False):
+        assert mine.prompt == " ".join(leaves(other.tree))
+        assert mine.answer == other.answer
+    answers = task.answer_set("labels" if task.labels else "vocabulary")
+    curve = ic.cap_curve(
+        model, task.test[:3], unit="constituent", answers=answers, layers=[0], progress=False
+    )
+    assert (curve.frame["n"] == 3).all()
+
+
+def leaves(tree: str | None) -> list[str]:
+    return [leaf.split()[-1].strip("()") for leaf in re.findall(r"\(\S+ [^()]+\)", tree or "")]

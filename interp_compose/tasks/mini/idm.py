@@ -152,7 +152,7 @@ def mini_idm(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
         examples = [
             Example(prompt(one.text), prompt.lead + one.answer, tree=one.tree) for one in rows
         ]
-        kept[split] = keep_one_token(tokenizer, examples)
+        kept[split] = keep_one_token(tokenizer, examples, of_target=prompt.two_texts)
         counts[f"{split}_all"] = len(examples)
         counts[f"{split}_one_token"] = len(kept[split])
         kept[split] = shuffled(kept[split], seed)

@@ -118,7 +118,7 @@ def mini_sst(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
     ``seed`` orders each split.
     """
     answers = tuple(prompt.lead + label for label in LABELS)
-    require_one_token(tokenizer, prompt("the film is good"), answers)
+    require_one_token(tokenizer, prompt.before("the film is good"), answers)
     report: dict[str, int | str | float] = {
         "source": "shipped with interp_compose",
         "template_of": prompt.family,
