@@ -75,6 +75,50 @@ def inside(name: str) -> Table:
     return [*heads, "right without embeddings, encoder", "… decoder"], rows
 
 
+def cost() -> Table:
+    """A row per shape: what a training step costs, as ratios of one run."""
+    found = read("seq2seq_cpu")
+    rows = []
+    for name in ("small", "iwslt"):
+        one = found[name]
+        shape, kept, weights = one["shape"], one["kept_bytes"], one["parameters"]
+        layers = f"{shape['n_encoder_layers']} + {shape['n_decoder_layers']}"
+        ratios = ("lrf_over_transformer", "lrf_over_parameters", "plain_over_library")
+        rows.append(
+            [
+                f"{layers}, {shape['d_model']}",
+                *(f"{one[ratio]:.2f} ({_range(one[f'{ratio}_range'])})" for ratio in ratios),
+                f"{weights['both'] / weights['none']:.2f}",
+                f"{kept['both'] / kept['none']:.2f}",
+            ]
+        )
+    epoch = found["scan"]
+    ratio, ends = epoch["plain_epoch_over_library"], epoch["plain_epoch_over_library_range"]
+    rows.append(["2 + 2, 64, an epoch", "–", "–", f"{ratio:.2f} ({_range(ends)})", "–", "–"])
+    heads = ["layers, width", "LRF / Transformer", "LRF / `parameters`"]
+    heads += ["`torch.nn.Transformer` / Transformer", "parameters, LRF / Transformer"]
+    return [*heads, "memory, LRF / Transformer"], rows
+
+
+def decoding() -> Table:
+    """A row per size and number of beams."""
+    rows = [
+        [
+            row["size"],
+            "greedy" if row["n_beams"] == 1 else f"{row['n_beams']} beams",
+            f"{row['ours_tokens_s']:,.0f}",
+            f"{row['hugging_face_tokens_s']:,.0f}",
+            f"{row['ratio']:.2f} ({_range(row['range'])})",
+        ]
+        for row in read("decoding")["sizes"]
+    ]
+    return ["model", "search", "tokens / s", "Hugging Face", "ratio"], rows
+
+
+def _range(ends: list[float]) -> str:
+    return f"{ends[0]:.2f}–{ends[1]:.2f}"
+
+
 def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 

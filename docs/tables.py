@@ -272,6 +272,16 @@ def _paper_run(command: str, runs: int, run: PhaseRun) -> list[str]:
     return [f"`{command}`", str(runs), *sizes, *flops, told]
 
 
+def generalise_cost() -> str:
+    """What a training step of an encoder–decoder costs."""
+    return NOTICE + table(*generalise_results.cost())
+
+
+def generalise_decoding() -> str:
+    """Tokens per second beside Hugging Face's."""
+    return NOTICE + table(*generalise_results.decoding())
+
+
 def generalised(name: str) -> str:
     """What encoder–decoders got right."""
     return NOTICE + table(*generalise_results.accuracy(name))
@@ -337,6 +347,8 @@ FILES: dict[str, Callable[[], str]] = {
     "speed_post.md": partial(speed_epochs, "fitting_speed_post"),
     "speed_delays_post.md": partial(speed_delays, "fitting_speed_post"),
     "speed_pairs_post.md": partial(speed_pairs, "fitting_speed_post", 2),
+    "generalise_cost.md": generalise_cost,
+    "generalise_decoding.md": generalise_decoding,
     "generalise_length.md": partial(generalised, "generalise_scan_length_26"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),
     "fusion_length.md": partial(inside, "fusion_length"),
