@@ -1,7 +1,7 @@
-"""Keeps what was found inside: ``python -m benchmarks.fusion_outcomes out/fusion length``.
+"""Keeps what was found inside: ``python -m benchmarks.fusion_outcomes length out/fusion-*``.
 
-The folder is one that ``interp-compose fusion`` wrote; its tables of probes, forgetting and cuts go
-into ``results/fusion_{name}.json``.
+The folders are those that ``interp-compose fusion`` wrote of one comparison, each of another seed;
+their tables of probes, forgetting and cuts go into ``results/fusion_{name}.json``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from benchmarks.common import machine, plain_rows, write
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", help="written by interp-compose fusion")
     parser.add_argument("name", help="of the task, in the file's name")
+    parser.add_argument("folders", nargs="+", help="written by interp-compose fusion")
     options = parser.parse_args(arguments)
-    found = ic.Fusion.load(options.folder)
-    tables = {name: plain_rows(found.frames[name]) for name in ("probes", "read_back", "cuts")}
-    config = {key: value for key, value in found.config.items() if key != "data"}
-    write(f"fusion_{options.name}", {"machine": machine(), "config": config, **tables})
-    print(found.summary())
+    tables: dict[str, list[object]] = {"probes": [], "read_back": [], "cuts": []}
+    configs = []
+    for folder in options.folders:
+        found = ic.Fusion.load(folder)
+        configs.append({key: each for key, each in found.config.items() if key != "data"})
+        seed = configs[-1].pop("seed")
+        for name, rows in tables.items():
+            rows += [{"seed": seed, **row} for row in plain_rows(found.frames[name])]
+    if any(config != configs[0] for config in configs):
+        raise SystemExit("the folders are not of one comparison: their configs differ")
+    write(f"fusion_{options.name}", {"machine": machine(), "config": configs[0], **tables})
 
 
 if __name__ == "__main__":

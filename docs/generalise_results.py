@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from docs.measured import Table, read
 
 
@@ -52,27 +54,46 @@ def pairs(name: str) -> Table:
 
 
 def inside(name: str) -> Table:
-    """A row per model: what is read from its last encoder layer, and what cuts leave."""
+    """A row per model: what is read from its last encoder layer, and what cuts leave; means over
+    seeds, the smallest and the largest in parentheses."""
     found = read(name)
+    last = max(row["layer"] for row in found["read_back"])
     rows = []
     for model in dict.fromkeys(row["model"] for row in found["read_back"]):
         own = {
             table: [row for row in found[table] if row["model"] == model]
             for table in ("read_back", "probes", "cuts")
         }
-        last = max(row["layer"] for row in own["read_back"])
-        (back,) = (row for row in own["read_back"] if row["layer"] == last)
-        roles = [row for row in own["probes"] if row["layer"] == last and row["probe"] == "role"]
-        cuts = {
-            row["stack"]: f"{row['n_right']} (uncut {row['n_clean']}) of {row['n']}"
-            for row in own["cuts"]
-            if (row["split"], row["layers"], row["earlier"]) == ("test", "all", 0)
+        top = {
+            table: [row for row in own[table] if row["layer"] == last]
+            for table in ("read_back", "probes")
         }
-        told = [cuts.get(stack, "–") for stack in ("encoder", "decoder")]
-        role = f"{roles[0]['accuracy']:.2f} ({roles[0]['control']:.2f})"
-        rows.append([f"`{model}`", f"{back['r2']:.3f}", role, *told])
-    heads = ["model", "R² of the embeddings, last layer", "role (control)"]
-    return [*heads, "right without embeddings, encoder", "… decoder"], rows
+        cuts = [
+            _seeds(
+                row["n_right"] / row["n_clean"]
+                for row in own["cuts"]
+                if (row["split"], row["layers"], row["earlier"], row["stack"])
+                == (*WITHOUT_EMBEDDINGS, stack)
+            )
+            for stack in ("encoder", "decoder")
+        ]
+        roles = [row for row in top["probes"] if row["probe"] == "role"]
+        read_back = _seeds(row["r2"] for row in top["read_back"])
+        told = [_seeds(row[which] for row in roles) for which in ("accuracy", "control")]
+        rows.append([f"`{model}`", read_back, *told, *cuts])
+    heads = ["model", "R² of the embeddings, last layer", "role", "role, control"]
+    return [*heads, "still right without embeddings, encoder", "… decoder"], rows
+
+
+WITHOUT_EMBEDDINGS = ("test", "all", 0)
+"""Split, layers and earlier layer of a cut."""
+
+
+def _seeds(values: Iterable[float]) -> str:
+    found = list(values)
+    if not found:
+        return "–"
+    return f"{sum(found) / len(found):.2f} ({min(found):.2f}–{max(found):.2f})"
 
 
 def cost() -> Table:

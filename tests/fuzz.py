@@ -183,6 +183,26 @@ class World:
         return ic.small_seq2seq(shape, seed=0)
 
     @cached_property
+    def sequences(self) -> Any:
+        some = tuple(ic.SequencePair(f"a {word}", f"x {word}") for word in "bcdefghi")
+        return ic.SequenceTask("tiny", {"train": some[3:], "test": some[:3]}, {})
+
+    @cached_property
+    def sequence_run(self) -> Any:
+        shape = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 8, "n_heads": 2}
+        return ic.SequenceTraining(**shape, d_mlp=8, max_steps=2, n_looks=1, n_curve=2)
+
+    @cached_property
+    def compared(self) -> Any:
+        options: Any = {"seeds": 1, "run": self.sequence_run, "where": "here", "progress": False}
+        return ic.generalise(self.sequences, ["lrf"], self.root / "compared", **options)
+
+    @cached_property
+    def fusion(self) -> Any:
+        assert self.compared
+        return ic.fusion(self.root / "compared", n_pairs=2, n_probe=8, progress=False)
+
+    @cached_property
     def mechanism(self) -> Any:
         return ic.mechanism(self.phases, [0.4, 0.8], progress=False)
 
@@ -752,6 +772,24 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
+        ic.generalise,
+        1,
+        task=lambda: W.sequences,
+        models=lambda: ["transformer", "lrf-relative"],
+        **{**grid, "run": lambda: W.sequence_run},
+        **STUDY,
+    )
+    yield called(
+        ic.fusion,
+        1,
+        runs=lambda: W.compared and W.root / "compared",
+        models=lambda: ["lrf"],
+        seed=0,
+        n_pairs=2,
+        n_probe=8,
+        **STUDY,
+    )
+    yield called(
         ic.run_sweep,
         3,
         work="tests.fuzz:work",
@@ -781,7 +819,7 @@ def calls_of_studies() -> Iterator[Call]:
 
 def calls_of_results() -> Iterator[Call]:
     results = ("cap", "ablation", "similarity", "report", "comparison", "diagram", "speed")
-    for name in (*results, "mechanism", "history"):
+    for name in (*results, "mechanism", "history", "compared", "fusion"):
         result = getattr(W, name)
         kept = {k: getattr(result, k) for k in ("config", "frames", "versions")}
         yield called(type(result), **kept)

@@ -15,7 +15,7 @@ from scipy import stats
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import CorruptFileError, ModelError
+from interp_compose.errors import CorruptFileError, ModelError, OptionError
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.studies.generalise import run as run_file
@@ -261,3 +261,9 @@ def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
     assert (command.run.n_encoder_layers, command.run.schedule) == (6, "inverse_sqrt")
     assert cli._parsed(["generalise", "--paper", "cfq"]).run.act == "gelu"
     assert cli._parsed(["generalise"]).run == ic.SequenceTraining()
+
+
+def test_workers_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="workers=2 with where='here'"):
+        ic.generalise(toy(), ["transformer"], tmp_path / "out", where="here", workers=2)
+    assert not (tmp_path / "out").exists()

@@ -15,6 +15,7 @@ from interp_compose.errors import OptionError
 from interp_compose.runs.files import digest_of, read_json
 from interp_compose.runs.folder import Plan, versions_of
 from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import run_grid, seeds_of, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.generalise.data import SequenceData, keep, plain
@@ -67,10 +68,12 @@ def generalise(
         asked: every option.
 
     Raises:
-        OptionError: no model, one that is unknown or named twice; a shape that cannot be.
+        OptionError: no model, one that is unknown or named twice; a shape that cannot be; workers
+            or SLURM's options that do not go with ``where``.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
+    check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(task, models, asked)
     keep(task.splits, Path(out).absolute())
     plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
