@@ -14,7 +14,6 @@ from docs.verdicts import RULES, VERDICTS, Claims, Found, by_ranges
 
 NOT_IMPLEMENTED: Final = "not implemented yet"
 NOT_TRAINED: Final = "implemented, not trained: a GPU's work, and the data are not at hand"
-NOT_MEASURED: Final = "implemented, not measured yet"
 LRF: Final = Claims()
 
 
@@ -38,8 +37,37 @@ LRF.untested(
     NOT_TRAINED,
 )
 LRF.untested("… beyond competitive baselines and specialised methods", "introduction", NOT_TRAINED)
-LRF.untested("Residual connections forget what distant layers held", "introduction", NOT_MEASURED)
-LRF.untested("Hence syntax and semantics are entangled at the top", "introduction", NOT_MEASURED)
+
+
+def _at_the_top(table: str, value: str, **where: str) -> Found:
+    """Of the last encoder layer, seed by seed, without fuse-attention and with it."""
+    rows = read("fusion_length")[table]
+    last = max(row["layer"] for row in rows)
+    ends = []
+    for model in ("transformer-relative", "lrf-relative"):
+        asked = {"model": model, "layer": last, **where}
+        found = [row[value] for row in rows if all(row[key] == asked[key] for key in asked)]
+        ends.append((sum(found) / len(found), min(found), max(found)))
+    text = ", ".join(
+        f"{which} {share(mean)} [{share(low)}–{share(high)}]"
+        for which, (mean, low, high) in zip(("without", "with"), ends, strict=True)
+    )
+    without, fused = ((low, high) for _, low, high in ends)
+    return text, by_ranges(without, fused)
+
+
+@LRF.add("Residual connections forget what distant layers held", "introduction", "inside")
+def _forgotten() -> Found:
+    text, verdict = _at_the_top("read_back", "r2")
+    return f"R² of the embeddings, read back from the encoder's last layer: {text}", verdict
+
+
+@LRF.add("Hence syntax and semantics are entangled at the top", "introduction", "inside")
+def _entangled() -> Found:
+    text, verdict = _at_the_top("probes", "accuracy", probe="role")
+    return f"Roles of words that a linear probe tells there, on SCAN: {text}", verdict
+
+
 LRF.untested("It applies to any sequence-to-sequence model", "method", "one architecture was built")
 
 CAT: Final = Claims()
@@ -181,6 +209,12 @@ def _leaks() -> str:
     return f"`mini-idm`, {found['mini-idm']['texts']} prompts, and models with random weights"
 
 
+def _inside() -> str:
+    config = read("fusion_length")["config"]
+    probed = f"{config['n_probe']:,} sources for probes"
+    return f"The models of run length, opened one seed at a time; {probed}, of which a fourth tests"
+
+
 def _length() -> str:
     config = read("generalise_scan_length_26")["config"]
     report = config["data_report"]
@@ -255,6 +289,11 @@ RUNS: Final = {
         "interp-compose generalise --task scan-length-26 --models "
         "transformer,transformer-relative,lrf-relative --seeds 5 --out out/length",
         _length,
+    ),
+    "inside": Run(
+        "fusion_length",
+        "interp-compose fusion --runs out/length --seed 0 --out out/fusion-0  # and seeds 1 to 4",
+        _inside,
     ),
     "leaks": Run("circuits_cpu", "python -m benchmarks.circuits", _leaks),
     "speed-pre": Run(
