@@ -1,4 +1,5 @@
-"""Sequence to sequence: pairs of token ids, their batches, the objective, and exact match."""
+"""Sequences that are answered by sequences: pairs of token ids, their batches, the objective, and
+exact match; for encoder–decoders, and for decoders that go on where the source ends."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.training.objectives import Row
 from interp_compose.training.order import token_batches
@@ -66,6 +68,46 @@ class SequenceBatch:
         memory = model.encoded(self.source, mask)
         return model.decoded(self.given, memory, mask)[self.valid]
 
+    def logits(self, model: SmallSeq2Seq) -> Float[Tensor, "token d_vocab_out"]:
+        """Wherever there is a token to predict, row by row."""
+        return model.logits(self.hidden(model))
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuedBatch:
+    """Pairs as single sequences for a decoder: source, ``bos``, target; padded on the right.
+
+    ``target`` is what follows each token, ``valid`` where that is a token of the target: the
+    source is never predicted. Padding follows everything, so that no token attends to it.
+    """
+
+    tokens: Int[Tensor, "batch pos"]
+    target: Int[Tensor, "batch pos"]
+    valid: Bool[Tensor, "batch pos"]
+
+    @classmethod
+    def of(cls, pairs: Sequence[EncodedPair], bos: int) -> ContinuedBatch:
+        """On the CPU."""
+        whole = [np.concatenate([pair.source, [bos], pair.target]) for pair in pairs]
+        rows = _padded(whole)
+        at = np.arange(rows.shape[1] - 1)
+        first = np.array([[len(pair.source)] for pair in pairs])
+        last = np.array([[len(row)] for row in whole])
+        valid = (at >= first) & (at < last - 1)
+        arrays = (rows[:, :-1], rows[:, 1:], valid)
+        return cls(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
+
+    def to(self, device: torch.device) -> ContinuedBatch:
+        """The same batch on another device."""
+        return ContinuedBatch(*(t.to(device) for t in (self.tokens, self.target, self.valid)))
+
+    def logits(self, model: SmallDecoder) -> Float[Tensor, "token d_vocab"]:
+        """Wherever there is a token to predict, row by row; no other position is unembedded."""
+        return model.logits(model.all_blocks(self.tokens)[self.valid][None])[0]
+
+
+PairBatch = SequenceBatch | ContinuedBatch
+
 
 def _padded(rows: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "batch pos"]:
     padded = np.zeros((len(rows), max(len(row) for row in rows)), dtype=np.int64)
@@ -79,13 +121,15 @@ class TargetSequence:
     """Cross-entropy (nats) of each token of the target, given those before it, its EOS included.
 
     A batch's loss is the mean over the tokens of its targets. ``curve`` holds the pairs on which
-    exact match is measured between steps, by split.
+    exact match is measured between steps, by split; ``batches`` are what the model reads:
+    :class:`ContinuedBatch` for a decoder.
     """
 
     train: Sequence[EncodedPair]
     bos: int
     curve: Mapping[str, Sequence[EncodedPair]] = field(default_factory=dict)
     label_smoothing: float = 0.0
+    batches: type[PairBatch] = SequenceBatch
 
     terms: ClassVar[Mapping[str, str]] = {"task_loss": "the task's loss"}
     sums: ClassVar[Sequence[str]] = ("task_loss",)
@@ -94,17 +138,17 @@ class TargetSequence:
     def lengths(self) -> list[int]:
         return [len(pair) for pair in self.train]
 
-    def collate(self, indices: Int[np.ndarray, "example"]) -> SequenceBatch:
-        return SequenceBatch.of([self.train[i] for i in indices], self.bos)
+    def collate(self, indices: Int[np.ndarray, "example"]) -> PairBatch:
+        return self.batches.of([self.train[i] for i in indices], self.bos)
 
-    def sizes(self, batch: SequenceBatch) -> tuple[int, ...]:
+    def sizes(self, batch: PairBatch) -> tuple[int, ...]:
         return (int(batch.valid.sum()),)
 
     def loss(
-        self, model: SmallSeq2Seq, batch: SequenceBatch, shares: Sequence[float], seed: int
+        self, model: Any, batch: PairBatch, shares: Sequence[float], seed: int
     ) -> tuple[Tensor, Sequence[Tensor]]:
         batch = batch.to(model.b_U.device)
-        logits = model.logits(batch.hidden(model)).to(model.b_U.dtype)
+        logits = batch.logits(model).to(model.b_U.dtype)
         answers = batch.target[batch.valid]
         loss = cross_entropy(logits, answers, label_smoothing=self.label_smoothing) * shares[0]
         return loss, [loss.detach()]
@@ -123,7 +167,7 @@ class TargetSequence:
 
 @torch.no_grad()
 def exact_match(
-    model: SmallSeq2Seq, pairs: Sequence[EncodedPair], bos: int
+    model: SmallSeq2Seq | SmallDecoder, pairs: Sequence[EncodedPair], bos: int
 ) -> Bool[np.ndarray, "example"]:
     """Whether greedy decoding gives the target, EOS included: by one forward pass.
 
@@ -132,9 +176,12 @@ def exact_match(
     the target.
     """
     right = np.zeros(len(pairs), dtype=bool)
-    for places, batch in in_batches(pairs, bos, model.b_U.device):
+    kind: type[PairBatch] = ContinuedBatch if isinstance(model, SmallDecoder) else SequenceBatch
+    reader: Any = model
+    for places in by_length(pairs):
+        batch = kind.of([pairs[i] for i in places], bos).to(model.b_U.device)
         predicted = torch.zeros_like(batch.target)
-        predicted[batch.valid] = model.logits(batch.hidden(model)).argmax(dim=-1)
+        predicted[batch.valid] = batch.logits(reader).argmax(dim=-1)
         same = (predicted == batch.target) | ~batch.valid
         right[places] = same.all(dim=1).cpu().numpy()
     return right
@@ -144,8 +191,13 @@ def in_batches(
     pairs: Sequence[EncodedPair], bos: int, device: torch.device
 ) -> Iterator[tuple[list[int], SequenceBatch]]:
     """Places of pairs of about one length, and these pairs as a batch on ``device``."""
+    for places in by_length(pairs):
+        yield places, SequenceBatch.of([pairs[i] for i in places], bos).to(device)
+
+
+def by_length(pairs: Sequence[EncodedPair]) -> Iterator[list[int]]:
+    """Places of pairs of about one length, few enough to be scored at one time."""
     order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i]), i))
     for low, high in pairwise(token_batches([len(pairs[i]) for i in order], SCORED_TOKENS)):
-        places = order[low:high]
-        if places:  # not where there are no pairs at all
-            yield places, SequenceBatch.of([pairs[i] for i in places], bos).to(device)
+        if order[low:high]:  # not where there are no pairs at all
+            yield order[low:high]

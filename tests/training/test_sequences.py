@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from interp_compose.models.init import init_xavier
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.models.init import init_weights, init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.sequences import (
+    ContinuedBatch,
     EncodedPair,
     SequenceBatch,
     TargetSequence,
@@ -105,3 +107,73 @@ def test_training_repeats_a_pair_and_its_curve_is_recorded() -> None:
 
 def test_no_pairs_are_no_matches() -> None:
     assert exact_match(model_of(), [], BOS).shape == (0,)
+    assert exact_match(decoder_of(), [], BOS).shape == (0,)
+
+
+# ---- decoders ------------------------------------------------------------------------------
+
+CONTINUED = [
+    EncodedPair(np.array(one), np.array([*other, EOS]))
+    for one, other in (([3, 4, 5], [3, 4]), ([6], []), ([8, 3], [6, 5, 4, 3]))
+]
+
+
+def decoder_of(seed: int = 0, **shape: Any) -> SmallDecoder:
+    sizes = {"d_vocab": 9, "n_ctx": 8, "d_model": 8, "n_heads": 2, "d_mlp": 12}
+    model = SmallDecoder(DecoderConfig(**{**sizes, **shape}))
+    init_weights(model, 0.3, seed=seed)
+    return model
+
+
+def test_a_decoders_batch_by_hand() -> None:
+    batch = ContinuedBatch.of(CONTINUED, BOS)
+    rows = [[3, 4, 5, 1, 3, 4, 2, 0], [6, 1, 2, 0, 0, 0, 0, 0], [8, 3, 1, 6, 5, 4, 3, 2]]
+    assert batch.tokens.tolist() == [row[:-1] for row in rows]
+    assert batch.target.tolist() == [row[1:] for row in rows]
+    assert batch.target[batch.valid].tolist() == [3, 4, 2, 2, 6, 5, 4, 3, 2]
+
+
+def slow_decoder_loss(model: SmallDecoder, pairs: list[EncodedPair]) -> float:
+    """Mean over all target tokens of −log p(token | source, BOS, the target's tokens before it),
+    one pair at a time and without padding."""
+    losses = []
+    for one in pairs:
+        before = [*one.source.tolist(), BOS]
+        for answer in one.target.tolist():
+            scores = [math.exp(each) for each in model(torch.tensor([before]))[0, -1].tolist()]
+            losses.append(-math.log(scores[answer] / sum(scores)))
+            before.append(answer)
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_decoders_loss_is_that_of_what_follows_the_source(norm: str) -> None:
+    model = decoder_of(norm=norm).double()
+    objective = TargetSequence(CONTINUED, BOS, batches=ContinuedBatch)
+    batch = objective.collate(np.arange(3))
+    assert objective.sizes(batch) == (9,)
+    loss, _ = objective.loss(model, batch, [1.0], 0)
+    assert float(loss.detach()) == pytest.approx(slow_decoder_loss(model, CONTINUED), abs=1e-12)
+
+
+@torch.no_grad()
+def greedy(model: SmallDecoder, source: list[int], n: int) -> list[int]:
+    tokens = [*source, BOS]
+    for _ in range(n):
+        tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
+    return tokens[len(source) + 1 :]
+
+
+def test_a_decoders_exact_match_is_that_of_greedy_decoding() -> None:
+    model = decoder_of(d_model=16)
+    objective = TargetSequence(CONTINUED, BOS, batches=ContinuedBatch)
+    config = TrainConfig(lr=0.02, epochs=60, batch_size=3, warmup_steps=5)
+    run_training(Trainer(model, objective, config), progress=False)
+    wrong = [
+        EncodedPair(one.source, np.array(other))
+        for one, other in zip(CONTINUED, ([3, 5, 2], [3, 2], [6, 5, 4, 2]), strict=True)
+    ]
+    pairs = CONTINUED + wrong
+    told = [greedy(model, one.source.tolist(), len(one.target)) for one in pairs]
+    expected = [list(one.target) == found for one, found in zip(pairs, told, strict=True)]
+    assert exact_match(model, pairs, BOS).tolist() == expected == [True] * 3 + [False] * 3
