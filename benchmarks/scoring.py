@@ -16,7 +16,7 @@ import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.studies.generalise.data import SequenceData
+from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.generalise.run import SequenceRun
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import exact_match

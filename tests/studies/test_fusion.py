@@ -28,6 +28,7 @@ from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.stats.intervals import wilson_interval
+from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.fusion.grammar import (
     Marks,
     cogs_marks,
@@ -38,7 +39,6 @@ from interp_compose.studies.fusion.grammar import (
 from interp_compose.studies.fusion.pooling import cap_rows, numbered, pooled_match
 from interp_compose.studies.fusion.probing import encoder_states, probe_sentences, probe_tasks
 from interp_compose.studies.fusion.reading import cut_rows, layer_cut, reads_by_kind
-from interp_compose.studies.generalise.data import SequenceData
 from interp_compose.studies.generalise.finished import finished_runs
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, exact_match
@@ -347,7 +347,7 @@ def test_states_are_those_of_each_source_alone(norm: str) -> None:
         for own, name in zip(slow, names, strict=True):
             own.append(cache[name][0, :-1].double().numpy())  # without the end
     for own, expected in zip(found, slow, strict=True):
-        np.testing.assert_allclose(own, np.concatenate(expected), atol=1e-6)
+        np.testing.assert_allclose(own, np.concatenate(expected), rtol=1e-6, atol=1e-6)
 
 
 def test_sentences_of_probes_are_different_and_apart() -> None:

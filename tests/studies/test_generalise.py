@@ -18,8 +18,8 @@ from interp_compose import cli
 from interp_compose.errors import CorruptFileError, ModelError, OptionError
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.studies.core.sequence_data import DATA, SequenceData, keep, kept
 from interp_compose.studies.generalise import run as run_file
-from interp_compose.studies.generalise.data import DATA, SequenceData, keep, kept
 from interp_compose.studies.generalise.reads import fuse_reads
 from interp_compose.studies.generalise.run import SequenceRun
 from interp_compose.text.vocabulary import BOS, EOS

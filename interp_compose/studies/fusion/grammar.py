@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from interp_compose.studies.generalise.data import SequenceData
+from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.tasks.scan import DIRECTIONS, PRIMITIVES
 from interp_compose.training.sequences import EncodedPair
 

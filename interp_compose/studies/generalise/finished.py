@@ -11,8 +11,9 @@ from interp_compose.errors import MissingDataError, OptionError
 from interp_compose.models.load import load_model
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.studies.core.finished import finished_of_seed
-from interp_compose.studies.generalise.data import SequenceData, kept
-from interp_compose.studies.generalise.run import MODEL, PLACE, WORK, SequenceRun
+from interp_compose.studies.core.sequence_data import SequenceData, kept
+from interp_compose.studies.core.sequence_run import MODEL
+from interp_compose.studies.generalise.run import PLACE, WORK, SequenceRun
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
-from interp_compose.runs.files import digest_of, read_json
+from interp_compose.runs.files import digest_of
 from interp_compose.runs.folder import Plan, versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import run_grid, seeds_of, swept
 from interp_compose.studies.core.keywords import keywords
-from interp_compose.studies.generalise.data import SequenceData, keep, plain
+from interp_compose.studies.core.sequence_data import SequenceData, keep, plain
+from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.studies.generalise.options import (
     GeneraliseCommand,
     SeedOptions,
     SequenceTraining,
 )
 from interp_compose.studies.generalise.result import Generalisation
-from interp_compose.studies.generalise.run import PLACE, RESULT, WORK, SequenceRun
+from interp_compose.studies.generalise.run import PLACE, WORK, SequenceRun
 from interp_compose.tasks.sequences import SequenceTask, load_sequences, report_of
 
 TRAIN: Final = "interp_compose.studies.generalise.run:train"
@@ -143,25 +142,9 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
 def _generalisation(
     runs: Sequence[SequenceRun], folders: Sequence[Path], config: Mapping[str, Any]
 ) -> Generalisation:
-    rows: dict[str, list[dict[str, Any]]] = {t.name: [] for t in Generalisation.SCHEMA}
-    for one, folder in zip(runs, folders, strict=True):
-        place = {name: getattr(one, name) for name in PLACE}
-        found = read_json(folder / RESULT)
-        losses = found["losses"]
-        rows["runs"].append(
-            {
-                **place,
-                "n_parameters": found["n_parameters"],
-                "steps": len(losses),
-                "step_seconds": found["step_seconds"],
-                "first_loss": losses[0],
-                "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
-            }
-        )
-        for name in ("accuracy", "curve", "reads"):
-            rows[name] += [{**place, **row} for row in found[name]]
+    places = [{name: getattr(run, name) for name in PLACE} for run in runs]
     return Generalisation(
         config=config,
-        frames={table.name: table.of(rows[table.name]) for table in Generalisation.SCHEMA},
+        frames=gathered(Generalisation.SCHEMA, places, folders),
         versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
 from interp_compose._public import public
-from interp_compose.stats.seeds import holm, mean_interval, paired_difference
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import decimal, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-ALL: Final = "all"
-"""The kind of a split's pairs taken together."""
 RUNS: Final = Table(
     "runs",
     "model str, seed int, n_parameters int, steps int, step_seconds float, first_loss float, "
@@ -77,8 +75,11 @@ class Generalisation(StudyResult):
 
     def __post_init__(self) -> None:
         if "accuracy" in self.frames and "summary" not in self.frames:
-            values = _values(self.frames["accuracy"])
-            computed = {"summary": _summary(values), "differences": _differences(values)}
+            values = shares_of(self.frames["accuracy"], ("model",))
+            computed = {
+                "summary": summary_of(values, ("model", "split", "kind")),
+                "differences": differences_of(values, "model", ("split", "kind")),
+            }
             object.__setattr__(self, "frames", {**self.frames, **computed})
         super().__post_init__()
 
@@ -184,63 +185,3 @@ def _interval(low: float, high: float) -> str:
     if math.isnan(low):
         return "–"
     return f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"
-
-
-def _values(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """The share that is right, of each run, split and kind, and of all kinds together."""
-    run = ["model", "seed", "split"]
-    overall = accuracy.groupby(run, sort=False)[["n_right", "n"]].sum().reset_index()
-    parts = [overall.assign(kind=ALL)]
-    if (accuracy["kind"] != "").any():
-        parts.append(accuracy[accuracy["kind"] != ""])
-    values = pd.concat(parts, ignore_index=True)
-    return values.assign(value=values["n_right"] / values["n"])
-
-
-def _summary(values: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for place, group in values.groupby(["model", "split", "kind"], sort=False):
-        shares = group["value"].tolist()
-        low, high = mean_interval(shares)
-        about = dict(zip(("model", "split", "kind"), place, strict=True))
-        measured = {"mean": sum(shares) / len(shares), "low": low, "high": high}
-        ends = {"smallest": min(shares), "largest": max(shares)}
-        counts = {"n": int(group["n"].iloc[0]), "n_seeds": len(shares)}
-        rows.append({**about, **measured, **ends, **counts})
-    return pd.DataFrame(rows)
-
-
-DIFFERENCE: Final = ("difference", "ci_low", "ci_high", "p")
-
-
-def _differences(values: pd.DataFrame) -> pd.DataFrame:
-    models = list(dict.fromkeys(values["model"]))
-    rows: list[dict[str, Any]] = []
-    for (split, kind), group in values.groupby(["split", "kind"], sort=False):
-        shares = group.pivot_table(index="seed", columns="model", values="value")
-        for model in models[1:]:
-            row: dict[str, Any] = {
-                "model": model,
-                "other": models[0],
-                "split": split,
-                "kind": kind,
-                **dict.fromkeys(DIFFERENCE, float("nan")),
-                "n_seeds": len(shares),
-            }
-            row["difference"] = float((shares[model] - shares[models[0]]).mean())
-            if len(shares) > 1:
-                found = paired_difference(shares[model].tolist(), shares[models[0]].tolist())
-                row |= {name: getattr(found, name) for name in DIFFERENCE}
-            rows.append(row)
-    columns = ["model", "other", "split", "kind", *DIFFERENCE, "n_seeds"]
-    table = pd.DataFrame(rows, columns=columns)
-    table.insert(columns.index("n_seeds"), "p_holm", float("nan"))
-    for family in (table["kind"] == ALL, table["kind"] != ALL):
-        tested = table.index[family & table["p"].notna()]
-        if len(tested):
-            table.loc[tested, "p_holm"] = _corrected(table.loc[tested, "p"].tolist())
-    return table
-
-
-def _corrected(p_values: Sequence[float]) -> list[float]:
-    return list(holm(p_values))

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
-import numpy as np
-import torch
-
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.models.init import init_xavier
-from interp_compose.models.own_folder import save_model
 from interp_compose.models.seq2seq import Positions, Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
-from interp_compose.runs.checkpoint import checkpoints_together, clear_together
-from interp_compose.runs.files import atomic_write, json_bytes, remove
-from interp_compose.studies.generalise.data import SequenceData, kept
+from interp_compose.studies.core.sequence_data import SequenceData, kept
+from interp_compose.studies.core.sequence_run import accuracy, keep_run, trained
 from interp_compose.studies.generalise.options import SequenceTraining
 from interp_compose.studies.generalise.reads import WatchedSequence
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.history import Recorder
-from interp_compose.training.loop import Trainer, run_training, trains
-from interp_compose.training.sequences import exact_match
+from interp_compose.training.loop import trains
 
 WORK: Final = "generalise"
 """What a sweep calls these runs."""
@@ -42,9 +34,8 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "deeper": {"fuse": "none", "more_layers": 1},
 }
 """What a model's name means. ``more_layers`` are of each stack."""
-RESULT: Final = "run.json"
-MODEL: Final = "model"
 OPTIONS: Final = [each.name for each in fields(SequenceTraining)]
+
 SHAPE: Final = [name for name in OPTIONS if name in Seq2SeqConfig.__dataclass_fields__]
 TRAINING: Final = [name for name in OPTIONS if name in TrainConfig.__dataclass_fields__]
 
@@ -111,46 +102,13 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     data = kept(folder.parents[1], run.data)
     model = SmallSeq2Seq(run.model_config(data))
     init_xavier(model, seed=run.seed)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
     objective = WatchedSequence(
         data.splits["train"],
         BOS,
         curve=data.sample(run.n_curve),
         label_smoothing=run.label_smoothing,
     )
-    recorder = Recorder()
-    trainer = Trainer(model, objective, run.train_config(objective.lengths), recorder=recorder)
-    run_training(trainer, checkpoints=checkpoints_together([folder]), progress=False)
-    accuracy = [
-        row
-        for split, pairs in data.splits.items()
-        if split != "train"
-        for row in _by_kind(split, data.kinds[split], exact_match(model, pairs, BOS))
-    ]
-    tables: dict[str, list[Any]] = {"curve": [], "reads": [], "steps": []}
-    for row in recorder.rows:
-        tables[row["table"]].append({name: one for name, one in row.items() if name != "table"})
-    about = {
-        "run": asdict(run),
-        "n_parameters": sum(weight.numel() for weight in model.parameters()),
-        "step_seconds": float(np.median([row["seconds"] for row in tables["steps"]])),
-        "losses": [row["loss"] for row in tables["steps"]],
-        "curve": tables["curve"],
-        "reads": tables["reads"],
-        "accuracy": accuracy,
-    }
-    remove(folder / MODEL)  # of an attempt that was killed
+    found = trained(model, objective, run.train_config(objective.lengths), folder)
+    about = {"run": asdict(run), **found, "accuracy": accuracy(model, data)}
     words = {"source_words": data.source, "target_words": data.target}
-    save_model(SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words), folder / MODEL)
-    atomic_write(folder / RESULT, json_bytes(about))
-    clear_together([folder])
-
-
-def _by_kind(split: str, kinds: Sequence[str], right: Any) -> list[dict[str, Any]]:
-    counted: dict[str, list[bool]] = defaultdict(list)
-    for kind, one in zip(kinds, right, strict=True):
-        counted[kind].append(bool(one))
-    return [
-        {"split": split, "kind": kind, "n_right": sum(each), "n": len(each)}
-        for kind, each in sorted(counted.items())
-    ]
+    keep_run(folder, about, SmallSeq2SeqModel(model.cpu().eval(), name=run.model, **words))

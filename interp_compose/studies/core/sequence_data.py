@@ -21,7 +21,10 @@ DATA: Final = "data"
 
 @dataclass(frozen=True, eq=False)
 class SequenceData:
-    """A task's splits as token ids."""
+    """A task's splits as token ids.
+
+    Of one sequence, for decoders, both vocabularies are the same one, and a source has no EOS.
+    """
 
     source: Vocabulary
     target: Vocabulary
@@ -29,16 +32,21 @@ class SequenceData:
     kinds: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, splits: Mapping[str, Sequence[SequencePair]]) -> SequenceData:
+    def of(
+        cls, splits: Mapping[str, Sequence[SequencePair]], *, one_sequence: bool = False
+    ) -> SequenceData:
         """Vocabularies are those of all splits: some tokens of COGS, such as the largest positions,
         are not in its training split, and are never predicted."""
         everything = [pair for pairs in splits.values() for pair in pairs]
-        source = Vocabulary.of(pair.source for pair in everything)
-        target = Vocabulary.of(pair.target for pair in everything)
+        sides = ([pair.source for pair in everything], [pair.target for pair in everything])
+        if one_sequence:
+            sides = (sides[0] + sides[1],) * 2
+        source, target = map(Vocabulary.of, sides)
+        end = [] if one_sequence else [EOS]
         encoded = {
             name: [
                 EncodedPair(
-                    np.array([*source.ids(pair.source), EOS]),
+                    np.array([*source.ids(pair.source), *end]),
                     np.array([*target.ids(pair.target), EOS]),
                 )
                 for pair in pairs
@@ -87,7 +95,7 @@ def plain(splits: Mapping[str, Sequence[SequencePair]]) -> dict[str, list[list[s
 
 
 @lru_cache(maxsize=2)
-def kept(out: Path, digest: str) -> SequenceData:
+def kept(out: Path, digest: str, *, one_sequence: bool = False) -> SequenceData:
     """The data that :func:`keep` wrote.
 
     Raises:
@@ -95,5 +103,6 @@ def kept(out: Path, digest: str) -> SequenceData:
     """
     splits = read_signed(out / DATA / f"{digest}.json")
     return SequenceData.of(
-        {name: [SequencePair(*pair) for pair in pairs] for name, pairs in splits.items()}
+        {name: [SequencePair(*pair) for pair in pairs] for name, pairs in splits.items()},
+        one_sequence=one_sequence,
     )

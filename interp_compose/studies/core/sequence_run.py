@@ -1,0 +1,99 @@
+"""A run that trains a model on pairs of sequences: training, accuracy by kind, what is kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import torch
+
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.own_folder import save_model
+from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.files import atomic_write, json_bytes, read_json, remove
+from interp_compose.studies.core.sequence_data import SequenceData
+from interp_compose.studies.core.tables import Table
+from interp_compose.text.vocabulary import BOS
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.history import Recorder
+from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.sequences import TargetSequence, exact_match
+
+RESULT: Final = "run.json"
+MODEL: Final = "model"
+
+
+def trained(
+    model: Any, objective: TargetSequence, config: TrainConfig, folder: Path
+) -> dict[str, Any]:
+    """Train a module, from its checkpoint where there is one; what was recorded.
+
+    Parameters, seconds a step (median), the loss of each step, and the tables of the objective's
+    evaluations.
+    """
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    recorder = Recorder()
+    trainer = Trainer(model, objective, config, recorder=recorder)
+    run_training(trainer, checkpoints=checkpoints_together([folder]), progress=False)
+    tables: dict[str, list[Any]] = defaultdict(list)
+    for row in recorder.rows:
+        tables[row["table"]].append({name: one for name, one in row.items() if name != "table"})
+    steps = tables.pop("steps")
+    return {
+        "n_parameters": sum(weight.numel() for weight in model.parameters()),
+        "step_seconds": float(np.median([row["seconds"] for row in steps])),
+        "losses": [row["loss"] for row in steps],
+        **tables,
+    }
+
+
+def accuracy(model: Any, data: SequenceData) -> list[dict[str, Any]]:
+    """A row for each split but training's, and each kind of its pairs: how many are right."""
+    rows = []
+    for split, pairs in data.splits.items():
+        if split == "train":
+            continue
+        counted: dict[str, list[bool]] = defaultdict(list)
+        right = exact_match(model, pairs, BOS)
+        for kind, one in zip(data.kinds[split], right, strict=True):
+            counted[kind].append(bool(one))
+        rows += [
+            {"split": split, "kind": kind, "n_right": sum(each), "n": len(each)}
+            for kind, each in sorted(counted.items())
+        ]
+    return rows
+
+
+def keep_run(folder: Path, about: Mapping[str, Any], model: LensModel) -> None:
+    """Write what a run found, and its model; the checkpoints go."""
+    remove(folder / MODEL)  # of an attempt that was killed
+    save_model(model, folder / MODEL)
+    atomic_write(folder / RESULT, json_bytes(about))
+    clear_together([folder])
+
+
+def gathered(
+    schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
+) -> dict[str, pd.DataFrame]:
+    """The tables of all runs. ``places`` tell them apart; a table has the run's rows of its name,
+    and ``runs`` a row of each."""
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
+    for place, folder in zip(places, folders, strict=True):
+        found = read_json(folder / RESULT)
+        losses = found["losses"]
+        about = {
+            "n_parameters": found["n_parameters"],
+            "steps": len(losses),
+            "step_seconds": found["step_seconds"],
+            "first_loss": losses[0],
+            "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
+        }
+        rows["runs"].append({**place, **about, **found.get("inside", {})})
+        for name in rows:
+            if name != "runs":
+                rows[name] += [{**place, **row} for row in found.get(name, [])]
+    return {table.name: table.of(rows[table.name]) for table in schema}
