@@ -49,6 +49,9 @@ from .studies.similarity.result import (
     SimilarityCurve as SimilarityCurve,
     compare_similarities as compare_similarities,
 )
+from .studies.task_phases.measure import task_phases as task_phases
+from .studies.task_phases.options import TaskTraining as TaskTraining
+from .studies.task_phases.result import TaskPhases as TaskPhases
 from .studies.weights.measure import complexity_report as complexity_report
 from .studies.weights.result import ComplexityReport as ComplexityReport
 from .studies.weights.tracker import ComplexityTracker as ComplexityTracker

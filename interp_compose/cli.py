@@ -28,6 +28,7 @@ from interp_compose.studies.generalise.options import GeneraliseCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
+from interp_compose.studies.task_phases.options import TaskPhasesCommand
 from interp_compose.studies.weights.options import WeightsCommand
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "carma": (CarmaCommand, "carma.measure:run"),
     "weights": (WeightsCommand, "weights.measure:run"),
     "phases": (PhasesCommand, "phases.measure:run"),
+    "task-phases": (TaskPhasesCommand, "task_phases.measure:run"),
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import InputError, OptionError
-from interp_compose.studies.anchors.grid import numbers, runs_of
+from interp_compose.studies.anchors.grid import runs_of
 from interp_compose.studies.anchors.phase import (
     cells_of,
     doubt_of,
@@ -19,6 +19,7 @@ from interp_compose.studies.anchors.phase import (
     with_phases,
 )
 from interp_compose.studies.anchors.run import PhaseRun
+from interp_compose.studies.core.grid import numbers
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.phases.measure import phase_diagram
 from interp_compose.studies.phases.result import PhaseDiagram

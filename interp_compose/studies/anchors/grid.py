@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.runs.folder import Plan
 from interp_compose.studies.anchors.run import PhaseRun
-from interp_compose.studies.core.grid import MOST, seeds_of, swept
+from interp_compose.studies.core.grid import seeds_of, swept
 from interp_compose.studies.core.options import GridOptions
 
 WORK: Final = "anchors"
@@ -90,61 +88,6 @@ def grid_config(study: str, runs: Sequence[PhaseRun], axes: Mapping[str, str]) -
     """
     values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in axes.items()}
     return {"study": study, **setting_of(runs[0], axes.values()), **values}
-
-
-def numbers(text: str, name: str) -> list[float]:
-    """``"0.3:1.0:0.1"``, from, to and step, both ends in; ``"0,0.01,1"``; or both, by commas.
-
-    Raises:
-        OptionError: no number, a step that never arrives, or an empty list; names the part.
-    """
-    found: list[float] = []
-    for part in text.split(","):
-        bounds = part.split(":")
-        try:
-            given = [float(bound) for bound in bounds]
-        except ValueError as error:
-            raise OptionError(
-                f"{name}={text!r}: {part!r} is no number; expected e.g. 0.3:1.0:0.1 or 0,0.01,1"
-            ) from error
-        if len(given) == 1:
-            found.append(given[0])
-            continue
-        if len(given) != 3 or not all(map(math.isfinite, given)):
-            raise OptionError(f"{name}={text!r}: {part!r} is no from:to:step, such as 0.3:1.0:0.1")
-        low, high, step = given
-        count = (high - low) / step if step else -1.0
-        if not -1e-9 <= count < MOST:
-            raise OptionError(
-                f"{name}={text!r}: {part!r} does not go from {low:g} to {high:g} by {step:g}"
-            )
-        found += [round(low + i * step, 10) for i in range(math.floor(count + 1e-9) + 1)]
-    return found
-
-
-def checked(values: Sequence[float | int], name: str) -> list[float]:
-    """A grid's axis: finite numbers, none twice, at least one.
-
-    Raises:
-        OptionError: names the value.
-    """
-    if not values:
-        raise OptionError(f"{name}={values!r}: expected numbers, at least one")
-    if len(values) > MOST:
-        raise OptionError(f"{name} holds {len(values)} values: expected at most {MOST}")
-    for value in values:
-        if not math.isfinite(value):
-            raise OptionError(f"{name} holds {value!r}: expected finite numbers")
-    axis = [float(value) for value in values]
-    for one, other in pairwise(sorted(axis)):
-        if one == other:
-            raise OptionError(f"{name} holds {one:g} twice; each run is done once")
-        if f"{one:g}" == f"{other:g}":
-            raise OptionError(
-                f"{name} holds {one!r} and {other!r}, which tables and figures both call {one:g}; "
-                "take one of them"
-            )
-    return axis
 
 
 def runs_of(run: PhaseRun, axes: Mapping[str, Sequence[Any]], asked: GridOptions) -> list[PhaseRun]:

@@ -25,15 +25,13 @@ from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.stats.agreement import agreement
 from interp_compose.studies.anchors.grid import (
-    checked,
     grid_config,
-    numbers,
     runs_of,
     trained,
 )
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun, train_together
-from interp_compose.studies.core.grid import run_grid
+from interp_compose.studies.core.grid import checked, numbers, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.fitting_speed.options import SpeedCommand, SpeedOptions

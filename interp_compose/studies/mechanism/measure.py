@@ -16,9 +16,10 @@ from interp_compose.errors import CapabilityError, InputError, OptionError
 from interp_compose.runs.folder import versions_of
 from interp_compose.runs.result import environment_versions, gathered_versions
 from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
-from interp_compose.studies.anchors.grid import checked, numbers, setting_of
+from interp_compose.studies.anchors.grid import setting_of
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers
 from interp_compose.studies.anchors.phase import SHARES, phase_of
+from interp_compose.studies.core.grid import checked, numbers
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.mechanism.options import MechanismCommand, MechanismOptions

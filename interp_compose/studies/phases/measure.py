@@ -17,9 +17,7 @@ from interp_compose.studies.anchors.grid import (
     GRID,
     TRAIN,
     WORK,
-    checked,
     grid_config,
-    numbers,
     runs_of,
     trained,
 )
@@ -29,7 +27,7 @@ from interp_compose.studies.anchors.run import (
     HISTORY as HISTORY_FILE,
     PhaseRun,
 )
-from interp_compose.studies.core.grid import run_grid
+from interp_compose.studies.core.grid import checked, numbers, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.phases.options import PhasesCommand

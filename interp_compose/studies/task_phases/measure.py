@@ -1,0 +1,158 @@
+"""``task_phases``: a grid of trainings on a task of sequences, and what came of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from interp_compose.errors import OptionError
+from interp_compose.runs.files import digest_of
+from interp_compose.runs.folder import Plan, versions_of
+from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import checked, numbers, run_grid, seeds_of, swept
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.options import GridOptions
+from interp_compose.studies.core.sequence_data import SequenceData, keep, plain
+from interp_compose.studies.core.sequence_run import gathered
+from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
+from interp_compose.studies.task_phases.result import TaskPhases, setting
+from interp_compose.studies.task_phases.run import GRID, WORK, TaskRun
+from interp_compose.tasks.sequences import SequenceTask, load_sequences
+
+TRAIN: Final = "interp_compose.studies.task_phases.run:train"
+"""The function that trains them."""
+AXES: Final = {
+    "init_rates": "init_rate",
+    "weight_decays": "weight_decay",
+    "sizes": "size",
+    "seeds": "seed",
+}
+"""What the result calls the axes of its grid, and the fields of a run that they vary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPhasesOptions(GridOptions):
+    """What :func:`task_phases` takes by name."""
+
+    sizes: Sequence[int] | None = None
+    """Numbers of training sequences; None: all that the task has."""
+    run: TaskTraining | None = None
+    """Shape and training of every run."""
+
+
+@keywords(TaskPhasesOptions)
+def task_phases(
+    task: SequenceTask,
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    out: str | os.PathLike[str],
+    asked: TaskPhasesOptions,
+) -> TaskPhases:
+    """Train a decoder for every init rate, weight decay, size of the training set and seed, and
+    measure what it gets right of each split (complexity control, section VII, Fig. 7).
+
+    A sequence is the task's source, a separator and its target; the loss is that of the target's
+    tokens, and an answer is right if every token of it is, its end included. Nothing is selected:
+    the weights after the last step are measured, on every pair of every split but the training's.
+
+    Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
+    their checkpoints.
+
+    Args:
+        task: from :func:`load_sequences`.
+        init_rates: γ; a larger one is a smaller initialisation.
+        weight_decays: of AdamW, on every parameter.
+        out: folder for the runs: data, histories and weights.
+        asked: every option.
+
+    Raises:
+        OptionError: a grid that is empty or repeats; a shape, a rate or a size that cannot be.
+        InputError: ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    check_options(asked.where, asked.workers, asked.slurm)
+    runs = _runs(task, init_rates, weight_decays, asked)
+    keep(task.splits, Path(out).absolute())
+    folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
+    places = [_place(run) for run in runs]
+    return TaskPhases(
+        config=_config(task, runs),
+        frames=gathered(TaskPhases.SCHEMA, places, folders),
+        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
+    )
+
+
+def _place(run: TaskRun) -> dict[str, Any]:
+    return {"setting": setting(run.init_rate, run.weight_decay)} | {
+        name: getattr(run, name) for name in GRID
+    }
+
+
+def _runs(
+    task: SequenceTask,
+    init_rates: Sequence[float],
+    weight_decays: Sequence[float],
+    asked: TaskPhasesOptions,
+) -> list[TaskRun]:
+    decays = checked(weight_decays, "weight_decays")
+    if min(decays) < 0:
+        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
+    rates = checked(init_rates, "init_rates")
+    sizes = [len(task.splits["train"])]
+    if asked.sizes is not None:
+        sizes = [int(size) for size in checked(asked.sizes, "sizes")]
+    shape = asdict(asked.run or TaskTraining())
+    digest = digest_of(plain(task.splits))
+    runs = [
+        TaskRun(**shape, data=digest, init_rate=rate, weight_decay=decay, size=size, seed=seed)
+        for seed in seeds_of(asked)
+        for size, decay, rate in product(sizes, decays, rates)
+    ]
+    data = SequenceData.of(task.splits, one_sequence=True)
+    for run in runs[: len(sizes) * len(decays) * len(rates)]:
+        run.check(data)
+    return runs
+
+
+def _config(task: SequenceTask, runs: Sequence[TaskRun]) -> dict[str, Any]:
+    """What a result says of itself."""
+    shape = {name: value for name, value in asdict(runs[0]).items() if name not in GRID}
+    values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in AXES.items()}
+    return {
+        "study": "task_phases",
+        "task": task.name,
+        "data_report": dict(task.report),
+        **shape,
+        **values,
+    }
+
+
+def run(command: TaskPhasesCommand) -> TaskPhases:
+    """The command ``interp-compose phases --task …``: train what is missing, and write."""
+    task = load_sequences(command.source.task, data_dir=command.source.data_dir)
+    rates = numbers(command.gammas, "gammas")
+    decays = numbers(command.weight_decays, "weight_decays")
+    sizes = None if command.sizes is None else _whole(numbers(command.sizes, "sizes"))
+    given: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
+    asked = TaskPhasesOptions(**given)
+    return run_grid(
+        command.output,
+        TaskPhases,
+        _config(task, _runs(task, rates, decays, asked)),
+        list(AXES),
+        lambda bar: task_phases(
+            task, rates, decays, command.output.out, **{**given, "progress": bar}
+        ),
+    )
+
+
+def _whole(values: Sequence[float]) -> list[int]:
+    for value in values:
+        if value != int(value):
+            raise OptionError(f"sizes holds {value:g}: expected whole numbers")
+    return [int(value) for value in values]

@@ -1,0 +1,147 @@
+"""What decoders get right of a task, by init rate, weight decay and size of the training set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import decimal, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+PLACE: Final = "setting str, init_rate float, weight_decay float, size int, seed int"
+KEY: Final = ("setting", "size", "seed")
+RUNS: Final = Table(
+    "runs",
+    f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, "
+    "last_loss float, stable_rank float, mean_abs_cosine float",
+    key=KEY,
+    rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
+)
+ACCURACY: Final = Table(
+    "accuracy",
+    f"{PLACE}, split str, kind str, n_right int, n int",
+    key=(*KEY, "split", "kind"),
+    rules=("0 <= n_right <= n", "n > 0"),
+)
+CURVE: Final = Table(
+    "curve",
+    f"{PLACE}, step int, split str, accuracy float, n int",
+    key=(*KEY, "step", "split"),
+    rules=("0 <= accuracy <= 1", "n > 0"),
+)
+
+
+def setting(init_rate: float, weight_decay: float) -> str:
+    """Like "γ 0.5, wd 0.01"."""
+    return f"γ {init_rate:g}, wd {weight_decay:g}"
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskPhases(StudyResult):
+    """Decoders on a task of sequences, over a grid of init rates and weight decays; made by
+    :func:`task_phases`."""
+
+    SCHEMA = (RUNS, ACCURACY, CURVE)
+    TABLES = ("runs", "accuracy", "curve", "summary", "differences")
+    RUNS = ("runs/ (weights and history of each)",)
+    FIGURES = ("task_phases_accuracy", "task_phases_curve")
+
+    @classmethod
+    def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TaskPhases:
+        """A result of the tables that ``TaskPhases.SCHEMA`` states.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled; counts do not fit.
+        """
+        return cls._checked(tables, config)
+
+    def __post_init__(self) -> None:
+        if "accuracy" in self.frames and "summary" not in self.frames:
+            values = shares_of(self.frames["accuracy"], ("setting", "size"))
+            computed = {
+                "summary": summary_of(values, ("setting", "size", "split", "kind")),
+                "differences": differences_of(values, "setting", ("size", "split", "kind")),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per setting (init rate and weight decay), size of the training set, split and
+        kind of sequences: the share that is right, over seeds.
+
+        Columns: setting, size, split, kind ("all", or a type of generalisation), mean, low and high
+        (the ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
+        (sequences), n_seeds.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of each setting and the first one at the same size, paired by seed, a row for each split
+        and kind.
+
+        Columns: setting, other (the first), size, split, kind, difference (setting − other),
+        ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all settings, sizes,
+        splits and kinds of a family; "all" is a family, the kinds are another), n_seeds.
+        """
+        return self.frames["differences"]
+
+    def summary(self) -> str:
+        """A row per setting, size and split."""
+        place = ["setting", "size"]
+        ranks = self.frames["runs"].groupby(place, as_index=False)["stable_rank"].mean()
+        overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
+        rows = overall.assign(
+            mean=100 * overall["mean"],
+            seeds=[
+                f"{100 * low:.1f}-{100 * high:.1f}"
+                for low, high in zip(overall["smallest"], overall["largest"], strict=True)
+            ],
+        )
+        columns = (
+            ("setting", "setting", "<20"),
+            ("size", "size", ">8"),
+            ("split", "split", ">8"),
+            ("right", "mean", ">8.2f"),
+            ("seeds", "seeds", ">14"),
+            ("stable rank", "stable_rank", ">13.2f"),
+            ("n", "n", ">8"),
+        )
+        head = "sequences that are right, in per cent: mean, smallest-largest seed"
+        return "\n".join([head, "", *text_table(rows, columns), *self._differences()])
+
+    def _differences(self) -> list[str]:
+        found = self.differences
+        found = found[(found["kind"] == ALL) & found["p"].notna()]
+        if found.empty:
+            return []
+        lines = ["", f"differences to {found['other'].iloc[0]}, paired by seed, in points:", ""]
+        for row in found.to_dict("records"):
+            ends = " to ".join(decimal(100 * row[name], 1) for name in ("ci_low", "ci_high"))
+            lines.append(
+                f"{row['setting']:<20}{row['size']:>8}{row['split']:>8}"
+                f"{decimal(100 * row['difference'], 2, sign=True):>8}  95 % {ends}"
+                f"  p (Holm) {decimal(row['p_holm'], 3)}"
+            )
+        return lines
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Accuracy by size of the training set, and over training."""
+        from interp_compose.studies.task_phases import figures
+
+        return {
+            "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
+            "task_phases_curve": figures.curve_figure(self.frames["curve"], self.config),
+        }
