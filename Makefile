@@ -74,8 +74,12 @@ bench: venv
 	$(BIN)/python -m benchmarks.decoding
 	$(BIN)/interp-compose generalise --task scan-length-26 --models transformer,transformer-relative,lrf-relative --seeds 5 --out out/length
 	$(BIN)/python -m benchmarks.generalise_outcomes out/length
-	$(BIN)/interp-compose fusion --runs out/length --out out/fusion
-	$(BIN)/python -m benchmarks.fusion_outcomes out/fusion length
+	$(BIN)/interp-compose fusion --runs out/length --seed 0 --out out/fusion-0
+	$(BIN)/interp-compose fusion --runs out/length --seed 1 --out out/fusion-1
+	$(BIN)/interp-compose fusion --runs out/length --seed 2 --out out/fusion-2
+	$(BIN)/interp-compose fusion --runs out/length --seed 3 --out out/fusion-3
+	$(BIN)/interp-compose fusion --runs out/length --seed 4 --out out/fusion-4
+	$(BIN)/python -m benchmarks.fusion_outcomes length out/fusion-0 out/fusion-1 out/fusion-2 out/fusion-3 out/fusion-4
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity
 

@@ -212,7 +212,7 @@ def _leaks() -> str:
 def _inside() -> str:
     config = read("fusion_length")["config"]
     probed = f"{config['n_probe']:,} sources for probes"
-    return f"The models of run length, opened one seed at a time; {probed}, of which a fourth tests"
+    return f"The models of run length, seeds 0 to 4 one by one; {probed}, of which a fourth tests"
 
 
 def _length() -> str:
@@ -292,7 +292,7 @@ RUNS: Final = {
     ),
     "inside": Run(
         "fusion_length",
-        "interp-compose fusion --runs out/length --seed 0 --out out/fusion-0  # and seeds 1 to 4",
+        "interp-compose fusion --runs out/length --seed 0 --out out/fusion-0",
         _inside,
     ),
     "leaks": Run("circuits_cpu", "python -m benchmarks.circuits", _leaks),

@@ -65,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ("--unit", "phrase") in itertools.pairwise(argv):
         print("--unit phrase is --unit constituent now, or text for similarity", file=sys.stderr)
         raise SystemExit(2)
+    if argv[:1] == ["phases"] and _names_a_task(argv):
+        argv = ["task-phases", *argv[1:]]
     command = _parsed(argv)
     from interp_compose.errors import InterpComposeError
 
@@ -92,6 +94,11 @@ def _parsed(argv: Sequence[str]) -> Any:
     )
     preset = command.preset() if hasattr(command, "preset") else None
     return command if preset is None else tyro.cli(type(command), default=preset, args=argv[1:])
+
+
+def _names_a_task(argv: Sequence[str]) -> bool:
+    """Whether a phase diagram is asked of a task other than anchor functions."""
+    return any(word == "--task" or word.startswith("--task=") for word in argv)
 
 
 def _is_empty(argv: Sequence[str]) -> bool:

@@ -31,6 +31,8 @@ COMMANDS = {
     "--epochs 1 --batch-size 8 --layers 0 1.0 --rates 0.25",
     "weights": "--model mini-base --no-heads --device cpu",
     "phases": RUNS,
+    "task-phases": "--task scan-length --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
+    "--d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 20 --where here",
     "mechanism": "--runs phases --gammas 0.4,0.8",
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
@@ -47,6 +49,7 @@ OTHER = {
     "carma": ("--seeds 1", "seeds was [0, 1], is now [0]"),
     "weights": ("--heads", "heads was false, is now true"),
     "phases": ("--steps 7", "steps was 6, is now 7"),
+    "task-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
@@ -276,6 +279,18 @@ REFUSED: dict[str, dict[str, str]] = {
         "--depths 1.5": "depths='1.5' holds 1.5: expected whole numbers",
         "--violations 0,7": "violations holds 7: expected whole numbers from 0 to 6",
         "--weight-decay -1": "weight_decay=-1",
+    },
+    "task-phases": {
+        "--task scam": "OptionError: sequence task 'scam' is unknown",
+        "--sizes 0": "size=0: expected 1 or more",
+        "--sizes 2.5": "sizes holds 2.5: expected whole numbers",
+        "--sizes 99999": "size=99999: expected at most 16990",
+        "--gammas x": "gammas='x': 'x' is no number",
+        "--weight-decays -1": "weight_decays holds -1",
+        "--seeds 0": "seeds=0",
+        "--d-model 9": "n_heads=2 do not divide d_model=9",
+        "--n-looks 0": "n_looks=0",
+        "--where here --workers 2": "OptionError: workers=2 with where='here'",
     },
     "generalise": {
         "--limit 0": "OptionError: limit=0",

@@ -30,6 +30,7 @@ EXECUTED = (
     "models.md",
     "phases.md",
     "reading-results.md",
+    "task-phases.md",
     "tasks.md",
     "words.md",
 )
@@ -39,6 +40,7 @@ SMALLER = {  # what takes long: studies of a whole test split, trainings
         "scan-length-26": "scan-length-47",  # few commands are longer
         "n_curve=20": "n_curve=5, d_model=8",
     },
+    "task-phases.md": {"n_curve=20": "n_curve=5, d_model=8", "[2000]": "[40]"},
     "phases.md": {
         "seeds=1": 'seeds=1, where="here"',
         "steps=30": "steps=3, d_model=8, d_mlp=8, samples=60, n_test=20",

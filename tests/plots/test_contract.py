@@ -35,7 +35,11 @@ from tests.plots import (
     test_speed as speed,
 )
 from tests.plots.reading import HOSTILE, Tags, strings, visible_texts
-from tests.studies import test_fusion as fusion, test_generalise as generalise
+from tests.studies import (
+    test_fusion as fusion,
+    test_generalise as generalise,
+    test_task_phases as task_phases,
+)
 
 Made = Callable[[], Sequence[ChartFigure]]
 
@@ -53,6 +57,7 @@ def as_it_is(figure: ChartFigure) -> ChartFigure:
 
 FIGURES: dict[str, Made] = {
     "generalise": lambda: list(generalise.result().figures().values()),
+    "task_phases": lambda: list(task_phases.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),

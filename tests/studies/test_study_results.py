@@ -37,6 +37,7 @@ from tests.studies import (
     test_generalise as of_generalise,
     test_similarity_result as of_similarity,
     test_speed_result as of_speed,
+    test_task_phases as of_task_phases,
 )
 
 Frames = dict[str, pd.DataFrame]
@@ -125,6 +126,11 @@ ENTRIES = {
         ic.Generalisation.SCHEMA,
         lambda: of_generalise.frames(of_generalise.RIGHTS),
         lambda t: ic.Generalisation.from_runs(t, of_generalise.CONFIG),
+    ),
+    "task_phases": Entry(
+        ic.TaskPhases.SCHEMA,
+        of_task_phases.frames,
+        lambda t: ic.TaskPhases.from_runs(t, of_task_phases.CONFIG),
     ),
     "fusion": Entry(
         ic.Fusion.SCHEMA,
@@ -219,6 +225,12 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
             f"seed 0, split gen, kind x .1 missing.; {ONE}",
         ),
         ("runs", without(0), f"model transformer, seed 0 .1 missing.; {ONE}"),
+        ("curve", put("accuracy", 1.5), "accuracy 1.5 in row 0; expected 0 <= accuracy <= 1"),
+    ],
+    "task_phases": [
+        ("accuracy", put("n_right", 11), "n_right 11, n 10 in row 0; expected 0 <= n_right <= n"),
+        ("accuracy", without(0), f"size 3, seed 0, split gen, kind  .1 missing.; {ONE}"),
+        ("runs", without(0), f"size 3, seed 0 .1 missing.; {ONE}"),
         ("curve", put("accuracy", 1.5), "accuracy 1.5 in row 0; expected 0 <= accuracy <= 1"),
     ],
     "cap": [

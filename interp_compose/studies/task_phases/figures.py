@@ -12,6 +12,7 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.shares import ALL
+from interp_compose.studies.task_phases.result import with_settings
 
 
 def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -48,7 +49,7 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """The share of a sample of each split that is right, over training with the largest size; bands
     from the smallest seed to the largest."""
-    last = curve[curve["size"] == curve["size"].max()]
+    last = with_settings(curve[curve["size"] == curve["size"].max()])
     over_seeds = (
         last.groupby(["setting", "split", "step"], sort=False)["accuracy"]
         .agg(["mean", "min", "max", "size"])

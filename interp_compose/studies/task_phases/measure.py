@@ -20,7 +20,7 @@ from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, keep, plain
 from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
-from interp_compose.studies.task_phases.result import TaskPhases, setting
+from interp_compose.studies.task_phases.result import TaskPhases
 from interp_compose.studies.task_phases.run import GRID, WORK, TaskRun
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
@@ -79,18 +79,12 @@ def task_phases(
     runs = _runs(task, init_rates, weight_decays, asked)
     keep(task.splits, Path(out).absolute())
     folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
-    places = [_place(run) for run in runs]
+    places = [{name: getattr(run, name) for name in GRID} for run in runs]
     return TaskPhases(
         config=_config(task, runs),
         frames=gathered(TaskPhases.SCHEMA, places, folders),
         versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )
-
-
-def _place(run: TaskRun) -> dict[str, Any]:
-    return {"setting": setting(run.init_rate, run.weight_decay)} | {
-        name: getattr(run, name) for name in GRID
-    }
 
 
 def _runs(

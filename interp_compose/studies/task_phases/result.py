@@ -17,32 +17,40 @@ from interp_compose.studies.core.text import decimal, text_table
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-PLACE: Final = "setting str, init_rate float, weight_decay float, size int, seed int"
-KEY: Final = ("setting", "size", "seed")
+PLACE: Final = "init_rate float, weight_decay float, size int, seed int"
+KEY: Final = ("init_rate", "weight_decay", "size", "seed")
+GRID: Final = tuple((axis,) for axis in KEY)
 RUNS: Final = Table(
     "runs",
     f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, "
     "last_loss float, stable_rank float, mean_abs_cosine float",
     key=KEY,
+    complete=GRID,
     rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
 )
 ACCURACY: Final = Table(
     "accuracy",
     f"{PLACE}, split str, kind str, n_right int, n int",
     key=(*KEY, "split", "kind"),
+    complete=(*GRID, ("split", "kind")),
     rules=("0 <= n_right <= n", "n > 0"),
 )
 CURVE: Final = Table(
     "curve",
     f"{PLACE}, step int, split str, accuracy float, n int",
     key=(*KEY, "step", "split"),
+    complete=(*GRID[:2], ("size", "step"), ("seed",), ("split",)),
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
 
 
-def setting(init_rate: float, weight_decay: float) -> str:
-    """Like "γ 0.5, wd 0.01"."""
-    return f"γ {init_rate:g}, wd {weight_decay:g}"
+def with_settings(frame: pd.DataFrame) -> pd.DataFrame:
+    """With a column that names init rate and weight decay together, like "γ 0.5, wd 0.01"."""
+    names = [
+        f"γ {rate:g}, wd {decay:g}"
+        for rate, decay in zip(frame["init_rate"], frame["weight_decay"], strict=True)
+    ]
+    return frame.assign(setting=names)
 
 
 @public
@@ -68,9 +76,10 @@ class TaskPhases(StudyResult):
 
     def __post_init__(self) -> None:
         if "accuracy" in self.frames and "summary" not in self.frames:
-            values = shares_of(self.frames["accuracy"], ("setting", "size"))
+            place = ("setting", "init_rate", "weight_decay", "size")
+            values = shares_of(with_settings(self.frames["accuracy"]), place)
             computed = {
-                "summary": summary_of(values, ("setting", "size", "split", "kind")),
+                "summary": summary_of(values, (*place, "split", "kind")),
                 "differences": differences_of(values, "setting", ("size", "split", "kind")),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
@@ -81,9 +90,9 @@ class TaskPhases(StudyResult):
         """One row per setting (init rate and weight decay), size of the training set, split and
         kind of sequences: the share that is right, over seeds.
 
-        Columns: setting, size, split, kind ("all", or a type of generalisation), mean, low and high
-        (the ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
-        (sequences), n_seeds.
+        Columns: setting, init_rate, weight_decay, size, split, kind ("all", or a type of
+        generalisation), mean, low and high (the ends of Student's t interval at 95 %; NaN of one
+        seed), smallest and largest seed, n (sequences), n_seeds.
         """
         return self.frames["summary"]
 
@@ -100,7 +109,7 @@ class TaskPhases(StudyResult):
 
     def summary(self) -> str:
         """A row per setting, size and split."""
-        place = ["setting", "size"]
+        place = ["init_rate", "weight_decay", "size"]
         ranks = self.frames["runs"].groupby(place, as_index=False)["stable_rank"].mean()
         overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
         rows = overall.assign(

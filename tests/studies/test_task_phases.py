@@ -1,0 +1,167 @@
+"""Decoders on tasks of sequences: the data they see, the numbers by hand, resume, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import interp_compose as ic
+from interp_compose.errors import OptionError
+from interp_compose.models.decoder import SmallDecoder
+from interp_compose.studies.core.sequence_data import SequenceData
+from interp_compose.studies.task_phases.run import TaskRun, inside
+from interp_compose.text.vocabulary import BOS, EOS
+from interp_compose.training.sequences import TargetSequence, exact_match
+from tests.studies.test_generalise import toy
+
+TINY = ic.TaskTraining(
+    n_layers=1, d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=40, n_looks=2, n_curve=3
+)
+RATES, DECAYS, SIZES = (0.3, 0.5), (0.0, 0.1), (3, 7)
+CONFIG = {
+    "task": "toy", "init_rates": [0.3, 0.5], "weight_decays": [0.0, 0.1], "sizes": [3, 7],
+    "seeds": [0, 1], "n_layers": 1, "d_model": 8, "n_curve": 3, "n_looks": 2,
+}  # fmt: skip
+
+
+def frames(right: Any = lambda rate, decay, size, seed: int(10 * rate) + seed) -> dict[str, Any]:
+    """Of 10 sequences, how many are right in each run."""
+    runs, accuracy, curve = [], [], []
+    for size, decay, rate, seed in [
+        (size, decay, rate, seed)
+        for seed in (0, 1)
+        for size in SIZES
+        for decay in DECAYS
+        for rate in RATES
+    ]:
+        place = {"init_rate": rate, "weight_decay": decay, "size": size, "seed": seed}
+        about = {"n_parameters": 9, "steps": 4, "step_seconds": 0.5, "first_loss": 2.0}
+        found = {"last_loss": 0.5, "stable_rank": 2.0 + rate, "mean_abs_cosine": 0.5}
+        runs.append({**place, **about, **found})
+        n_right = right(rate, decay, size, seed)
+        accuracy.append({**place, "split": "gen", "kind": "", "n_right": n_right, "n": 10})
+        for step in (0, size):
+            curve.append({**place, "step": step, "split": "gen", "accuracy": 0.5, "n": 3})
+    made = {"runs": runs, "accuracy": accuracy, "curve": curve}
+    return {name: pd.DataFrame(rows) for name, rows in made.items()}
+
+
+def result(**asked: Any) -> ic.TaskPhases:
+    return ic.TaskPhases.from_runs(frames(**asked), CONFIG)
+
+
+def test_shares_and_differences_by_hand() -> None:
+    found = result()
+    assert list(dict.fromkeys(found.frame["setting"])) == [
+        "γ 0.3, wd 0", "γ 0.5, wd 0", "γ 0.3, wd 0.1", "γ 0.5, wd 0.1",
+    ]  # fmt: skip
+    row = found.frame.query("init_rate == 0.5 and weight_decay == 0.1 and size == 7").iloc[0]
+    assert (row["mean"], row["smallest"], row["largest"]) == (0.55, 0.5, 0.6)
+    differences = found.differences.set_index(["setting", "size"])["difference"]
+    assert differences["γ 0.5, wd 0.1", 3] == pytest.approx(0.2)
+    assert differences["γ 0.3, wd 0.1", 7] == 0
+    assert set(found.differences["other"]) == {"γ 0.3, wd 0"}
+    text = found.summary()
+    assert "γ 0.5, wd 0.1" in text
+    assert "55.00" in text
+    assert "2.50" in text  # the stable rank
+
+
+def run_of(**changes: Any) -> TaskRun:
+    given = {"data": "", "init_rate": 0.4, "weight_decay": 0.1, "size": 7, **vars(TINY), **changes}
+    return TaskRun(**given)
+
+
+def test_source_and_target_are_one_sequence_with_one_vocabulary() -> None:
+    data = SequenceData.of(toy().splits, one_sequence=True)
+    assert data.source == data.target
+    assert data.source.words == ("A", "B", "a", "b")
+    gen = data.splits["gen"][0]
+    assert gen.source.tolist() == [5, 6, 6]
+    assert gen.target.tolist() == [3, 4, 4, EOS]
+    assert run_of().model_config(data).n_ctx == 3 + 1 + 4
+
+
+def test_a_larger_size_holds_a_smaller_one() -> None:
+    data = SequenceData.of(toy().splits, one_sequence=True)
+    some, all_of_them = (run_of(size=size).training(data) for size in SIZES)
+    assert some == all_of_them[:3]
+    assert sorted(map(id, all_of_them)) == sorted(map(id, data.splits["train"]))
+    assert run_of(size=3, seed=5).training(data) == some
+    with pytest.raises(OptionError, match="size=8: expected at most 7"):
+        run_of(size=8).training(data)
+
+
+def test_inside_by_its_formulas() -> None:
+    """‖W‖²_F / ‖W‖²₂, and the mean of |cos| over pairs of rows, each neuron's input weights."""
+    model = SmallDecoder(ic.DecoderConfig(d_vocab=5, n_ctx=4, n_layers=1, d_model=8, n_heads=2))
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
+    rows = np.concatenate(model.W_Q[0].detach().double().numpy().transpose(0, 2, 1))
+    values = np.linalg.svd(rows, compute_uv=False)
+    found = inside(model)
+    assert found["stable_rank"] == pytest.approx((values**2).sum() / values[0] ** 2, rel=1e-4)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = np.abs(unit @ unit.T)[np.triu_indices(len(rows), 1)]
+    assert found["mean_abs_cosine"] == pytest.approx(cosines.mean(), rel=1e-4)
+
+
+def study(out: Path, **asked: Any) -> ic.TaskPhases:
+    given: dict[str, Any] = {"seeds": 1, "run": TINY, "where": "here", "progress": False}
+    return ic.task_phases(toy(), RATES, [0.1], out, **given, **asked)
+
+
+def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = study(tmp_path / "whole", sizes=[3, 7])
+    assert whole.config["sizes"] == [3, 7]
+    counts = whole.frames["accuracy"].groupby("split")["n"].sum() / 4
+    assert counts.to_dict() == {"gen": 3, "test": 1}
+    real, calls = TargetSequence.evaluate, [0]
+
+    def stops(self: Any, trainer: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 5:  # in the middle of the second run
+            raise KeyboardInterrupt
+        return real(self, trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TargetSequence, "evaluate", stops)
+        with pytest.raises(KeyboardInterrupt):
+            study(tmp_path / "broken", sizes=[3, 7])
+    broken = study(tmp_path / "broken", sizes=[3, 7])
+    for name in ("accuracy", "curve", "summary", "differences"):
+        pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
+    losses = ["first_loss", "last_loss", "stable_rank", "mean_abs_cosine"]
+    pd.testing.assert_frame_equal(whole.frames["runs"][losses], broken.frames["runs"][losses])
+
+    folder = next((tmp_path / "whole" / "runs").glob("*/model"))
+    model = ic.load_model(folder)
+    data = SequenceData.of(toy().splits, one_sequence=True)
+    assert exact_match(model.lens, data.splits["gen"], BOS).shape == (3,)
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for asked, message in (
+        ({"sizes": [8]}, "size=8: expected at most 7"),
+        ({"sizes": [0]}, "size=0: expected 1 or more"),
+        ({"sizes": [3, 3]}, "sizes holds 3 twice"),
+        ({"workers": 2}, "workers=2 with where='here'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            study(tmp_path / "out", **asked)
+    for rates, decays, message in (
+        ([], [0.1], "init_rates=.*expected numbers"),
+        ([0.5], [-0.1], "weight_decays holds -0.1"),
+        ([300.0], [0.1], "300"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            ic.task_phases(toy(), rates, decays, tmp_path / "out", where="here", run=TINY)
+    assert not (tmp_path / "out").exists()
