@@ -1,17 +1,77 @@
-"""What checks types in tests: beartype, where it pays."""
+"""What checks types in tests: jaxtyping where a shape is stated, elsewhere beartype alone."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import typing
 from collections.abc import Callable
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
-from beartype import beartype
+import jaxtyping
+from beartype import BeartypeConf, beartype
+
+CONF = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
+shaped = jaxtyping.jaxtyped
+"""jaxtyping's own decorator."""
+LEFT: set[CodeType] = set()
+"""Functions inside functions that state no shape; they are made anew by every call."""
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Functions inside functions are made anew by every call, and making their checks costs more
-    than most of them do: they are checked where they state a shape."""
-    states_a_shape = "jaxtyping." in str(list(function.__annotations__.values()))
-    if "<locals>" in function.__qualname__ and not states_a_shape:
+    """What jaxtyping checks with: functions inside functions only where they state a shape."""
+    if "<locals>" in function.__qualname__ and not states_a_shape(function.__annotations__):
         return function
     return beartype(function)
+
+
+def states_a_shape(hints: dict[str, Any]) -> bool:
+    return "jaxtyping." in str(list(hints.values()))
+
+
+def jaxtyped(*target: Any, **options: Any) -> Any:
+    """jaxtyping's decorator, less its cost where no axis is named: it binds the arguments of every
+    call and checks them twice, which takes ten times as long as beartype's one check."""
+    if target or "typechecker" not in options:
+        return shaped(*target, **options)
+    return functools.partial(decorated, decorate=shaped(**options))
+
+
+def decorated(target: Any, decorate: Callable[[Any], Any]) -> Any:
+    if isinstance(target, FunctionType) and not hasattr(target, "__wrapped__"):
+        return plain(target) or decorate(target)
+    own = vars(target).get("__init__") if dataclasses.is_dataclass(target) else None
+    if isinstance(own, FunctionType) and not hasattr(own, "__wrapped__"):
+        made = plain(own)
+        if made is not None:
+            target.__init__ = made
+            return target
+    return decorate(target)
+
+
+def plain(function: FunctionType) -> Callable[..., Any] | None:
+    """The function under beartype alone; None where it states a shape."""
+    code, names, closure = function.__code__, function.__globals__, function.__closure__
+    if code in LEFT:
+        return function
+    hints = {name: resolved(hint, names) for name, hint in function.__annotations__.items()}
+    if states_a_shape(hints):
+        return None
+    if "<locals>" in function.__qualname__:
+        LEFT.add(code)
+        return function
+    copy = FunctionType(code, names, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, hints
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    made = beartype(conf=CONF)(copy)
+    return function if made is copy else functools.wraps(function)(made)
+
+
+def resolved(hint: Any, names: dict[str, Any]) -> Any:
+    """An annotation's type; anything where it names what is not imported."""
+    stated = SimpleNamespace(__annotations__={"it": hint})
+    try:
+        return typing.get_type_hints(stated, names, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001  jaxtyping does the same
+        return Any

@@ -12,12 +12,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from jaxtyping import install_import_hook
+import jaxtyping
 
 import interp_compose._public  # noqa: F401  its checks under the hook would forget sizes they saw
-import tests.checked  # noqa: F401  the hook looks its type checker up by this name
+import tests.checked  # the hook looks its type checker up by this name
 
-install_import_hook("interp_compose", "tests.checked.checked")
+jaxtyping.jaxtyped = tests.checked.jaxtyped  # the hook's decorator
+jaxtyping.install_import_hook("interp_compose", "tests.checked.checked")
 
 import hypothesis
 import pytest
@@ -42,6 +43,15 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, so that no worker is left alone with one of them at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_synced() -> Iterator[None]:
+    """A killed process loses nothing that the system has; tests/test_files.py looks at what is
+    synced, and when."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -112,6 +112,28 @@ def test_a_folder_that_cannot_be(writer: str, name: str, why: str, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize("writer", ["file", "weights"])
+def test_a_file_is_synced_before_it_is_renamed_and_its_folder_after(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut may leave the name of a file without its bytes."""
+    rename, done = os.replace, []
+
+    def renamed(source: Any, target: Any) -> None:
+        done.append(("renamed", os.stat(source).st_ino))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(os, "fsync", lambda file: done.append(("synced", os.fstat(file).st_ino)))
+    WRITERS[writer](tmp_path)
+    folder = tmp_path.stat().st_ino
+    files = list(dict.fromkeys(what for _, what in done if what != folder))
+    assert sorted(files) == sorted(path.stat().st_ino for path in tmp_path.iterdir())
+    assert done == [
+        step for file in files for step in (("synced", file), ("renamed", file), ("synced", folder))
+    ]
+
+
 def test_a_full_disk_while_tensors_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

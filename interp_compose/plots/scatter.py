@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from interp_compose.errors import InputError
@@ -52,7 +53,7 @@ class Group:
     y: Sequence[float]
     texts: Sequence[str] = ()
 
-    @property
+    @cached_property
     def measured(self) -> list[tuple[float, float, str]]:
         """x, y and text of each point that is somewhere."""
         texts = self.texts or [""] * len(self.x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -82,7 +81,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop.BatchOrder, "at", at)
         patch.setattr(carma_run, "finetune_on", finetune_on)
-        patch.setattr(os, "fsync", lambda file: None)
         comparison = ic.compare(
             model,
             task,
