@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -16,13 +17,16 @@ def environment_versions() -> dict[str, str]:
 
     Nothing is imported for it; a package that is not installed is ``"not installed"``.
     """
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
+    versions = {package: _installed(package) for package in PACKAGES}
     return versions | {"python": platform.python_version(), "platform": platform.platform()}
+
+
+@cache  # of what this process has imported, though another should be installed meanwhile
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def gathered_versions(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import pytest
 from interp_compose import cli
 from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
+from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.core import command as core_command, output
 from tests import architectures
-from tests.studies.conftest import TEXTS, splitting_tokenizer
+from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
 
 TINY = "--d-model 16 --samples 150 --steps 6 --where here"
@@ -37,7 +38,7 @@ COMMANDS = {
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --where here",
-    "fusion": "--runs generalise --models lrf --n-pairs 4 --n-probe 8",
+    "fusion": "--runs generalise --models lrf --n-pairs 2 --n-probe 4",
 }
 """A small run of each."""
 READS = {"mechanism": ("phases", ""), "fusion": ("generalise", "--seeds 1 --limit 8")}
@@ -53,7 +54,7 @@ OTHER = {
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
-    "fusion": ("--n-pairs 3", "n_pairs was 4, is now 3"),
+    "fusion": ("--n-pairs 1", "n_pairs was 2, is now 1"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -61,7 +62,8 @@ IN_BATCHES = ("cap", "ablate", "similarity")
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Iterator[None]:
-    """Few bootstrap samples and steps of t-SNE; models of refused commands are loaded once."""
+    """Few bootstrap samples, few outputs of opened runs; models of refused commands are loaded
+    once."""
     loaded: dict[Any, Any] = {}
 
     def once(source: str, **options: Any) -> Any:
@@ -70,8 +72,7 @@ def quick() -> Iterator[None]:
             loaded[key] = load_model(source, **options)
         return loaded[key]
 
-    with few_samples(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)
+    with few_samples(), few_outputs(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(core_command, "load_model", once)
         yield
 
@@ -177,6 +178,7 @@ def check_written(out: Path, printed: str) -> None:
 def small_figures(patch: pytest.MonkeyPatch) -> None:
     for drawn in ("page_bytes", "picture_bytes"):
         patch.setattr(output, drawn, lambda figure: b"drawn")
+    patch.setattr(Comparison, "report", lambda comparison: "with figures in it")
 
 
 def runs_to_open(name: str, here: Path) -> None:

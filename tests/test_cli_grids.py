@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.studies.anchors.run import train
+from tests.studies.conftest import few_outputs
 
 TINY = "--d-model 16 --samples 150 --steps 6 --gammas 0.4,0.8 --seeds 1 --where here"
 GRIDS = {
@@ -25,6 +27,12 @@ TRAIN = {
     "phases": "interp_compose.studies.anchors.run.train",
     "speed": "interp_compose.studies.fitting_speed.measure.train",
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    with few_outputs():
+        yield
 
 
 def run(name: str, out: Path, more: str = "-q") -> None:

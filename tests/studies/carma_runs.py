@@ -74,9 +74,9 @@ def tiny(model: LensModel | None = None, task: Task | None = None, **options: An
 def tiny_plan(
     model: LensModel | None = None, task: Task | None = None, **options: Any
 ) -> ComparePlan:
-    """That of :func:`tiny`, of a model of its own."""
+    """That of :func:`tiny`."""
     asked, named = CompareOptions(**TINY | options), partial(synonym_source, task="made-up")
-    return plan_comparison(model or tiny_model(), task or tiny_task(), asked, named)
+    return plan_comparison(model or _shared_model(), task or tiny_task(), asked, named)
 
 
 @contextmanager

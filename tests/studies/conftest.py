@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -20,6 +22,18 @@ TEXTS = [
     "not alive",
     "the mother of a father is called a",
 ]
+
+
+@contextmanager
+def few_outputs() -> Iterator[None]:
+    """Runs of anchor tasks are opened at few outputs, and put into a plane in few steps: for tests
+    of other things than these numbers, which tests/studies/test_mechanism.py looks at."""
+    masked = "interp_compose.studies.anchors.masked_outputs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{masked}.PER_PAIR", 4)
+        patch.setattr(f"{masked}.VALUES", 5)
+        patch.setattr("interp_compose.studies.mechanism.views.TSNE_STEPS", 250)  # the least
+        yield
 
 
 def splitting_tokenizer(vocab_size: int = 97) -> Any:

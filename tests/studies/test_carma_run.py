@@ -183,19 +183,28 @@ OTHERS: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def runs() -> set[str]:
+    return hashes(tiny_plan())
+
+
+def test_a_model_that_was_built_again_has_the_same_runs(runs: set[str]) -> None:
+    assert hashes(tiny_plan(tiny_model())) == runs
+
+
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_run_of_another_comparison_is_the_same_run(name: str) -> None:
+def test_no_run_of_another_comparison_is_the_same_run(name: str, runs: set[str]) -> None:
     options = OTHERS[name]() if callable(OTHERS[name]) else OTHERS[name]
-    runs, others = hashes(tiny_plan()), hashes(tiny_plan(**options))
+    others = hashes(tiny_plan(**options))
     assert len(runs) == len(others) == 3
     assert not runs & others
 
 
 def test_a_run_with_another_release_of_a_package_is_another(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, runs: set[str]
 ) -> None:
     plan, versions = tiny_plan(), carma_run.environment_versions()
-    runs = hashes(plan)
+    assert hashes(plan) == runs
     monkeypatch.setattr(carma_run, "environment_versions", lambda: versions | {"torch": "1.0"})
     assert not runs & hashes(plan)
 
@@ -217,7 +226,7 @@ def test_another_comparison_is_made_beside_the_first(
 # ---- in other processes -------------------------------------------------------------------
 
 
-def test_two_workers_end_as_one_process_to_the_bit(tmp_path: Path) -> None:
+def test_a_worker_ends_as_this_process_to_the_bit(tmp_path: Path) -> None:
     """Both seeds of both versions, a weight that is frozen, and one that a wrapper left behind."""
     model = frozen(seed=2)
     with torch.no_grad():  # as after a fine-tuning: not what the Hugging Face module holds
@@ -228,7 +237,7 @@ def test_two_workers_end_as_one_process_to_the_bit(tmp_path: Path) -> None:
         here = tiny(model=model, seeds=2, folder=tmp_path / "here")
     finally:
         torch.set_num_threads(threads)
-    place: dict[str, Any] = {"folder": tmp_path / "there", "where": "workers", "workers": 2}
+    place: dict[str, Any] = {"folder": tmp_path / "there", "where": "workers", "workers": 1}
     with nothing_runs():  # not in this process
         there = tiny(model=model, seeds=2, **place)
     assert_same(there, here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,17 @@ from interp_compose.studies.anchors.run import (
     train,
 )
 from interp_compose.training.parallel import ParallelTrainer
+from tests.studies.conftest import few_outputs
 
 TINY = PhaseRun(
     d_model=16, d_mlp=20, samples=150, n_test=60, steps=12, batch_size=32, evaluate_every=5
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> Iterator[None]:
+    with few_outputs():
+        yield
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
