@@ -17,13 +17,22 @@ shaped = jaxtyping.jaxtyped
 """jaxtyping's own decorator."""
 LEFT: set[CodeType] = set()
 """Functions inside functions that state no shape; they are made anew by every call."""
+MADE: dict[Any, Callable[..., Any]] = {}
+"""Checks of those that state one."""
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What jaxtyping checks with: functions inside functions only where they state a shape."""
-    if "<locals>" in function.__qualname__ and not states_a_shape(function.__annotations__):
+    """What jaxtyping checks with, which gives it empty functions of the same parameters: those of
+    functions inside functions only where they state a shape, and once."""
+    if "<locals>" not in function.__qualname__:
+        return beartype(function)
+    if not states_a_shape(function.__annotations__):
         return function
-    return beartype(function)
+    places = function.__code__.co_varnames, str(function.__annotations__)
+    key = (function.__module__, function.__qualname__, *places)
+    if key not in MADE:
+        MADE[key] = beartype(function)
+    return MADE[key]
 
 
 def states_a_shape(hints: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -236,6 +236,10 @@ class _Probes:
         return "hidden" if self.model.bidirectional else "last"
 
     def resume(self) -> Probe:
+        return self._resumes
+
+    @cached_property  # two probes ask for it
+    def _resumes(self) -> Probe:
         ends = {end for stack in self.model.stacks for end in (stack[0], stack[-1])}
         layers = sorted(ends | {self.model.n_layers // 2})
         valid = self.mask.bool()
@@ -271,9 +275,8 @@ class _Probes:
             hole[:, gone] = 0
             full = self._resumed(0, self._read_last, mask=hole)
         short = self._resumed(0, self._read_last, keep=keep)
-        resumed = self.resume()
-        if not resumed.held:
-            return resumed  # two wrong results may well agree
+        if not self._resumes.held:
+            return self._resumes  # two wrong results may well agree
         error = _spread_distance(short[:, -1], full[:, -1])
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
 
