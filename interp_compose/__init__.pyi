@@ -55,6 +55,7 @@ from .studies.task_phases.result import TaskPhases as TaskPhases
 from .studies.weights.measure import complexity_report as complexity_report
 from .studies.weights.result import ComplexityReport as ComplexityReport
 from .studies.weights.tracker import ComplexityTracker as ComplexityTracker
+from .tasks.addition import addition as addition
 from .tasks.anchor_text import (
     anchor_examples as anchor_examples,
     anchor_tokenizer as anchor_tokenizer,

@@ -42,6 +42,7 @@ NAMES = {
     "__version__",
     "ablate",
     "ablation_curve",
+    "addition",
     "anchor_examples",
     "anchor_tokenizer",
     "attention_leak",

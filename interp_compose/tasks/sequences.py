@@ -19,6 +19,8 @@ SEQUENCE_TASK_NAMES = (
     "cfq-mcd2",
     "cfq-mcd3",
     "cognition",
+    "addition",
+    "addition-reversed",
 )
 
 
@@ -148,7 +150,8 @@ def load_sequences(
             most 26, and so for every other number), ``"scan-jump"`` and ``"scan-turn-left"`` (the
             primitive alone is a tenth of the training split, as published), ``"scan-simple"``;
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
-            (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021).
+            (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
+            ``"addition-reversed"`` (:func:`addition`, which takes other ranges).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -160,6 +163,7 @@ def load_sequences(
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file, which it names, or one of another data set or version.
     """
+    from interp_compose.tasks.addition import addition
     from interp_compose.tasks.cfq import cfq
     from interp_compose.tasks.cognition import cognition
     from interp_compose.tasks.cogs import cogs
@@ -175,6 +179,10 @@ def load_sequences(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
             "'scan-simple' where no data_dir is given; leave it out"
         )
+    if name.startswith("addition"):
+        if data_dir is not None:
+            raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
+        return addition(reverse=name == "addition-reversed")
     if name == "cogs":
         return cogs(data_dir)
     if name == "cognition":

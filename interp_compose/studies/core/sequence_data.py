@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -91,7 +91,10 @@ def keep(splits: Mapping[str, Sequence[SequencePair]], out: Path) -> str:
 
 def plain(splits: Mapping[str, Sequence[SequencePair]]) -> dict[str, list[list[str]]]:
     """In JSON's types."""
-    return {name: [[*astuple(pair)] for pair in pairs] for name, pairs in splits.items()}
+    return {
+        name: [[pair.source, pair.target, pair.kind] for pair in pairs]
+        for name, pairs in splits.items()
+    }
 
 
 @lru_cache(maxsize=2)

@@ -48,8 +48,8 @@ class TaskOfSequences:
     """Where the data come from."""
 
     task: str = "scan-turn-left"
-    """scan-turn-left and the other splits of SCAN (scan-jump, scan-length-26, …), cogs, or another
-    task of `interp-compose generalise`."""
+    """scan-turn-left and the other splits of SCAN (scan-jump, scan-length-26, …), cogs,
+    addition, addition-reversed, or another task of `interp-compose generalise`."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
 

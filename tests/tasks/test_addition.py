@@ -1,0 +1,69 @@
+"""Addition: every pair once, the square held out, sums by hand, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+import interp_compose as ic
+from interp_compose.errors import OptionError
+
+
+def number(digits: str) -> int:
+    return int(digits.replace(" ", ""))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_pair_is_in_one_split_and_its_sum_is_right(reverse: bool) -> None:
+    task = ic.addition(largest=24, square=(8, 12), reverse=reverse)
+    seen = []
+    for split, pairs in task.splits.items():
+        for pair in pairs:
+            a, plus, b = (part.strip() for part in pair.source.removesuffix("=").partition("+"))
+            assert plus == "+"
+            x, y = number(a), number(b)
+            assert number(pair.target[::-1] if reverse else pair.target) == x + y
+            assert (split == "inside") == (8 <= x <= 12 and 8 <= y <= 12)
+            seen.append((x, y))
+    assert sorted(seen) == [(x, y) for x in range(25) for y in range(25)]
+    assert task.report["inside_all"] == 25
+    assert task.report["outside_all"] == 6  # a hundredth of 600
+    assert task.report["train_all"] == 594
+
+
+def test_digits_are_tokens() -> None:
+    for reverse, expected in ((False, "2 1"), (True, "1 2")):
+        inside = ic.addition(largest=24, square=(8, 12), reverse=reverse).splits["inside"]
+        assert {pair.source: pair.target for pair in inside}["9 + 1 2 ="] == expected
+
+
+def test_the_seed_draws_what_is_outside_alone() -> None:
+    one, same, other = (ic.addition(largest=40, square=(0, 3), seed=seed) for seed in (0, 0, 1))
+    assert one.splits == same.splits
+    assert one.splits["inside"] == other.splits["inside"]
+    assert set(one.splits["outside"]) != set(other.splits["outside"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"square": (400, 1000)},
+            r"square=\(400, 1000\): expected two numbers from 0 to largest=999",
+        ),
+        ({"square": (600, 400)}, r"square=\(600, 400\): expected"),
+        ({"square": (0, 999)}, "not the whole range"),
+        ({"square": (-1, 3)}, r"square=\(-1, 3\)"),
+        ({"largest": 0}, "largest=0: expected a whole number from 1 to"),
+        ({"largest": 10**6}, "largest=1000000"),
+    ],
+)
+def test_ranges_that_cannot_be(options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ic.addition(**options)  # type: ignore[arg-type]
+
+
+def test_by_name_it_is_generated() -> None:
+    with pytest.raises(OptionError, match="'addition' is generated; leave data_dir='x' out"):
+        ic.load_sequences("addition", data_dir="x")
+    with pytest.raises(OptionError, match="seed=1 has no use"):
+        ic.load_sequences("addition", seed=1)
