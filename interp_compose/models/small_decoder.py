@@ -11,16 +11,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import OptionError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.init import Distribution, FanIn, InitRates, init_weights
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.own_folder import OwnModel, save_model
+from interp_compose.text.vocabulary import Vocabulary
 
 
 class SmallDecoderModel(OwnModel):
-    """A :class:`.lens_model.LensModel` on a :class:`.decoder.SmallDecoder`."""
+    """A :class:`.lens_model.LensModel` on a :class:`.decoder.SmallDecoder`.
+
+    Attributes:
+        words: its vocabulary, where it was trained on whole words; its tokenizer is theirs then,
+            unless another one is given.
+    """
 
     KIND: ClassVar = "small decoder"
     FORMAT: ClassVar = "interp_compose.decoder/1"
@@ -28,22 +34,40 @@ class SmallDecoderModel(OwnModel):
 
     lens: SmallDecoder
 
-    def __init__(self, lens: SmallDecoder, *, name: str, tokenizer: Any = None) -> None:
+    def __init__(
+        self,
+        lens: SmallDecoder,
+        *,
+        name: str,
+        tokenizer: Any = None,
+        words: Vocabulary | None = None,
+    ) -> None:
         architecture = f"SmallDecoder(norm={lens.cfg.norm!r})"
+        if words is not None and len(words) != lens.cfg.d_vocab:
+            raise InputError(
+                f"the vocabulary has {len(words)} words, specials included; expected "
+                f"{lens.cfg.d_vocab}, as the model's config has"
+            )
+        if tokenizer is None and words is not None:
+            from interp_compose.text.word_tokenizer import WordTokenizer
+
+            tokenizer = WordTokenizer(words, ends=False)
+        self.words = words
         super().__init__(lens, name=name, architecture=architecture, tokenizer=tokenizer)
         self.window = None
         self.ends_in_norm = lens.cfg.norm == "post"
 
     def described(self) -> Mapping[str, Any]:
-        """Its :class:`.decoder.DecoderConfig`."""
-        return {"config": asdict(self.lens.cfg)}
+        """Its :class:`.decoder.DecoderConfig`, and its vocabulary where it has one."""
+        words = {} if self.words is None else {"words": list(self.words.words)}
+        return {"config": asdict(self.lens.cfg), **words}
 
     @classmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallDecoderModel:
         """With the weights still to come."""
-        return cls(
-            SmallDecoder(DecoderConfig(**described["config"])), name=name, tokenizer=tokenizer
-        )
+        words = Vocabulary(tuple(described["words"])) if "words" in described else None
+        lens = SmallDecoder(DecoderConfig(**described["config"]))
+        return cls(lens, name=name, tokenizer=tokenizer, words=words)
 
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]

@@ -14,19 +14,24 @@ from interp_compose.text.vocabulary import EOS, SPECIALS, Vocabulary
 class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
     """White space separates words, and ``<eos>`` follows the last one.
 
+    Without ``ends`` nothing follows, so that a decoder can go on: its prompts end in ``<bos>``.
+
     Attributes:
         words: the vocabulary.
         target_tokenizer: of an encoder–decoder's targets, which have other words.
     """
 
-    def __init__(self, words: Vocabulary, target_words: Vocabulary | None = None) -> None:
+    def __init__(
+        self, words: Vocabulary, target_words: Vocabulary | None = None, *, ends: bool = True
+    ) -> None:
         ids = {word: i for i, word in enumerate((*SPECIALS, *words.words))}
         backend = Tokenizer(models.WordLevel(vocab=ids, unk_token=SPECIALS[0]))
         backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        end = SPECIALS[EOS]
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"$A {end}", special_tokens=[(end, EOS)]
-        )
+        if ends:
+            end = SPECIALS[EOS]
+            backend.post_processor = processors.TemplateProcessing(
+                single=f"$A {end}", special_tokens=[(end, EOS)]
+            )
         pad, bos, eos = SPECIALS
         super().__init__(
             tokenizer_object=backend,
@@ -46,6 +51,7 @@ class WordTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         """
         texts = [text] if isinstance(text, str) else list(text)
         for one in texts:
-            if one.strip():
-                self.words.ids(one)
+            known = " ".join(word for word in one.split() if word not in SPECIALS)
+            if known:
+                self.words.ids(known)
         return super().__call__(text if isinstance(text, str) else texts, **options)

@@ -16,7 +16,7 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.task_phases.run import TaskRun, inside
 from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.sequences import TargetSequence, exact_match
+from interp_compose.training.sequences import TargetSequence
 from tests.studies.test_generalise import toy
 
 TINY = ic.TaskTraining(
@@ -145,7 +145,14 @@ def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
     folder = next((tmp_path / "whole" / "runs").glob("*/model"))
     model = ic.load_model(folder)
     data = SequenceData.of(toy().splits, one_sequence=True)
-    assert exact_match(model.lens, data.splits["gen"], BOS).shape == (3,)
+    prompt, target = data.splits["gen"][0].source, data.splits["gen"][0].target
+    assert model.tokenizer("a b b <bos>")["input_ids"] == [*prompt, BOS]
+    examples = [{"prompt": "a b b <bos>", "answer": " A", "spans": [(0, 3)]}]
+    curve = ic.cap_curve(model, examples, unit="span", progress=False)
+    with torch.no_grad():
+        logits = model.plain(torch.tensor([[*prompt, BOS]]))[0, -1].log_softmax(-1)
+    expected = float(logits[int(target[0])])
+    assert curve.clean["target_logprob"].iloc[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:

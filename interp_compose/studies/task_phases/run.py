@@ -106,7 +106,8 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         "accuracy": accuracy(model, data),
         "inside": inside(model),
     }
-    keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=f"γ = {run.init_rate:g}"))
+    name = f"γ = {run.init_rate:g}"
+    keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
 
 
 @torch.no_grad()
