@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ def pool_at(
         CapabilityError: the model does not honour what this needs.
         PromptError: at a call, a collapse of a text longer than the window of local attention,
             which a shorter sequence would stretch.
+        UserWarning: at the end, no call had a unit of several tokens, so that nothing was pooled.
         InterventionError: ``groups`` do not fit a call's tokens, pooling changed nothing where it
             should have, or the ``with`` block ended without a call.
     """
@@ -85,6 +87,7 @@ def pool_at(
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
     model.require(*needs(mode, renumber))
     record = Pooled()
+    affected: list[int] = []
 
     def lay_out(tokens: Tensor, mask: Tensor) -> PooledLayout:
         if tokens.shape != groups.shape:
@@ -104,6 +107,7 @@ def pool_at(
         _refuse_mixed(layout, model.predicts(tokens))
         record.calls += 1
         record.layout, record.n_affected = layout, int(on_cpu.affected.sum())
+        affected.append(record.n_affected)
         return layout
 
     def collapse(
@@ -159,6 +163,12 @@ def pool_at(
         raise InterventionError(
             f"pooling at layer {layer} did nothing: the model was never called inside the `with` "
             "block."
+        )
+    if not any(affected):
+        warnings.warn(
+            f"pooling at layer {layer} changed nothing: in all {record.calls} calls every unit was "
+            "a single token. Make units of several tokens.",
+            stacklevel=3,
         )
 
 

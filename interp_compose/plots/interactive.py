@@ -122,7 +122,8 @@ def _dress(figure: ChartFigure, chart: Chart) -> None:
         if chart.y_is_share:
             figure.layout[y].tickformat = "~%"
         if n > 1:
-            figure.layout[x].domain = (i * (width + GAP), i * (width + GAP) + width)
+            start = i * (width + GAP)
+            figure.layout[x].domain = (start, min(1.0, start + width))  # sums round up
             figure.layout[y].anchor = _axis("x", i)
         if i > 0:
             figure.layout[x].update(anchor=_axis("y", i), matches="x")

@@ -18,7 +18,7 @@ from typing import Final
 
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import data_files, numbered_lines
-from interp_compose.tasks.sequences import SequencePair, SequenceTask, report_of
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, check_counts, report_of
 
 PRIMITIVES: Final = ("walk", "look", "run", "jump")
 DIRECTIONS: Final = ("left", "right")
@@ -158,6 +158,9 @@ def _published(
         _check_same(paths[1], test, expected["test"])
     else:
         _check_same(paths[0].parent, train + test, everything)
+        sizes = {paths[0].name: len(everything) - SIMPLE_TEST, paths[1].name: SIMPLE_TEST}
+        found = {path.name: pairs for path, pairs in zip(paths, (train, test), strict=True)}
+        check_counts("SCAN", paths[0].parent, found, sizes)
     return {"train": train, "test": test}
 
 

@@ -24,6 +24,10 @@ SEQUENCE_TASK_NAMES = (
 )
 
 
+ALL_KINDS = "all"
+"""What results call all kinds of pairs together."""
+
+
 @public
 @dataclass(frozen=True)
 class SequencePair:
@@ -32,7 +36,8 @@ class SequencePair:
     ``kind`` is the type of generalisation (COGS) or of compound (CoGnition), else empty.
 
     Raises:
-        InputError: a source or a target without a token.
+        InputError: a source or a target without a token, or with half of a surrogate pair; the kind
+            "all", by which results call all kinds together.
     """
 
     source: str
@@ -44,6 +49,16 @@ class SequencePair:
             text = getattr(self, side)
             if not text or text.isspace():
                 raise InputError(f"the {side} of a pair is {text!r}; expected at least one token")
+            if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+                raise InputError(
+                    f"the {side} of a pair, {short(text)}, holds half of a surrogate pair; decode "
+                    "the file it came from as UTF-8"
+                )
+        if self.kind == ALL_KINDS:
+            raise InputError(
+                f"the kind of a pair is {self.kind!r}, by which results call all kinds together; "
+                "give it another name"
+            )
 
 
 @public
@@ -96,10 +111,11 @@ class SequenceTask:
 def also_in_train(
     splits: Mapping[str, Sequence[SequencePair]],
 ) -> dict[str, list[SequencePair]]:
-    """For each evaluation split, its pairs whose source is a source of the training split."""
-    trained = {pair.source for pair in splits["train"]}
+    """For each evaluation split, its pairs whose source has the tokens of one in the training
+    split."""
+    trained = {" ".join(pair.source.split()) for pair in splits["train"]}
     return {
-        split: [pair for pair in pairs if pair.source in trained]
+        split: [pair for pair in pairs if " ".join(pair.source.split()) in trained]
         for split, pairs in splits.items()
         if split != "train"
     }
@@ -174,6 +190,8 @@ def load_sequences(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
             "scan-length-26 (or another number of actions)"
         )
+    if seed is not None and seed < 0:
+        raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
     if seed is not None and (name != "scan-simple" or data_dir is not None):
         raise OptionError(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "

@@ -196,6 +196,7 @@ def test_collapse_broadcast_and_clean_are_three_different_things(case: Case) -> 
             assert float((a - b).abs().max()) > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # nothing is pooled
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_units_of_one_token_change_no_bit(case: Case, mode: str) -> None:

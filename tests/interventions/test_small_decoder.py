@@ -60,6 +60,7 @@ def test_one_pass_equals_one_intervention_at_a_time(model: LensModel, mode: Mode
     one_pass_equals_single_interventions(model, mode, 40, [0, 1, 2], FEW, 2e-5)
 
 
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # nothing is pooled
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_units_of_one_token_change_no_bit(model: LensModel, mode: str) -> None:

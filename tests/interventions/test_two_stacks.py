@@ -106,6 +106,7 @@ def test_one_pass_equals_one_intervention_at_a_time(name: str, mode: Mode) -> No
     assert_clean(model)
 
 
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # nothing is pooled
 @pytest.mark.parametrize(("name", "mode"), [("T5", "collapse"), ("BART", "broadcast")])
 @torch.no_grad()
 def test_units_of_one_token_give_bit_equal_logits(name: str, mode: Mode) -> None:

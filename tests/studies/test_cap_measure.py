@@ -35,6 +35,7 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> ic.CapCurve:
     return cap_curve(model, examples, progress=False, **options)
 
 
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # nothing is pooled
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_every_outcome_equals_one_intervention_by_hand(
@@ -143,6 +144,7 @@ def test_rank_one_is_the_prediction_even_in_a_tie() -> None:
         assert outcome[0, 2] == rank
 
 
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # nothing is pooled
 @torch.no_grad()
 def test_among_labels_as_by_hand(model: LensModel, examples: list[Example]) -> None:
     """Eq. 10: the largest of the labels' logits, and their probabilities alone."""

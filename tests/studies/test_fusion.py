@@ -398,6 +398,7 @@ def test_units_are_numbered_and_the_end_is_none() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:pooling at layer")  # first nothing is pooled
 def test_pooling_phrases_against_states_pooled_by_hand() -> None:
     """The encoder's blocks run by hand on means, of every state that fuse-attention reads."""
     model = small("both", n_encoder_layers=2)
@@ -579,6 +580,13 @@ def test_every_table_has_its_rows(opened: ic.Fusion) -> None:
     summary = opened.summary()
     assert "selectivity" in summary
     assert "with phrases pooled before a layer" in summary
+
+
+def test_figures_of_probes_need_words_that_both_parts_have(opened: ic.Fusion) -> None:
+    nothing = {"accuracy": float("nan"), "control": float("nan"), "majority": float("nan")}
+    frames = dict(opened.frames) | {"probes": opened.frames["probes"].assign(**nothing, n=0)}
+    found = ic.Fusion.from_rows(frames, opened.config)
+    assert set(found.figures()) == set(ic.Fusion.FIGURES) - {"fusion_probes"}
 
 
 def test_models_are_the_ones_that_were_asked_for(runs: Path) -> None:

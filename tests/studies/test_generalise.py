@@ -15,7 +15,7 @@ from scipy import stats
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import CorruptFileError, ModelError, OptionError
+from interp_compose.errors import CorruptFileError, InputError, ModelError, OptionError
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.studies.core.sequence_data import DATA, SequenceData, keep, kept
@@ -145,6 +145,24 @@ def test_figures_there_are_for_kinds_and_without() -> None:
     assert set(unread.figures()) == kinds - {"generalise_reads"}
 
 
+def test_types_of_two_splits_are_rows_of_their_own() -> None:
+    made = frames(RIGHTS)
+    dev = made["accuracy"].query("kind == 'x'").assign(split="dev", n_right=10)
+    made["accuracy"] = pd.concat([dev, made["accuracy"]], ignore_index=True)
+    drawn = ic.Generalisation.from_runs(made, CONFIG).figures()["generalise_types"].chart
+    assert drawn.rows == ["dev: x", "gen: x", "gen: y"]
+    assert drawn.values[0] == [1.0, 1.0, 1.0]
+    assert drawn.values[1][0] == pytest.approx((0.1 + 0.2 + 0.4) / 3)
+
+
+def test_there_may_be_more_splits_than_styles() -> None:
+    made = frames(RIGHTS)
+    for table in ("accuracy", "curve"):
+        copies = [made[table].assign(split=f"s{i}") for i in range(12)]
+        made[table] = pd.concat(copies, ignore_index=True)
+    assert ic.Generalisation.from_runs(made, CONFIG).figures()
+
+
 def test_what_fuse_attention_reads_against_its_patterns() -> None:
     """One pair at a time, without padding; then the mean over all tokens."""
     model = SmallSeq2Seq(Seq2SeqConfig(9, 9, 8, d_model=8, n_heads=2, d_mlp=8, fuse="both"))
@@ -261,6 +279,29 @@ def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
     assert (command.run.n_encoder_layers, command.run.schedule) == (6, "inverse_sqrt")
     assert cli._parsed(["generalise", "--paper", "cfq"]).run.act == "gelu"
     assert cli._parsed(["generalise"]).run == ic.SequenceTraining()
+
+
+@pytest.mark.parametrize(
+    ("models", "layers", "message"),
+    [
+        (["transformer", "transformer-sinusoidal"], 2, "'transformer' and 'transformer-sinusoid"),
+        (["lrf", "previous"], 1, "'lrf' and 'previous', which are the same model"),
+    ],
+)
+def test_one_model_under_two_names_is_refused(
+    models: list[str], layers: int, message: str, tmp_path: Path
+) -> None:
+    run = replace(TINY, n_encoder_layers=layers, n_decoder_layers=layers)
+    with pytest.raises(OptionError, match=message):
+        ic.generalise(toy(), models, tmp_path / "out", where="here", run=run)
+    assert not (tmp_path / "out").exists()
+
+
+def test_something_has_to_be_measured(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no split but 'train', on which nothing is measured"):
+        ic.generalise(task(train=[("a", "b")]), ["lrf"], tmp_path / "out", where="here")
+    with pytest.raises(OptionError, match="first_seed=9223372036854775808: expected a whole"):
+        ic.generalise(toy(), ["lrf"], tmp_path / "out", where="here", first_seed=2**63)
 
 
 def test_workers_are_checked_before_anything_is_written(tmp_path: Path) -> None:

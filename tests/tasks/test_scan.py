@@ -124,7 +124,23 @@ def test_public_files_have_to_agree_with_the_grammar(tmp_path: Path) -> None:
         load_sequences("scan-length", data_dir=here)
 
 
+def test_the_random_split_has_the_published_sizes(tmp_path: Path) -> None:
+    pairs = [f"IN: {command} OUT: {actions}" for command, actions in commands()]
+    for n_test, accepted in ((4182, True), (4183, False)):
+        for split, rows in (("train", pairs[n_test:]), ("test", pairs[:n_test])):
+            path = tmp_path / f"tasks_{split}_simple.txt"
+            path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        if accepted:
+            task = load_sequences("scan-simple", data_dir=tmp_path)
+            assert len(task.split("test")) == n_test
+        else:
+            with pytest.raises(DataFormatError, match="has 16727 examples, and SCAN's has 16728"):
+                load_sequences("scan-simple", data_dir=tmp_path)
+
+
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="seed=-1: expected a whole number, 0 or more"):
+        load_sequences("scan-simple", seed=-1)
     with pytest.raises(MissingDataError, match="'scan-simple' needs .*brendenlake/SCAN.*data-dir"):
         load_sequences("scan-simple")
     with pytest.raises(MissingDataError, match="there is no .*tasks_train_length.txt: get the"):

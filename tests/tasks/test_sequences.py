@@ -47,6 +47,21 @@ def test_a_source_of_the_training_split_is_counted_or_refused() -> None:
         SequenceTask("mine", splits, {"test_also_in_train": 1, "dev_also_in_train": 1})
 
 
+def test_other_white_space_is_the_same_source() -> None:
+    spaced = {"train": (SequencePair("a b", "x"),), "test": (SequencePair(" a  b", "y"),)}
+    with pytest.raises(DataFormatError, match="1 of the 1 pairs of the split 'test'"):
+        SequenceTask("mine", spaced, {})
+
+
+def test_a_pair_that_results_could_not_name_or_write_is_refused() -> None:
+    with pytest.raises(InputError, match="kind of a pair is 'all', by which results call all"):
+        SequencePair("a", "b", "all")
+    for sides in (("a \ud800", "b"), ("a", "b\udfff")):
+        with pytest.raises(InputError, match="holds half of a surrogate pair"):
+            SequencePair(*sides)
+    assert SequencePair("a é漢🙂", "b").source == "a é漢🙂"
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(OptionError, match="sequence task 'scan' is unknown; choose one of scan-si"):
         load_sequences("scan")

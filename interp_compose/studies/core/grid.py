@@ -19,6 +19,8 @@ from interp_compose.studies.core.result import StudyResult
 R = TypeVar("R", bound=StudyResult)
 Study = Callable[[bool], R]
 
+MOST_SEED: Final = 2**31
+"""The largest first seed."""
 MOST: Final = 10_000
 """Values of one axis, at most; more are almost certainly a mistake."""
 
@@ -72,8 +74,10 @@ def seeds_of(asked: GridOptions) -> range:
     """The seeds of every cell; refuses fewer than one, too many, and one below 0."""
     if not 1 <= asked.seeds <= MOST:
         raise OptionError(f"seeds={asked.seeds!r}: expected a whole number, 1 to {MOST}")
-    if asked.first_seed < 0:
-        raise OptionError(f"first_seed={asked.first_seed!r}: expected a whole number, 0 or more")
+    if not 0 <= asked.first_seed <= MOST_SEED:
+        raise OptionError(
+            f"first_seed={asked.first_seed!r}: expected a whole number from 0 to {MOST_SEED}"
+        )
     return range(asked.first_seed, asked.first_seed + asked.seeds)
 
 

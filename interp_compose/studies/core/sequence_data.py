@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from interp_compose.errors import InputError
 from interp_compose.runs.files import digest_of, make_folder, read_signed, write_signed
-from interp_compose.tasks.sequences import SequencePair
+from interp_compose.tasks.sequences import SequencePair, SequenceTask
 from interp_compose.text.vocabulary import EOS, Vocabulary
 from interp_compose.training.sequences import EncodedPair
 
@@ -72,6 +73,15 @@ class SequenceData:
             name: [pairs[i] for i in random.permutation(len(pairs))[:n]]
             for name, pairs in self.splits.items()
         }
+
+
+def check_measured(task: SequenceTask) -> None:
+    """``InputError`` of a task on which nothing is measured."""
+    if set(task.splits) == {"train"}:
+        raise InputError(
+            f"the task {task.name!r} has no split but 'train', on which nothing is measured; add "
+            "one, such as 'test'"
+        )
 
 
 def keep(splits: Mapping[str, Sequence[SequencePair]], out: Path) -> str:

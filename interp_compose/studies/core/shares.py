@@ -8,9 +8,9 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.stats.seeds import holm, mean_interval, paired_difference
+from interp_compose.tasks.sequences import ALL_KINDS
 
-ALL: Final = "all"
-"""The kind of a split's pairs taken together."""
+ALL: Final = ALL_KINDS
 DIFFERENCE: Final = ("difference", "ci_low", "ci_high", "p")
 
 

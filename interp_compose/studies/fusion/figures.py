@@ -110,10 +110,9 @@ def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
 def forgetting_figure(read_back: pd.DataFrame, probes: pd.DataFrame, config: Config) -> ChartFigure:
     """How well the embeddings are read back, by the residual of the encoder, and the word."""
     words = probes[probes["probe"] == "word"]
-    panels = [
-        Panel(_lines(read_back, "r2"), [], title="embeddings, R²"),
-        Panel(_lines(words, "accuracy"), [], title="word, accuracy"),
-    ]
+    panels = [Panel(_lines(read_back, "r2"), [], title="embeddings, R²")]
+    if words["accuracy"].notna().any():
+        panels.append(Panel(_lines(words, "accuracy"), [], title="word, accuracy"))
     return _chart(
         f"{_task(config)}what layers keep of the embeddings",
         "linear maps, on sentences that they were not fitted on",

@@ -195,7 +195,8 @@ class Fusion(StudyResult):
             found["fusion_kinds"] = figures.kinds_figure(frames["reads"], config)
         if len(frames["cuts"]):
             found["fusion_cuts"] = figures.cuts_figure(frames["cuts"], config)
-        found["fusion_probes"] = figures.probes_figure(frames["probes"], config)
+        if (frames["probes"]["accuracy"] - frames["probes"]["control"]).notna().any():
+            found["fusion_probes"] = figures.probes_figure(frames["probes"], config)
         found["fusion_forgetting"] = figures.forgetting_figure(
             frames["read_back"], frames["probes"], config
         )

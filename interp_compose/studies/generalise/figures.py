@@ -27,7 +27,7 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
     models = list(dict.fromkeys(overall["model"]))
     placed = overall.assign(place=overall["model"].map(models.index).astype(float))
     named = [
-        (str(split), replace(COMPARISON_STYLES[i], width=0.0), own)
+        (str(split), replace(COMPARISON_STYLES[i % len(COMPARISON_STYLES)], width=0.0), own)
         for i, (split, own) in enumerate(placed.groupby("split", sort=False))
     ]
     columns = ("place", "mean", "smallest", "largest")
@@ -50,14 +50,18 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 def types_figure(
     summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
 ) -> ChartFigure:
-    """The share of each type that is right; marked where a model differs from the first one (Holm,
-    5 %)."""
+    """The share of each type of each split that is right; marked where a model differs from the
+    first one (Holm, 5 %)."""
     typed = summary[summary["kind"] != ALL]
     models = list(dict.fromkeys(typed["model"]))
-    kinds = list(dict.fromkeys(typed["kind"]))
-    means = typed.pivot_table(index="kind", columns="model", values="mean").loc[kinds, models]
+    place = ["split", "kind"]
+    rows = list(dict.fromkeys(typed[place].itertuples(index=False, name=None)))
+    means = typed.pivot_table(index=place, columns="model", values="mean").loc[rows, models]
     found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
-    marked = [(kinds.index(row.kind), models.index(row.model)) for row in found.itertuples()]
+    marked = [
+        (rows.index((row.split, row.kind)), models.index(row.model)) for row in found.itertuples()
+    ]
+    one_split = len({split for split, _ in rows}) == 1
     return draw_heatmap(
         HeatMap(
             title=f"{config['task']}: sequences that are right, by type",
@@ -65,12 +69,15 @@ def types_figure(
             x_title="model",
             y_title="type",
             columns=[_shortened(model) for model in models],
-            rows=[_readable(kind) for kind in kinds],
+            rows=[
+                _readable(kind) if one_split else f"{split}: {_readable(kind)}"
+                for split, kind in rows
+            ],
             values=means.to_numpy().tolist(),
             value_name="exact match",
             limits=(0.0, 1.0),
             marked=marked,
-            mark_name=f"differs from {models[0]}" if marked else "",
+            mark_name=f"p (Holm) < {ALPHA:.0%} against {models[0]}" if marked else "",
         )
     )
 
@@ -94,7 +101,7 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         Chart(
             title=f"{config['task']}: exact match over training",
             subtitle=_subtitle(
-                config, f"{config['n_curve']} sequences of each split", "bands: all seeds"
+                config, f"{_up_to(curve['n'])} sequences of a split", "bands: all seeds"
             ),
             x_title="step",
             y_title="exact match",
@@ -117,7 +124,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     return draw_heatmap(
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
-            subtitle=_subtitle(config, "mean over heads, seeds and tokens"),
+            subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),
             x_title="earlier layer's output",
             y_title="layer",
             columns=["embeddings", *(f"layer {i}" for i in range(len(means.columns) - 1))],
@@ -141,6 +148,12 @@ def _readable(kind: str) -> str:
     return short.replace("_", " ")
 
 
+def _up_to(counts: pd.Series) -> str:
+    """Like "500", or "20 to 500"."""
+    low, high = int(counts.min()), int(counts.max())
+    return f"{high}" if low == high else f"{low} to {high}"
+
+
 def _by_model(frame: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
     """Label, style and rows of each model."""
     models = list(dict.fromkeys(frame["model"]))
@@ -153,6 +166,8 @@ def _by_model(frame: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
 def _subtitle(config: Mapping[str, Any], *more: str) -> str:
     """Like "2 + 2 layers, width 64 · 5 seeds · …"."""
     layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
+    if any(model.startswith("deeper") for model in config["models"]):
+        layers += " (deeper: one more each)"
     count = len(config["seeds"])
     seeds = f"{count} seed{'' if count == 1 else 's'}"
     return " · ".join((f"{layers}, width {config['d_model']}", seeds, *more))

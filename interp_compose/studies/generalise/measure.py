@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
+from interp_compose.models.seq2seq import Seq2SeqConfig
 from interp_compose.runs.files import digest_of
 from interp_compose.runs.folder import Plan, versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import run_grid, seeds_of, swept
 from interp_compose.studies.core.keywords import keywords
-from interp_compose.studies.core.sequence_data import SequenceData, keep, plain
+from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.studies.generalise.options import (
     GeneraliseCommand,
@@ -93,10 +94,20 @@ def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -
         for seed in seeds_of(asked)
         for model in models
     ]
+    check_measured(task)
     data = SequenceData.of(task.splits)
+    known: dict[Seq2SeqConfig, str] = {}
     for run in runs[: len(models)]:
-        run.model_config(data)
         run.train_config([len(pair) for pair in data.splits["train"]])
+        config = run.model_config(data)
+        if config.fuse == "previous" and config.n_encoder_layers == config.n_decoder_layers == 1:
+            config = replace(config, fuse="both")  # there is one layer before
+        if config in known:
+            raise OptionError(
+                f"models name {known[config]!r} and {run.model!r}, which are the same model with "
+                "these options; leave one of them out"
+            )
+        known[config] = run.model
     return runs
 
 

@@ -68,7 +68,7 @@ def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         Chart(
             title=f"{config['task']}: exact match over training",
             subtitle=_subtitle(
-                config, f"{config['n_curve']} sequences of each split", "bands: all seeds"
+                config, f"at most {config['n_curve']} sequences of a split", "bands: all seeds"
             ),
             x_title="step",
             y_title="exact match",

@@ -17,7 +17,7 @@ from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import checked, numbers, run_grid, seeds_of, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
-from interp_compose.studies.core.sequence_data import SequenceData, keep, plain
+from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
@@ -107,6 +107,7 @@ def _runs(
         for seed in seeds_of(asked)
         for size, decay, rate in product(sizes, decays, rates)
     ]
+    check_measured(task)
     data = SequenceData.of(task.splits, one_sequence=True)
     for run in runs[: len(sizes) * len(decays) * len(rates)]:
         run.check(data)
