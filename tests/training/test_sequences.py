@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import torch
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.init import init_weights, init_xavier
 from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
+from interp_compose.runs.checkpoint import checkpoints_together
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training
+from interp_compose.training.processes import Processes
 from interp_compose.training.sequences import (
     ContinuedBatch,
     EncodedPair,
@@ -103,6 +106,21 @@ def test_training_repeats_a_pair_and_its_curve_is_recorded() -> None:
     assert exact_match(model, PAIRS, BOS).tolist() == [True] * 3
     wrong = [pair([3, 4, 5], [3, 5]), pair([6], [3]), pair([8, 3], [6, 5, 4])]
     assert exact_match(model, wrong, BOS).tolist() == [False] * 3  # a token, one more, one less
+
+
+def test_processes_wait_for_each_checkpoint(tmp_path: Path) -> None:
+    """None goes on, or ends, while another still writes one."""
+    waits = []
+
+    class Counted(Processes):
+        def wait(self) -> None:
+            waits.append(trainer.step)
+
+    config = TrainConfig(epochs=3, batch_size=3, checkpoint_every=2)
+    alone = Counted(torch.device("cpu"))
+    trainer = Trainer(model_of(), TargetSequence(PAIRS, BOS), config, processes=alone)
+    run_training(trainer, checkpoints=checkpoints_together([tmp_path]), progress=False)
+    assert waits == [2, 3]
 
 
 def test_no_pairs_are_no_matches() -> None:
