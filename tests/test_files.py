@@ -49,6 +49,8 @@ from interp_compose.runs.result import (
     store,
 )
 from interp_compose.runs.sweep import run_sweep
+from interp_compose.studies.cap.result import CapCurve
+from interp_compose.studies.core.output import check_folder
 from interp_compose.tasks.examples import read_examples
 from interp_compose.tasks.rows import jsonl_rows
 from interp_compose.training.history import Recorder, check_history, read_history
@@ -110,6 +112,16 @@ def test_a_folder_that_cannot_be(writer: str, name: str, why: str, tmp_path: Pat
         WRITERS[writer](tmp_path / name)
     assert len(str(refusal.value)) <= 500
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("mine.txt/sub", "Not a directory"), ("a\0b", "embedded null [a-z ]+")]
+)
+def test_why_a_commands_folder_cannot_be_made(name: str, why: str, tmp_path: Path) -> None:
+    """In the system's words, without its error number and the path once more."""
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match=rf"cannot be made \({why}\); choose another --out"):
+        check_folder(tmp_path / name, CapCurve, {}, overwrite=True)
 
 
 @pytest.mark.parametrize("writer", ["file", "weights"])

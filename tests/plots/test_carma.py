@@ -16,6 +16,7 @@ from interp_compose.studies.carma.figures import (
     representations_figure,
     training_figure,
 )
+from interp_compose.studies.core.figures import model_name
 
 CONFIG = {"model": "folder/tiny", "task": "mini-idm"}
 VERSIONS = ("original", "ft", "carma")
@@ -47,6 +48,15 @@ def drawn(figure: ChartFigure) -> list[tuple[str, list[float], list[float]]]:
 def chart(figure: ChartFigure) -> Chart:
     assert figure.chart is not None
     return figure.chart
+
+
+def test_a_model_is_named_in_30_characters() -> None:
+    assert model_name({}) == "Model"
+    fits = "organisation/" + 17 * "m"
+    assert model_name({"model": fits}) == fits
+    assert model_name({"model": f"{fits}n"}) == 17 * "m" + "n"
+    assert model_name({"model": f"/models/{30 * 'm'}/"}) == 30 * "m"
+    assert model_name({"model": 20 * "a" + 20 * "b"}) == 14 * "a" + "…" + 14 * "b"
 
 
 def test_cap_is_drawn_as_shares_over_depth() -> None:
