@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
 
-from interp_compose.plots.chart import Line, short
-from interp_compose.plots.theme import Style
+from interp_compose.plots.chart import Chart, Line, Panel, short
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES, Style
 
 
 def line_of(
@@ -51,6 +52,57 @@ def lines_of(
     """:func:`line_of` each label, style and rows; none of those that have no point."""
     lines = [line_of(label, style, rows, x, y, low, high, **how) for label, style, rows in named]
     return [line for line in lines if line.x]
+
+
+def by_value(frame: pd.DataFrame, column: str) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each value of a column, in the order of the rows."""
+    values = list(dict.fromkeys(frame[column]))
+    return [
+        (value, COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame[column] == value])
+        for i, value in enumerate(values)
+    ]
+
+
+def curve_figure(
+    curve: pd.DataFrame, by: str, config: Mapping[str, Any], about: Sequence[str]
+) -> ChartFigure:
+    """Exact match on a sample of each split over training: a line for each value of ``by``, the
+    mean over seeds; bands from the smallest seed to the largest."""
+    over_seeds = (
+        curve.groupby([by, "split", "step"], sort=False)["accuracy"]
+        .agg(["mean", "min", "max", "size"])
+        .reset_index()
+    )
+    low, high = int(curve["n"].min()), int(curve["n"].max())
+    counts = f"{high}" if low == high else f"{low} to {high}"
+    steps = sorted(set(over_seeds["step"]))
+    panels = [
+        Panel(
+            lines_of(by_value(own, by), "step", "mean", "min", "max", n="size"),
+            [],
+            title=str(split),
+        )
+        for split, own in over_seeds.groupby("split", sort=False)
+    ]
+    return draw(
+        Chart(
+            title=f"{config['task']}: exact match over training",
+            subtitle=" · ".join((*about, f"{counts} sequences of a split", "bands: all seeds")),
+            x_title="step",
+            y_title="exact match",
+            x_is_share=False,
+            panels=panels,
+            x_name="step",
+            x_ticks=[float(step) for step in steps[:: max(1, len(steps) // 4)]],
+            x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
+        )
+    )
+
+
+def n_seeds(config: Mapping[str, Any]) -> str:
+    """Like "3 seeds"."""
+    count = len(config["seeds"])
+    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def model_name(config: Mapping[str, Any]) -> str:

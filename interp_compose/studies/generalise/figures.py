@@ -14,7 +14,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import lines_of, n_seeds
 
 ALL: Final = "all"
 ALPHA: Final = 0.05
@@ -82,38 +82,6 @@ def types_figure(
     )
 
 
-def curve_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
-    """The share of a sample of each split that is right, over training; bands from the smallest
-    seed to the largest."""
-    over_seeds = (
-        curve.groupby(["model", "split", "step"], sort=False)["accuracy"]
-        .agg(["mean", "min", "max", "size"])
-        .reset_index()
-    )
-    steps = sorted(set(over_seeds["step"]))
-    panels = [
-        Panel(
-            lines_of(_by_model(own), "step", "mean", "min", "max", n="size"), [], title=str(split)
-        )
-        for split, own in over_seeds.groupby("split", sort=False)
-    ]
-    return draw(
-        Chart(
-            title=f"{config['task']}: exact match over training",
-            subtitle=_subtitle(
-                config, f"{_up_to(curve['n'])} sequences of a split", "bands: all seeds"
-            ),
-            x_title="step",
-            y_title="exact match",
-            x_is_share=False,
-            panels=panels,
-            x_name="step",
-            x_ticks=[float(step) for step in steps[:: max(1, len(steps) // 4)]],
-            x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
-        )
-    )
-
-
 def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """What each layer's fuse-attention reads after the last step: means over heads and seeds, on
     the sample of the training split."""
@@ -148,26 +116,14 @@ def _readable(kind: str) -> str:
     return short.replace("_", " ")
 
 
-def _up_to(counts: pd.Series) -> str:
-    """Like "500", or "20 to 500"."""
-    low, high = int(counts.min()), int(counts.max())
-    return f"{high}" if low == high else f"{low} to {high}"
-
-
-def _by_model(frame: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
-    """Label, style and rows of each model."""
-    models = list(dict.fromkeys(frame["model"]))
-    return [
-        (model, COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame["model"] == model])
-        for i, model in enumerate(models)
-    ]
+def about(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Like ("2 + 2 layers, width 64", "5 seeds")."""
+    layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
+    if any(model.startswith("deeper") for model in config["models"]):
+        layers += " (deeper: one more each)"
+    return f"{layers}, width {config['d_model']}", n_seeds(config)
 
 
 def _subtitle(config: Mapping[str, Any], *more: str) -> str:
     """Like "2 + 2 layers, width 64 · 5 seeds · …"."""
-    layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
-    if any(model.startswith("deeper") for model in config["models"]):
-        layers += " (deeper: one more each)"
-    count = len(config["seeds"])
-    seeds = f"{count} seed{'' if count == 1 else 's'}"
-    return " · ".join((f"{layers}, width {config['d_model']}", seeds, *more))
+    return " · ".join((*about(config), *more))

@@ -167,6 +167,7 @@ class Generalisation(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by split, by type where there are types, and over training; what fuse-attention
         reads."""
+        from interp_compose.studies.core.figures import curve_figure
         from interp_compose.studies.generalise import figures
 
         found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
@@ -174,7 +175,9 @@ class Generalisation(StudyResult):
             found["generalise_types"] = figures.types_figure(
                 self.frame, self.differences, self.config
             )
-        found["generalise_curve"] = figures.curve_figure(self.frames["curve"], self.config)
+        found["generalise_curve"] = curve_figure(
+            self.frames["curve"], "model", self.config, figures.about(self.config)
+        )
         if len(self.frames["reads"]):
             found["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
         return found

@@ -147,10 +147,14 @@ class TaskPhases(StudyResult):
         return lines
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Accuracy by size of the training set, and over training."""
+        """Accuracy by size of the training set, and over training with the largest size."""
+        from interp_compose.studies.core.figures import curve_figure
         from interp_compose.studies.task_phases import figures
 
+        curve = self.frames["curve"]
+        last = with_settings(curve[curve["size"] == curve["size"].max()])
+        about = figures.about(self.config)
         return {
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
-            "task_phases_curve": figures.curve_figure(self.frames["curve"], self.config),
+            "task_phases_curve": curve_figure(last, "setting", self.config, about),
         }
