@@ -14,7 +14,7 @@ import interp_compose as ic
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.task_phases.run import TaskRun, inside
+from interp_compose.studies.task_phases.run import TaskRun, by_epoch, inside
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.sequences import TargetSequence
 from tests.studies.test_generalise import toy
@@ -31,7 +31,7 @@ CONFIG = {
 
 def frames(right: Any = lambda rate, decay, size, seed: int(10 * rate) + seed) -> dict[str, Any]:
     """Of 10 sequences, how many are right in each run."""
-    runs, accuracy, curve = [], [], []
+    runs, accuracy, curve, epochs = [], [], [], []
     for size, decay, rate, seed in [
         (size, decay, rate, seed)
         for seed in (0, 1)
@@ -45,9 +45,11 @@ def frames(right: Any = lambda rate, decay, size, seed: int(10 * rate) + seed) -
         runs.append({**place, **about, **found})
         n_right = right(rate, decay, size, seed)
         accuracy.append({**place, "split": "gen", "kind": "", "n_right": n_right, "n": 10})
+        for epoch, loss in enumerate((1.0, 0.3 * rate, 0.05), start=1):
+            epochs.append({**place, "epoch": epoch, "loss": loss + 0.1 * seed})
         for step in (0, size):
             curve.append({**place, "step": step, "split": "gen", "accuracy": 0.5, "n": 3})
-    made = {"runs": runs, "accuracy": accuracy, "curve": curve}
+    made = {"runs": runs, "accuracy": accuracy, "curve": curve, "epochs": epochs}
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
@@ -70,6 +72,29 @@ def test_shares_and_differences_by_hand() -> None:
     assert "γ 0.5, wd 0.1" in text
     assert "55.00" in text
     assert "2.50" in text  # the stable rank
+
+
+def test_epochs_to_fit_by_hand() -> None:
+    """Losses of seed 0: 1, .09 (γ .3) or .15 (γ .5), .05; those of seed 1 are .1 higher."""
+    found = result().epochs_to_fit()
+    assert len(found) == 16
+    epochs = found.set_index(["init_rate", "weight_decay", "size", "seed"])["epochs"]
+    assert epochs[0.3, 0.1, 7, 0] == 2
+    assert epochs[0.5, 0.1, 7, 0] == 3
+    assert np.isnan(epochs[0.3, 0.0, 3, 1])
+    assert (result().epochs_to_fit(loss=1.1)["epochs"] == 1).all()
+    for loss in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(OptionError, match="expected a positive number of nats"):
+            result().epochs_to_fit(loss=loss)
+
+
+def test_losses_are_averaged_over_epochs() -> None:
+    found = by_epoch([4.0, 2.0, 1.0, 0.0, 7.0], 2)
+    assert found == [
+        {"epoch": 1, "loss": 3.0},
+        {"epoch": 2, "loss": 0.5},
+        {"epoch": 3, "loss": 7.0},
+    ]
 
 
 def run_of(**changes: Any) -> TaskRun:
@@ -137,8 +162,9 @@ def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path / "broken", sizes=[3, 7])
     broken = study(tmp_path / "broken", sizes=[3, 7])
-    for name in ("accuracy", "curve", "summary", "differences"):
+    for name in ("accuracy", "curve", "epochs", "summary", "differences"):
         pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
+    assert whole.frames["epochs"].groupby(["size", "init_rate"]).size().eq(TINY.epochs).all()
     losses = ["first_loss", "last_loss", "stable_rank", "mean_abs_cosine"]
     pd.testing.assert_frame_equal(whole.frames["runs"][losses], broken.frames["runs"][losses])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose.errors import OptionError
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
@@ -43,6 +45,14 @@ CURVE: Final = Table(
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
 
+EPOCHS: Final = Table(
+    "epochs",
+    f"{PLACE}, epoch int, loss float",
+    key=(*KEY, "epoch"),
+    complete=(*GRID[:2], ("size", "epoch"), ("seed",)),
+    rules=("epoch >= 1", "loss >= 0"),
+)
+
 
 def with_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """With a column that names init rate and weight decay together, like "γ 0.5, wd 0.01"."""
@@ -59,8 +69,8 @@ class TaskPhases(StudyResult):
     """Decoders on a task of sequences, over a grid of init rates and weight decays; made by
     :func:`task_phases`."""
 
-    SCHEMA = (RUNS, ACCURACY, CURVE)
-    TABLES = ("runs", "accuracy", "curve", "summary", "differences")
+    SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS)
+    TABLES = ("runs", "accuracy", "curve", "epochs", "summary", "differences")
     RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("task_phases_accuracy", "task_phases_curve")
 
@@ -106,6 +116,29 @@ class TaskPhases(StudyResult):
         splits and kinds of a family; "all" is a family, the kinds are another), n_seeds.
         """
         return self.frames["differences"]
+
+    def epochs_to_fit(self, loss: float = 0.1) -> pd.DataFrame:
+        """How many epochs each run needs until its training loss is as low (complexity control,
+        Fig. 7E: convergence).
+
+        Args:
+            loss: nats a token, mean over the steps of an epoch.
+
+        Returns:
+            One row per run. Columns: setting, init_rate, weight_decay, size, seed, epochs: the
+            first epoch whose loss is ``loss`` or lower; NaN where none is.
+
+        Raises:
+            OptionError: a loss that is not a positive number.
+        """
+        if not 0 < loss < math.inf:
+            raise OptionError(f"loss={loss!r}: expected a positive number of nats")
+        epochs = with_settings(self.frames["epochs"])
+        fits = epochs[epochs["loss"] <= loss]
+        run = ["setting", *KEY]
+        first = fits.groupby(run, as_index=False)["epoch"].min()
+        runs = epochs[run].drop_duplicates()
+        return runs.merge(first, on=run, how="left").rename(columns={"epoch": "epochs"})
 
     def summary(self) -> str:
         """A row per setting, size and split."""

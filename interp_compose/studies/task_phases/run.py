@@ -99,15 +99,28 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     pairs = run.training(data)
     curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
-    found = trained(model, objective, run.train_config(objective.lengths), folder)
+    config_of_training = run.train_config(objective.lengths)
+    found = trained(model, objective, config_of_training, folder)
     about = {
         "run": asdict(run),
         **found,
+        "epochs": by_epoch(
+            found["losses"], config_of_training.steps_per_epoch(len(pairs), objective.lengths)
+        ),
         "accuracy": accuracy(model, data),
         "inside": inside(model),
     }
     name = f"γ = {run.init_rate:g}"
     keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
+
+
+def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, Any]]:
+    """The mean loss (nats a token) of the steps of each epoch, the first being 1; the last may be
+    cut short."""
+    return [
+        {"epoch": epoch, "loss": float(np.mean(losses[at : at + steps_per_epoch]))}
+        for epoch, at in enumerate(range(0, len(losses), steps_per_epoch), start=1)
+    ]
 
 
 @torch.no_grad()
