@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def word_pairs(
     return same, different
 
 
-FEW: int = 16
+FEW: Final = 16
 """Along rows of fewer entries torch's softmax is not vectorised on a CPU."""
 
 

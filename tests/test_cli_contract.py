@@ -286,6 +286,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "--task scam": "OptionError: sequence task 'scam' is unknown",
         "--sizes 0": "size=0: expected 1 or more",
         "--sizes 2.5": "sizes holds 2.5: expected whole numbers",
+        "--sizes inf": "sizes holds inf: expected whole numbers",
+        "--sizes nan": "sizes holds nan: expected whole numbers",
         "--sizes 99999": "size=99999: expected at most 16990",
         "--gammas x": "gammas='x': 'x' is no number",
         "--weight-decays -1": "weight_decays holds -1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,17 @@ def test_inside_by_its_formulas() -> None:
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     cosines = np.abs(unit @ unit.T)[np.triu_indices(len(rows), 1)]
     assert found["mean_abs_cosine"] == pytest.approx(cosines.mean(), rel=1e-4)
+
+
+def test_a_single_neuron_has_no_condensation(tmp_path: Path) -> None:
+    run = replace(TINY, d_model=1, n_heads=1)
+    found = ic.task_phases(
+        toy(), [0.3], [0.1], tmp_path / "out", seeds=1, run=run, where="here", progress=False
+    )
+    assert found.frames["runs"]["mean_abs_cosine"].isna().all()
+    assert found.frames["runs"]["stable_rank"].iloc[0] == pytest.approx(1)
+    found.save(tmp_path / "saved")
+    assert ic.TaskPhases.load(tmp_path / "saved").frames["runs"]["mean_abs_cosine"].isna().all()
 
 
 def study(out: Path, **asked: Any) -> ic.TaskPhases:

@@ -148,6 +148,6 @@ def run(command: TaskPhasesCommand) -> TaskPhases:
 
 def _whole(values: Sequence[float]) -> list[int]:
     for value in values:
-        if value != int(value):
+        if not value.is_integer():
             raise OptionError(f"sizes holds {value:g}: expected whole numbers")
     return [int(value) for value in values]

@@ -25,7 +25,7 @@ GRID: Final = tuple((axis,) for axis in KEY)
 RUNS: Final = Table(
     "runs",
     f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, "
-    "last_loss float, stable_rank float, mean_abs_cosine float",
+    "last_loss float, stable_rank float, mean_abs_cosine float null",  # NaN of one neuron
     key=KEY,
     complete=GRID,
     rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
@@ -44,7 +44,6 @@ CURVE: Final = Table(
     complete=(*GRID[:2], ("size", "step"), ("seed",), ("split",)),
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
-
 EPOCHS: Final = Table(
     "epochs",
     f"{PLACE}, epoch int, loss float",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -99,14 +100,13 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     pairs = run.training(data)
     curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
-    config_of_training = run.train_config(objective.lengths)
-    found = trained(model, objective, config_of_training, folder)
+    schedule = run.train_config(objective.lengths)
+    found = trained(model, objective, schedule, folder)
+    steps_per_epoch = schedule.steps_per_epoch(len(pairs), objective.lengths)
     about = {
         "run": asdict(run),
         **found,
-        "epochs": by_epoch(
-            found["losses"], config_of_training.steps_per_epoch(len(pairs), objective.lengths)
-        ),
+        "epochs": by_epoch(found["losses"], steps_per_epoch),
         "accuracy": accuracy(model, data),
         "inside": inside(model),
     }
@@ -124,11 +124,12 @@ def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, An
 
 
 @torch.no_grad()
-def inside(model: SmallDecoder) -> dict[str, float]:
+def inside(model: SmallDecoder) -> dict[str, float | None]:
     """Stable rank and condensation of the first layer's W_Q, heads merged, as on anchor functions
-    (complexity control, section VI)."""
+    (complexity control, section VI). A single neuron has no condensation."""
     neurons = model.W_Q[0].detach().mT.flatten(0, 1).cpu()
+    cosine = mean_abs_cosine(neurons)
     return {
         "stable_rank": float(stable_rank(neurons)),
-        "mean_abs_cosine": float(mean_abs_cosine(neurons)),
+        "mean_abs_cosine": None if math.isnan(cosine) else cosine,
     }
