@@ -14,8 +14,9 @@ import torch
 import interp_compose as ic
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
+from interp_compose.studies.core.decoder_run import inside
 from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.task_phases.run import TaskRun, by_epoch, inside
+from interp_compose.studies.task_phases.run import TaskRun, by_epoch
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.sequences import TargetSequence
 from tests.studies.test_generalise import toy

@@ -64,12 +64,19 @@ def by_value(frame: pd.DataFrame, column: str) -> list[tuple[str, Style, pd.Data
 
 
 def curve_figure(
-    curve: pd.DataFrame, by: str, config: Mapping[str, Any], about: Sequence[str]
+    curve: pd.DataFrame,
+    by: str,
+    config: Mapping[str, Any],
+    about: Sequence[str],
+    *,
+    value: str = "accuracy",
+    name: str = "exact match",
+    of: str = "sequences of a split",
 ) -> ChartFigure:
-    """Exact match on a sample of each split over training: a line for each value of ``by``, the
-    mean over seeds; bands from the smallest seed to the largest."""
+    """Exact match, or another ``value``, on a sample of each split over training: a line for each
+    value of ``by``, the mean over seeds; bands from the smallest seed to the largest."""
     over_seeds = (
-        curve.groupby([by, "split", "step"], sort=False)["accuracy"]
+        curve.groupby([by, "split", "step"], sort=False)[value]
         .agg(["mean", "min", "max", "size"])
         .reset_index()
     )
@@ -86,17 +93,64 @@ def curve_figure(
     ]
     return draw(
         Chart(
-            title=f"{config['task']}: exact match over training",
-            subtitle=" · ".join((*about, f"{counts} sequences of a split", "bands: all seeds")),
+            title=f"{config['task']}: {name} over training",
+            subtitle=" · ".join((*about, f"{counts} {of}", "bands: all seeds")),
             x_title="step",
-            y_title="exact match",
+            y_title=name,
             x_is_share=False,
+            y_is_share=value == "accuracy",
             panels=panels,
             x_name="step",
             x_ticks=[float(step) for step in steps[:: max(1, len(steps) // 4)]],
             x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
         )
     )
+
+
+def size_figure(
+    summary: pd.DataFrame,
+    config: Mapping[str, Any],
+    *,
+    by: str,
+    title: str,
+    x_title: str,
+    y_title: str,
+    y_is_share: bool,
+) -> ChartFigure:
+    """What came of each setting by size of the training set: the mean over seeds, bars from the
+    smallest to the largest; a panel for each value of ``by``."""
+    sizes = sorted(set(summary["size"]))
+    placed = summary.assign(place=summary["size"].map(sizes.index).astype(float))
+    columns = ("place", "mean", "smallest", "largest")
+    panels = [
+        Panel(
+            lines_of(by_value(own, "setting"), *columns, n="n_seeds", interval="bars"),
+            [],
+            title=str(value),
+        )
+        for value, own in placed.groupby(by, sort=False)
+    ]
+    bars = "mean over seeds, bars: smallest to largest"
+    return draw(
+        Chart(
+            title=f"{config['task']}: {title}",
+            subtitle=" · ".join((*about_decoders(config), bars)),
+            x_title=x_title,
+            y_title=y_title,
+            x_is_share=False,
+            y_is_share=y_is_share,
+            panels=panels,
+            x_name="",
+            x_ticks=[float(i) for i in range(len(sizes))],
+            x_notes=[f"{size:,}" for size in sizes],
+            x_is_category=True,
+        )
+    )
+
+
+def about_decoders(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Like ("2 layers, width 64", "5 seeds")."""
+    return f"{config['n_layers']} layers, width {config['d_model']}", n_seeds(config)
 
 
 def n_seeds(config: Mapping[str, Any]) -> str:

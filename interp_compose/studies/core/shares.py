@@ -44,7 +44,7 @@ def summary_of(values: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
 
 def differences_of(values: pd.DataFrame, setting: str, place: Sequence[str]) -> pd.DataFrame:
     """Of each value of ``setting`` and the first one, paired by seed, a row for each place; p by
-    Holm over all of "all" kinds, and over all others."""
+    Holm over all, where places have kinds over all of "all" kinds, and over all others."""
     settings = list(dict.fromkeys(values[setting]))
     rows: list[dict[str, Any]] = []
     for where, group in values.groupby(list(place), sort=False):
@@ -65,7 +65,8 @@ def differences_of(values: pd.DataFrame, setting: str, place: Sequence[str]) -> 
     columns = [setting, "other", *place, *DIFFERENCE, "n_seeds"]
     table = pd.DataFrame(rows, columns=columns)
     table.insert(columns.index("n_seeds"), "p_holm", float("nan"))
-    for family in (table["kind"] == ALL, table["kind"] != ALL):
+    overall = table.get("kind", pd.Series(ALL, table.index)) == ALL
+    for family in (overall, ~overall):
         tested = table.index[family & table["p"].notna()]
         if len(tested):
             table.loc[tested, "p_holm"] = list(holm(table.loc[tested, "p"].tolist()))

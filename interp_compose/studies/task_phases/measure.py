@@ -5,34 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.errors import OptionError
 from interp_compose.runs.files import digest_of
 from interp_compose.runs.folder import Plan, versions_of
 from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.grid import checked, numbers, run_grid, seeds_of, swept
+from interp_compose.studies.core.decoder_run import config_of_runs, place_of, runs_of, sizes_of
+from interp_compose.studies.core.grid import numbers, run_grid, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.sequence_run import gathered
+from interp_compose.studies.core.settings import AXES
 from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
-from interp_compose.studies.task_phases.run import GRID, WORK, TaskRun
+from interp_compose.studies.task_phases.run import WORK, TaskRun
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
 TRAIN: Final = "interp_compose.studies.task_phases.run:train"
 """The function that trains them."""
-AXES: Final = {
-    "init_rates": "init_rate",
-    "weight_decays": "weight_decay",
-    "sizes": "size",
-    "seeds": "seed",
-}
-"""What the result calls the axes of its grid, and the fields of a run that they vary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +72,9 @@ def task_phases(
     runs = _runs(task, init_rates, weight_decays, asked)
     keep(task.splits, Path(out).absolute())
     folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
-    places = [{name: getattr(run, name) for name in GRID} for run in runs]
     return TaskPhases(
         config=_config(task, runs),
-        frames=gathered(TaskPhases.SCHEMA, places, folders),
+        frames=gathered(TaskPhases.SCHEMA, [place_of(run) for run in runs], folders),
         versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
     )
 
@@ -93,38 +85,20 @@ def _runs(
     weight_decays: Sequence[float],
     asked: TaskPhasesOptions,
 ) -> list[TaskRun]:
-    decays = checked(weight_decays, "weight_decays")
-    if min(decays) < 0:
-        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
-    rates = checked(init_rates, "init_rates")
-    sizes = [len(task.splits["train"])]
-    if asked.sizes is not None:
-        sizes = [int(size) for size in checked(asked.sizes, "sizes")]
-    shape = asdict(asked.run or TaskTraining())
-    digest = digest_of(plain(task.splits))
-    runs = [
-        TaskRun(**shape, data=digest, init_rate=rate, weight_decay=decay, size=size, seed=seed)
-        for seed in seeds_of(asked)
-        for size, decay, rate in product(sizes, decays, rates)
-    ]
+    common = {**asdict(asked.run or TaskTraining()), "data": digest_of(plain(task.splits))}
+    sizes = len(task.splits["train"]) if asked.sizes is None else asked.sizes
+    runs = runs_of(TaskRun, common, init_rates, weight_decays, sizes, asked)
     check_measured(task)
     data = SequenceData.of(task.splits, one_sequence=True)
-    for run in runs[: len(sizes) * len(decays) * len(rates)]:
-        run.check(data)
+    for run in runs:
+        if run.seed == runs[0].seed:
+            run.check(data)
     return runs
 
 
 def _config(task: SequenceTask, runs: Sequence[TaskRun]) -> dict[str, Any]:
     """What a result says of itself."""
-    shape = {name: value for name, value in asdict(runs[0]).items() if name not in GRID}
-    values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in AXES.items()}
-    return {
-        "study": "task_phases",
-        "task": task.name,
-        "data_report": dict(task.report),
-        **shape,
-        **values,
-    }
+    return config_of_runs("task_phases", task.name, task.report, runs)
 
 
 def run(command: TaskPhasesCommand) -> TaskPhases:
@@ -132,7 +106,7 @@ def run(command: TaskPhasesCommand) -> TaskPhases:
     task = load_sequences(command.source.task, data_dir=command.source.data_dir)
     rates = numbers(command.gammas, "gammas")
     decays = numbers(command.weight_decays, "weight_decays")
-    sizes = None if command.sizes is None else _whole(numbers(command.sizes, "sizes"))
+    sizes = sizes_of(command.sizes)
     given: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
     asked = TaskPhasesOptions(**given)
     return run_grid(
@@ -144,10 +118,3 @@ def run(command: TaskPhasesCommand) -> TaskPhases:
             task, rates, decays, command.output.out, **{**given, "progress": bar}
         ),
     )
-
-
-def _whole(values: Sequence[float]) -> list[int]:
-    for value in values:
-        if not value.is_integer():
-            raise OptionError(f"sizes holds {value:g}: expected whole numbers")
-    return [int(value) for value in values]

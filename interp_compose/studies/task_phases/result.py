@@ -12,6 +12,15 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.settings import (
+    EACH,
+    KEY,
+    PLACE,
+    RUNS,
+    SETTING,
+    WITH_STEPS,
+    with_settings,
+)
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import decimal, text_table
@@ -19,47 +28,27 @@ from interp_compose.studies.core.text import decimal, text_table
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-PLACE: Final = "init_rate float, weight_decay float, size int, seed int"
-KEY: Final = ("init_rate", "weight_decay", "size", "seed")
-GRID: Final = tuple((axis,) for axis in KEY)
-RUNS: Final = Table(
-    "runs",
-    f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, "
-    "last_loss float, stable_rank float, mean_abs_cosine float null",  # NaN of one neuron
-    key=KEY,
-    complete=GRID,
-    rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
-)
 ACCURACY: Final = Table(
     "accuracy",
     f"{PLACE}, split str, kind str, n_right int, n int",
     key=(*KEY, "split", "kind"),
-    complete=(*GRID, ("split", "kind")),
+    complete=(*EACH, ("split", "kind")),
     rules=("0 <= n_right <= n", "n > 0"),
 )
 CURVE: Final = Table(
     "curve",
     f"{PLACE}, step int, split str, accuracy float, n int",
     key=(*KEY, "step", "split"),
-    complete=(*GRID[:2], ("size", "step"), ("seed",), ("split",)),
+    complete=(*WITH_STEPS, ("split",)),
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
 EPOCHS: Final = Table(
     "epochs",
     f"{PLACE}, epoch int, loss float",
     key=(*KEY, "epoch"),
-    complete=(*GRID[:2], ("size", "epoch"), ("seed",)),
+    complete=(*EACH[:2], ("size", "epoch"), ("seed",)),
     rules=("epoch >= 1", "loss >= 0"),
 )
-
-
-def with_settings(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a column that names init rate and weight decay together, like "γ 0.5, wd 0.01"."""
-    names = [
-        f"γ {rate:g}, wd {decay:g}"
-        for rate, decay in zip(frame["init_rate"], frame["weight_decay"], strict=True)
-    ]
-    return frame.assign(setting=names)
 
 
 @public
@@ -85,10 +74,9 @@ class TaskPhases(StudyResult):
 
     def __post_init__(self) -> None:
         if "accuracy" in self.frames and "summary" not in self.frames:
-            place = ("setting", "init_rate", "weight_decay", "size")
-            values = shares_of(with_settings(self.frames["accuracy"]), place)
+            values = shares_of(with_settings(self.frames["accuracy"]), SETTING)
             computed = {
-                "summary": summary_of(values, (*place, "split", "kind")),
+                "summary": summary_of(values, (*SETTING, "split", "kind")),
                 "differences": differences_of(values, "setting", ("size", "split", "kind")),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
@@ -180,13 +168,14 @@ class TaskPhases(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by size of the training set, and over training with the largest size."""
-        from interp_compose.studies.core.figures import curve_figure
+        from interp_compose.studies.core.figures import about_decoders, curve_figure
         from interp_compose.studies.task_phases import figures
 
         curve = self.frames["curve"]
         last = with_settings(curve[curve["size"] == curve["size"].max()])
-        about = figures.about(self.config)
         return {
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
-            "task_phases_curve": curve_figure(last, "setting", self.config, about),
+            "task_phases_curve": curve_figure(
+                last, "setting", self.config, about_decoders(self.config)
+            ),
         }

@@ -2,74 +2,39 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import torch
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
-from interp_compose.models.init import InitRates, init_scales, init_weights
+from interp_compose.models.init import init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.probes.condensation import mean_abs_cosine
-from interp_compose.probes.rank import stable_rank
+from interp_compose.studies.core.decoder_run import DecoderRun, inside
 from interp_compose.studies.core.sequence_data import SequenceData, kept
 from interp_compose.studies.core.sequence_run import accuracy, keep_run, trained
 from interp_compose.studies.task_phases.options import TaskTraining
 from interp_compose.text.vocabulary import BOS
-from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import trains
 from interp_compose.training.sequences import ContinuedBatch, EncodedPair, TargetSequence
 
 WORK: Final = "task_phases"
 """What a sweep calls these runs."""
-GRID: Final = ("init_rate", "weight_decay", "size", "seed")
-"""What tells them apart."""
-OPTIONS: Final = [each.name for each in fields(TaskTraining)]
-SHAPE: Final = [name for name in OPTIONS if name in DecoderConfig.__dataclass_fields__]
-TRAINING: Final = [name for name in OPTIONS if name in TrainConfig.__dataclass_fields__]
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class TaskRun(TaskTraining):
+class TaskRun(DecoderRun, TaskTraining):
     """Everything that decides a run."""
-
-    data: str
-    """Digest of the data, kept beside the runs."""
-    init_rate: float
-    """γ: every matrix starts with the deviation fan_in^-γ."""
-    weight_decay: float
-    """Decoupled, on every parameter."""
-    size: int
-    """Training sequences: the first of the task's, in a random order that is always the same."""
-    seed: int = 0
-    """Of initialisation and order."""
 
     def model_config(self, data: SequenceData) -> DecoderConfig:
         """The model's shape; its context holds the longest source, the separator and target."""
-        shape = {name: getattr(self, name) for name in SHAPE}
         longest = max(len(pair) for pairs in data.splits.values() for pair in pairs)
-        return DecoderConfig(**shape, d_vocab=len(data.source), n_ctx=longest + 1)
-
-    def train_config(self, lengths: Sequence[int]) -> TrainConfig:
-        """AdamW (β₂ = .999) on every parameter.
-
-        Raises:
-            OptionError: a number that cannot be.
-        """
-        for name in ("n_looks", "n_curve", "size"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)!r}: expected 1 or more")
-        settings = {name: getattr(self, name) for name in TRAINING}
-        config = TrainConfig(**settings, weight_decay=self.weight_decay, seed=self.seed)
-        total = config.total_steps(len(lengths), lengths)
-        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+        return self.shape(d_vocab=len(data.source), n_ctx=longest + 1)
 
     def training(self, data: SequenceData) -> list[EncodedPair]:
         """The training sequences of this run; those of a larger size hold those of a smaller."""
@@ -84,9 +49,7 @@ class TaskRun(TaskTraining):
 
     def check(self, data: SequenceData) -> None:
         """Refuse what cannot be trained, before anything is."""
-        with torch.device("meta"):
-            model = SmallDecoder(self.model_config(data))
-        init_scales(model, InitRates(*[self.init_rate] * 4))
+        self.check_shape(self.model_config(data))
         self.train_config([len(pair) for pair in self.training(data)])
 
 
@@ -121,15 +84,3 @@ def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, An
         {"epoch": epoch, "loss": float(np.mean(losses[at : at + steps_per_epoch]))}
         for epoch, at in enumerate(range(0, len(losses), steps_per_epoch), start=1)
     ]
-
-
-@torch.no_grad()
-def inside(model: SmallDecoder) -> dict[str, float | None]:
-    """Stable rank and condensation of the first layer's W_Q, heads merged, as on anchor functions
-    (complexity control, section VI). A single neuron has no condensation."""
-    neurons = model.W_Q[0].detach().mT.flatten(0, 1).cpu()
-    cosine = mean_abs_cosine(neurons)
-    return {
-        "stable_rank": float(stable_rank(neurons)),
-        "mean_abs_cosine": None if math.isnan(cosine) else cosine,
-    }
