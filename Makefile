@@ -73,7 +73,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.seq2seq
 	$(BIN)/python -m benchmarks.decoding
 	$(BIN)/interp-compose generalise --task scan-length-26 --models transformer,transformer-relative,lrf-relative --seeds 5 --out out/length
-	$(BIN)/python -m benchmarks.generalise_outcomes out/length
+	$(BIN)/python -m benchmarks.sequence_outcomes out/length
 	$(BIN)/interp-compose fusion --runs out/length --seed 0 --out out/fusion-0
 	$(BIN)/interp-compose fusion --runs out/length --seed 1 --out out/fusion-1
 	$(BIN)/interp-compose fusion --runs out/length --seed 2 --out out/fusion-2

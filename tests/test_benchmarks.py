@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -12,6 +13,7 @@ import interp_compose as ic
 from benchmarks import authors, phase_diagram
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
+from benchmarks.sequence_outcomes import over_seeds, with_known
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
 from docs import phase_results, speed_results
@@ -72,6 +74,42 @@ def test_gains_by_layer_by_hand() -> None:
     )
     assert found["slope"]["standard_error"] == pytest.approx(0.25)
     assert found["mean"]["n"] == 2
+
+
+def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
+    """Two models, then one of them again and a third: differences are of all three to the first."""
+
+    def accuracy(**right: Sequence[int]) -> pd.DataFrame:
+        rows = [
+            {"model": model, "seed": seed, "split": "test", "kind": "", "n_right": n, "n": 10}
+            for model, of_model in right.items()
+            for seed, n in enumerate(of_model)
+        ]
+        return pd.DataFrame(rows)
+
+    def tables(**right: Sequence[int]) -> dict[str, pd.DataFrame]:
+        found = accuracy(**right)
+        return {"runs": found[["model", "seed"]], "accuracy": found}
+
+    config = {"task": "scan-jump", "epochs": 24, "seeds": [0, 1], "models": ["transformer", "lrf"]}
+    first = tables(transformer=[4, 6], lrf=[5, 9])
+    before = {"config": config, **{name: plain_rows(rows) for name, rows in first.items()}}
+    then = tables(lrf=[6, 8], deeper=[1, 2])
+    joined = with_known(then, {**config, "models": ["lrf", "deeper"]}, before, ["model"])
+    pd.testing.assert_frame_equal(
+        joined["accuracy"], accuracy(transformer=[4, 6], lrf=[6, 8], deeper=[1, 2])
+    )
+    found = over_seeds(joined["accuracy"], "generalise")
+    assert [(row["model"], row["difference"]) for row in found["differences"]] == [
+        ("lrf", 0.2), ("deeper", -0.35)
+    ]  # fmt: skip
+    assert [(row["model"], row["other"]) for row in found["pairs"]] == [
+        ("lrf", "transformer"), ("deeper", "transformer"), ("deeper", "lrf")
+    ]  # fmt: skip
+    for other in ({"epochs": 12}, {"seeds": [0, 1, 2]}):  # another training, other seeds
+        alone = with_known(then, {**config, **other}, before, ["model"])
+        pd.testing.assert_frame_equal(alone["accuracy"], then["accuracy"])
+    pd.testing.assert_frame_equal(with_known(then, config, {}, ["model"])["runs"], then["runs"])
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -1,0 +1,124 @@
+"""Keeps what a study of sequence tasks said: ``python -m benchmarks.sequence_outcomes out/length``.
+
+The folder is one that ``interp-compose generalise`` or ``interp-compose phases --task …`` wrote;
+its settings, what each run got right, shares over seeds and paired differences go into
+``results/{study}_{task}.json``. Settings that are there already, of the same data, training and
+seeds, and that the folder does not hold, stay: a comparison can be measured a few models at a time.
+Times stay behind: ``benchmarks.seq2seq`` measures those, side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+import interp_compose as ic
+from benchmarks.common import RESULTS as RESULTS_FOLDER, machine, plain_rows, write
+from interp_compose.runs.files import read_json
+from interp_compose.stats.seeds import paired_difference
+from interp_compose.studies.core.settings import with_settings
+from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
+
+AXES: Final[Mapping[str, Sequence[str]]] = {
+    "generalise": ("model",),
+    "task_phases": ("init_rate", "weight_decay", "size"),
+}
+"""What tells the settings of a study apart, beside the seed."""
+RESULTS: Final[Mapping[str, type[ic.Generalisation] | type[ic.TaskPhases]]] = {
+    "generalise": ic.Generalisation,
+    "task_phases": ic.TaskPhases,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", help="written by interp-compose generalise, or phases --task …")
+    folder = parser.parse_args(arguments).folder
+    study = read_json(Path(folder) / "result.json")["config"]["study"]
+    found = RESULTS[study].load(folder)
+    axes, curve = AXES[study], found.frames["curve"]
+    last = curve.groupby([*axes, "seed"])["step"].transform("max")
+    tables = {
+        "runs": found.frames["runs"].drop(columns="step_seconds"),
+        "accuracy": found.frames["accuracy"],
+        "curve_ends": curve[curve["step"] == last],
+    }
+    if isinstance(found, ic.TaskPhases):
+        tables["runs"] = tables["runs"].merge(found.epochs_to_fit().drop(columns="setting"))
+    config = {key: value for key, value in found.config.items() if key != "data"}
+    name = re.sub(r"\W+", "_", f"{study}_{config['task']}")
+    path = RESULTS_FOLDER / f"{name}.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    tables = with_known(tables, config, before, axes)
+    for axis in axes:
+        config[f"{axis}s"] = list(dict.fromkeys(tables["runs"][axis]))
+    kept = {table: plain_rows(rows) for table, rows in tables.items()}
+    over = over_seeds(tables["accuracy"], study)
+    write(name, {"machine": machine(), "config": config, **over, **kept})
+    print(found.summary())
+
+
+def with_known(
+    tables: Mapping[str, pd.DataFrame],
+    config: Mapping[str, Any],
+    before: Mapping[str, Any],
+    axes: Sequence[str],
+) -> dict[str, pd.DataFrame]:
+    """The tables, and in front of them the rows of settings that only the results of ``before``
+    have, where these are of the same data, training and seeds."""
+    varied = {f"{axis}s" for axis in axes}
+    old = before.get("config", {})
+    same = all(old.get(key) == value for key, value in config.items() if key not in varied)
+    if not same or not before.keys() >= tables.keys():
+        return dict(tables)
+    here = set(places(tables["runs"], axes))
+    joined = {}
+    for name, rows in tables.items():
+        earlier = pd.DataFrame(before[name], columns=rows.columns)
+        others = earlier[[place not in here for place in places(earlier, axes)]]
+        joined[name] = pd.concat([others, rows], ignore_index=True) if len(others) else rows
+    return joined
+
+
+def places(rows: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The setting of each row."""
+    return list(rows[list(axes)].itertuples(index=False, name=None))
+
+
+def over_seeds(accuracy: pd.DataFrame, study: str) -> dict[str, list[dict[str, Any]]]:
+    """Summary, differences to the first setting, and those of every two settings (not corrected),
+    paired by seed."""
+    setting, more = ("model", []) if study == "generalise" else ("setting", ["size"])
+    rows = accuracy if study == "generalise" else with_settings(accuracy)
+    own = list(dict.fromkeys([setting, *AXES[study]]))
+    values = shares_of(rows, own)
+    place = [*more, "split", "kind"]
+    return {
+        "summary": plain_rows(summary_of(values, [*own, "split", "kind"])),
+        "differences": plain_rows(differences_of(values, setting, place)),
+        "pairs": plain_rows(pairs(values, setting, [*more, "split"])),
+    }
+
+
+def pairs(values: pd.DataFrame, setting: str, place: Sequence[str]) -> pd.DataFrame:
+    """The difference of every two settings on all kinds together, paired by seed; not corrected."""
+    rows = []
+    for where, group in values[values["kind"] == ALL].groupby(list(place), sort=False):
+        shares = {name: own["value"].tolist() for name, own in group.groupby(setting, sort=False)}
+        for other, one in combinations(shares, 2):
+            found = asdict(paired_difference(shares[one], shares[other]))
+            about = dict(zip(place, where, strict=True))
+            rows.append({**about, setting: one, "other": other, **found})
+    return pd.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    main()
