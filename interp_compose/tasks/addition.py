@@ -8,12 +8,16 @@ similar cases has none in the middle of the square.
 from __future__ import annotations
 
 import random
+import re
 from itertools import product
+from typing import Final
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.tasks.sequences import SequencePair, SequenceTask
 
+N_BLOCKS: Final = 10
+"""A side of the square is so many blocks."""
 N_OUTSIDE = 10_000
 """Pairs outside the square that are kept from training as well."""
 MOST = 9_999
@@ -31,7 +35,8 @@ def addition(
     """Every sum of two numbers from 0 to ``largest``, in digits: ``1 2 + 3 4 5 =`` and ``3 5 7``.
 
     The splits are ``"train"``, ``"outside"`` (pairs outside the square, kept from training: a
-    hundredth of them, 10,000 at most) and ``"inside"`` (all pairs in the square).
+    hundredth of them, 10,000 at most) and ``"inside"`` (all pairs in the square). The kind of a
+    pair inside is its block of the square, such as ``"400-420 + 580-600"``: ten by ten of them.
 
     Args:
         largest: number to add.
@@ -53,11 +58,12 @@ def addition(
     spaced = [" ".join(str(number)) for number in range(2 * largest + 1)]
     sums = [text[::-1] for text in spaced] if reverse else spaced
 
-    def pair(a: int, b: int) -> SequencePair:
-        return SequencePair(f"{spaced[a]} + {spaced[b]} =", sums[a + b])
+    def pair(a: int, b: int, kind: str = "") -> SequencePair:
+        return SequencePair(f"{spaced[a]} + {spaced[b]} =", sums[a + b], kind)
 
     held_out = range(low, high + 1)
-    inside = [pair(a, b) for a, b in product(held_out, repeat=2)]
+    block = _blocks(held_out)
+    inside = [pair(a, b, f"{block[a]} + {block[b]}") for a, b in product(held_out, repeat=2)]
     others = [
         pair(a, b)
         for a, b in product(range(largest + 1), repeat=2)
@@ -72,3 +78,22 @@ def addition(
     report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
     name = "addition-reversed" if reverse else "addition"
     return SequenceTask(name, {split: tuple(pairs) for split, pairs in splits.items()}, report)
+
+
+def _blocks(numbers: range) -> dict[int, str]:
+    """The block of each number, like "400-420"; those in front are larger by one where they are not
+    of one size."""
+    size, larger = divmod(len(numbers), N_BLOCKS)
+    named: dict[int, str] = {}
+    first = numbers.start
+    for i in range(min(N_BLOCKS, len(numbers))):
+        end = first + size + (i < larger)
+        named |= dict.fromkeys(range(first, end), f"{first}-{end - 1}")
+        first = end
+    return named
+
+
+def block_of(kind: str) -> tuple[str, str] | None:
+    """The blocks of a and b of a kind of pairs; None of a kind that is no block."""
+    found = re.fullmatch(r"(\d+-\d+) \+ (\d+-\d+)", kind)
+    return (found[1], found[2]) if found else None

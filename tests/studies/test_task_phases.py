@@ -12,8 +12,11 @@ import pytest
 import torch
 
 import interp_compose as ic
+from interp_compose import cli
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import SmallDecoder
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.heatmap import HeatMap
 from interp_compose.studies.core.decoder_run import inside
 from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.task_phases.run import TaskRun, by_epoch
@@ -48,7 +51,7 @@ def frames(right: Any = lambda rate, decay, size, seed: int(10 * rate) + seed) -
         n_right = right(rate, decay, size, seed)
         accuracy.append({**place, "split": "gen", "kind": "", "n_right": n_right, "n": 10})
         for epoch, loss in enumerate((1.0, 0.3 * rate, 0.05), start=1):
-            epochs.append({**place, "epoch": epoch, "loss": loss + 0.1 * seed})
+            epochs.append({**place, "epoch": epoch, "step": 2 * epoch, "loss": loss + 0.1 * seed})
         for step in (0, size):
             curve.append({**place, "step": step, "split": "gen", "accuracy": 0.5, "n": 3})
     made = {"runs": runs, "accuracy": accuracy, "curve": curve, "epochs": epochs}
@@ -80,10 +83,10 @@ def test_epochs_to_fit_by_hand() -> None:
     """Losses of seed 0: 1, .09 (γ .3) or .15 (γ .5), .05; those of seed 1 are .1 higher."""
     found = result().epochs_to_fit()
     assert len(found) == 16
-    epochs = found.set_index(["init_rate", "weight_decay", "size", "seed"])["epochs"]
-    assert epochs[0.3, 0.1, 7, 0] == 2
-    assert epochs[0.5, 0.1, 7, 0] == 3
-    assert np.isnan(epochs[0.3, 0.0, 3, 1])
+    of_run = found.set_index(["init_rate", "weight_decay", "size", "seed"])
+    assert of_run.loc[(0.3, 0.1, 7, 0), ["epochs", "steps"]].tolist() == [2, 4]
+    assert of_run.loc[(0.5, 0.1, 7, 0), ["epochs", "steps"]].tolist() == [3, 6]
+    assert of_run.loc[(0.3, 0.0, 3, 1), ["epochs", "steps"]].isna().all()
     assert (result().epochs_to_fit(loss=1.1)["epochs"] == 1).all()
     for loss in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(OptionError, match="expected a positive number of nats"):
@@ -93,10 +96,44 @@ def test_epochs_to_fit_by_hand() -> None:
 def test_losses_are_averaged_over_epochs() -> None:
     found = by_epoch([4.0, 2.0, 1.0, 0.0, 7.0], 2)
     assert found == [
-        {"epoch": 1, "loss": 3.0},
-        {"epoch": 2, "loss": 0.5},
-        {"epoch": 3, "loss": 7.0},
+        {"epoch": 1, "step": 2, "loss": 3.0},
+        {"epoch": 2, "step": 4, "loss": 0.5},
+        {"epoch": 3, "step": 5, "loss": 7.0},
     ]
+
+
+def test_steps_to_fit_are_drawn_where_all_seeds_fit() -> None:
+    """Losses of γ 0.3, times 0.6, reach 0.1 at step 4 (seed 0: .6 × .09) and at step 6 (seed 1: .6
+    × .15); those of γ 0.5 and seed 1 are made not to."""
+    tables = frames()
+    epochs = tables["epochs"]
+    never = (epochs["init_rate"] == 0.5) & (epochs["seed"] == 1)
+    tables["epochs"] = epochs.assign(loss=epochs["loss"].mask(never, 1.0))
+    found = ic.TaskPhases.from_runs(tables, CONFIG)
+    assert "task_phases_steps" not in found.figures()  # seed 1 is above 0.1 throughout
+    tables["epochs"] = tables["epochs"].assign(loss=0.6 * tables["epochs"]["loss"])
+    chart = ic.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_steps"].chart
+    assert isinstance(chart, Chart)
+    (panel,) = chart.panels
+    assert [line.label for line in panel.lines] == ["γ 0.3, wd 0", "γ 0.3, wd 0.1"]
+    assert (panel.lines[0].y, panel.lines[0].low) == ([5.0, 5.0], [4.0, 4.0])
+
+
+def test_the_square_is_drawn_block_by_block() -> None:
+    blocks = {"8-9 + 8-9": 1.0, "8-9 + 10-10": 0.5, "10-10 + 8-9": 0.0, "10-10 + 10-10": 0.2}
+    tables = frames()
+    rows = [
+        row | {"split": "inside", "kind": kind, "n_right": int(10 * share)}
+        for row in tables["accuracy"].to_dict("records")
+        for kind, share in blocks.items()
+    ]
+    tables["accuracy"] = pd.DataFrame(rows)
+    found = ic.TaskPhases.from_runs(tables, CONFIG).figures()["task_phases_square"].chart
+    assert isinstance(found, HeatMap)
+    assert found.columns == ["8-9", "10-10"]
+    assert found.rows[:3] == ["γ 0.3, wd 0: 8-9", "γ 0.3, wd 0: 10-10", "γ 0.5, wd 0: 8-9"]
+    assert found.values[0:2] == [[1.0, 0.5], [0.0, 0.2]]
+    assert "7 training sequences" in found.subtitle
 
 
 def run_of(**changes: Any) -> TaskRun:
@@ -211,3 +248,19 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         with pytest.raises(OptionError, match=message):
             ic.task_phases(toy(), rates, decays, tmp_path / "out", where="here", run=TINY)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "two-layers"])
+def test_the_papers_models_start_and_step(name: str, tmp_path: Path) -> None:
+    """Their depth and training, narrower, on the toy task; another start gives the same."""
+    command = cli._parsed(["task-phases", "--paper", name, "--max-steps", "2"])
+    assert (command.run.epochs, command.run.lr, command.run.schedule) == (5000, 5e-5, "constant")
+    assert command.run.n_heads == {"gpt2": 12, "two-layers": 1}[name]
+    assert command.run.batch_tokens == 26_600
+    small = replace(command.run, d_model=12, d_mlp=12, n_looks=2, n_curve=3)
+    asked: dict[str, Any] = {"seeds": 1, "run": small, "where": "here", "progress": False}
+    first, again = (
+        ic.task_phases(toy(), [0.5], [0.01], tmp_path / folder, **asked) for folder in "ab"
+    )
+    assert first.frames["runs"]["steps"].tolist() == [2]
+    pd.testing.assert_frame_equal(first.frames["accuracy"], again.frames["accuracy"])

@@ -6,6 +6,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
+from interp_compose.tasks.addition import block_of
 
 
 def number(digits: str) -> int:
@@ -28,6 +29,20 @@ def test_every_pair_is_in_one_split_and_its_sum_is_right(reverse: bool) -> None:
     assert task.report["inside_all"] == 25
     assert task.report["outside_all"] == 6  # a hundredth of 600
     assert task.report["train_all"] == 594
+
+
+def test_the_square_is_ten_by_ten_blocks() -> None:
+    """21 numbers: a block of three, and nine of two; 4 numbers are 4 blocks."""
+    pairs = ic.addition(largest=60, square=(30, 50)).splits["inside"]
+    kinds = {number(pair.source.partition("+")[0]): block_of(pair.kind) for pair in pairs}
+    first = [block[0] for block in kinds.values() if block is not None]
+    assert first[:5] == ["30-32", "30-32", "30-32", "33-34", "33-34"]
+    assert first[-1] == "49-50"
+    assert len({pair.kind for pair in pairs}) == 100
+    few = {pair.kind for pair in ic.addition(largest=24, square=(9, 12)).splits["inside"]}
+    assert len(few) == 16
+    assert block_of("9-9 + 12-12") == ("9-9", "12-12")
+    assert block_of("all") is block_of("") is None
 
 
 def test_digits_are_tokens() -> None:

@@ -51,6 +51,10 @@ READS: Final = Table(
 )
 
 
+MOST_TYPES: Final = 60
+"""Types are drawn where there are at most so many, all of them together included."""
+
+
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class Generalisation(StudyResult):
@@ -171,7 +175,7 @@ class Generalisation(StudyResult):
         from interp_compose.studies.generalise import figures
 
         found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
-        if set(self.frame["kind"]) != {ALL}:
+        if 1 < self.frame["kind"].nunique() <= MOST_TYPES:
             found["generalise_types"] = figures.types_figure(
                 self.frame, self.differences, self.config
             )

@@ -1,4 +1,5 @@
-"""The figure of decoders on a task: accuracy by size of the training set."""
+"""Figures of decoders on a task: accuracy and steps to fit by size of the training set, and the
+square of sums that is held out."""
 
 from __future__ import annotations
 
@@ -7,9 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.core.figures import size_figure
+from interp_compose.studies.core.figures import about_decoders, size_figure
 from interp_compose.studies.core.shares import ALL
+from interp_compose.tasks.addition import block_of
+
+CELL = ["setting", "init_rate", "weight_decay", "size"]
 
 
 def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -22,4 +28,56 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
         x_title="training sequences",
         y_title="exact match",
         y_is_share=True,
+    )
+
+
+def fitted(fits: pd.DataFrame) -> pd.Series[bool]:
+    """Of each setting and size, whether all runs fit the training data."""
+    return fits["steps"].notna().groupby([fits[name] for name in CELL], sort=False).all()
+
+
+def steps_figure(fits: pd.DataFrame, config: Mapping[str, Any], loss: float) -> ChartFigure:
+    """How many steps the training data take, by their number (complexity control, Fig. 7E); where a
+    run does not fit them there is no point."""
+    each = fits.groupby(CELL, sort=False)["steps"]
+    over_seeds = each.agg(mean="mean", smallest="min", largest="max", n_seeds="size")
+    return size_figure(
+        over_seeds[fitted(fits)].reset_index().assign(split=""),
+        config,
+        by="split",
+        title=f"steps to a training loss of {loss:g}",
+        x_title="training sequences",
+        y_title="steps",
+        y_is_share=False,
+    )
+
+
+def blocks_of(summary: pd.DataFrame) -> pd.DataFrame:
+    """The rows of blocks of a square of sums, with the largest training set."""
+    blocks = summary["kind"].map(block_of)
+    own: pd.DataFrame = summary.assign(block=blocks)[blocks.notna()]
+    largest: pd.DataFrame = own[own["size"] == own["size"].max()]
+    return largest
+
+
+def square_figure(blocks: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """Which sums of the square are right: a row for each setting and block of a, a column for each
+    block of b."""
+    a, b = zip(*blocks["block"], strict=True)
+    table = blocks.assign(row=blocks["setting"] + ": " + pd.Series(a, blocks.index), b=list(b))
+    rows, columns = (list(dict.fromkeys(table[name])) for name in ("row", "b"))
+    means = table.pivot_table(index="row", columns="b", values="mean").loc[rows, columns]
+    size = f"{int(blocks['size'].iloc[0]):,} training sequences"
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: sums of the square that are right",
+            subtitle=" · ".join((*about_decoders(config), size)),
+            x_title="b",
+            y_title="a",
+            columns=columns,
+            rows=rows,
+            values=means.to_numpy().tolist(),
+            value_name="exact match",
+            limits=(0.0, 1.0),
+        )
     )

@@ -65,7 +65,19 @@ class TaskPhasesCommand:
     """The same of weight decays."""
     sizes: str | None = None
     """Numbers of training sequences, by commas; by default all that the task has."""
+    paper: Literal["gpt2", "two-layers"] | None = None
+    """Take one of the paper's models as the defaults of shape and training, as far as they are
+    known: GPT-2 small, or addition's of two layers and one head. For a GPU; what differs is listed
+    in docs/task-phases.md."""
     source: Part[TaskOfSequences] = field(default_factory=TaskOfSequences)
     grid: Part[GridOptions] = field(default_factory=GridOptions)
     run: Part[TaskTraining] = field(default_factory=TaskTraining)
     output: Part[Output] = field(default_factory=Output)
+
+    def preset(self) -> TaskPhasesCommand | None:
+        """The command with the defaults of the model that it names."""
+        if self.paper is None:
+            return None
+        from interp_compose.studies.task_phases.presets import PRESETS
+
+        return TaskPhasesCommand(run=PRESETS[self.paper])

@@ -44,11 +44,13 @@ CURVE: Final = Table(
 )
 EPOCHS: Final = Table(
     "epochs",
-    f"{PLACE}, epoch int, loss float",
+    f"{PLACE}, epoch int, step int, loss float",
     key=(*KEY, "epoch"),
     complete=(*EACH[:2], ("size", "epoch"), ("seed",)),
-    rules=("epoch >= 1", "loss >= 0"),
+    rules=("epoch >= 1", "step >= epoch", "loss >= 0"),
 )
+FITTED: Final = 0.1
+"""Training loss (nats a token) at which data count as fitted."""
 
 
 @public
@@ -60,7 +62,12 @@ class TaskPhases(StudyResult):
     SCHEMA = (RUNS, ACCURACY, CURVE, EPOCHS)
     TABLES = ("runs", "accuracy", "curve", "epochs", "summary", "differences")
     RUNS = ("runs/ (weights and history of each)",)
-    FIGURES = ("task_phases_accuracy", "task_phases_curve")
+    FIGURES = (
+        "task_phases_accuracy",
+        "task_phases_curve",
+        "task_phases_steps",
+        "task_phases_square",
+    )
 
     @classmethod
     def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TaskPhases:
@@ -104,7 +111,7 @@ class TaskPhases(StudyResult):
         """
         return self.frames["differences"]
 
-    def epochs_to_fit(self, loss: float = 0.1) -> pd.DataFrame:
+    def epochs_to_fit(self, loss: float = FITTED) -> pd.DataFrame:
         """How many epochs each run needs until its training loss is as low (complexity control,
         Fig. 7E: convergence).
 
@@ -113,7 +120,8 @@ class TaskPhases(StudyResult):
 
         Returns:
             One row per run. Columns: setting, init_rate, weight_decay, size, seed, epochs: the
-            first epoch whose loss is ``loss`` or lower; NaN where none is.
+            first epoch whose loss is ``loss`` or lower, steps: the steps until its end; NaN where
+            no epoch's is.
 
         Raises:
             OptionError: a loss that is not a positive number.
@@ -123,9 +131,9 @@ class TaskPhases(StudyResult):
         epochs = with_settings(self.frames["epochs"])
         fits = epochs[epochs["loss"] <= loss]
         run = ["setting", *KEY]
-        first = fits.groupby(run, as_index=False)["epoch"].min()
-        runs = epochs[run].drop_duplicates()
-        return runs.merge(first, on=run, how="left").rename(columns={"epoch": "epochs"})
+        first = fits.groupby(run, as_index=False)[["epoch", "step"]].min()
+        found = epochs[run].drop_duplicates().merge(first, on=run, how="left")
+        return found.rename(columns={"epoch": "epochs", "step": "steps"})
 
     def summary(self) -> str:
         """A row per setting, size and split."""
@@ -167,15 +175,23 @@ class TaskPhases(StudyResult):
         return lines
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Accuracy by size of the training set, and over training with the largest size."""
+        """Accuracy by size of the training set, and over training with the largest size; steps to
+        fit the training data, where all runs of a setting do; of addition, the square that is held
+        out."""
         from interp_compose.studies.core.figures import about_decoders, curve_figure
         from interp_compose.studies.task_phases import figures
 
         curve = self.frames["curve"]
         last = with_settings(curve[curve["size"] == curve["size"].max()])
-        return {
+        found = {
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
             "task_phases_curve": curve_figure(
                 last, "setting", self.config, about_decoders(self.config)
             ),
         }
+        fits = self.epochs_to_fit()
+        if figures.fitted(fits).any():
+            found["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
+        if len(blocks := figures.blocks_of(self.frame)):
+            found["task_phases_square"] = figures.square_figure(blocks, self.config)
+        return found

@@ -78,9 +78,10 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
 
 
 def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, Any]]:
-    """The mean loss (nats a token) of the steps of each epoch, the first being 1; the last may be
-    cut short."""
-    return [
-        {"epoch": epoch, "loss": float(np.mean(losses[at : at + steps_per_epoch]))}
-        for epoch, at in enumerate(range(0, len(losses), steps_per_epoch), start=1)
-    ]
+    """The last step of each epoch, the first being 1, and the mean loss of its steps (nats a
+    token); the last epoch may be cut short."""
+    rows = []
+    for epoch, first in enumerate(range(0, len(losses), steps_per_epoch), start=1):
+        own = losses[first : first + steps_per_epoch]
+        rows.append({"epoch": epoch, "step": first + len(own), "loss": float(np.mean(own))})
+    return rows
