@@ -65,6 +65,7 @@ from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as loa
 from .tasks.examples import read_examples as read_examples
 from .tasks.load import load_pairs as load_pairs, load_task as load_task
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs
+from .tasks.prontoqa import prontoqa as prontoqa
 from .tasks.sequences import (
     SequencePair as SequencePair,
     SequenceTask as SequenceTask,

@@ -580,6 +580,16 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.read_pairs, source=lambda: [dict(row) for row in W.pairs])
     yield called(ic.load_pairs, name=lambda: W.tsv, data_dir=None)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
+    yield called(
+        ic.prontoqa,
+        hops=1,
+        longer=0,
+        n_train=20,
+        n_test=10,
+        n_concepts=4,
+        n_properties=2,
+        seed=0,
+    )
     yield called(ic.SequencePair, source="a b", target="c", kind="x")
     sides = {"train": (ic.SequencePair("a", "b"),), "gen": (ic.SequencePair("c", "b"),)}
     yield called(ic.SequenceTask, name="t", splits=lambda: sides, report=lambda: {"n": 1})

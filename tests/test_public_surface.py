@@ -75,6 +75,7 @@ NAMES = {
     "phase_diagram",
     "pool_at",
     "pool_groups",
+    "prontoqa",
     "read_examples",
     "read_pairs",
     "replace_synonyms",

@@ -14,7 +14,7 @@ from typing import Final
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.tasks.sequences import SequencePair, SequenceTask
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, generated_pair
 
 N_BLOCKS: Final = 10
 """A side of the square is so many blocks."""
@@ -59,7 +59,7 @@ def addition(
     sums = [text[::-1] for text in spaced] if reverse else spaced
 
     def pair(a: int, b: int, kind: str = "") -> SequencePair:
-        return SequencePair(f"{spaced[a]} + {spaced[b]} =", sums[a + b], kind)
+        return generated_pair(f"{spaced[a]} + {spaced[b]} =", sums[a + b], kind)
 
     held_out = range(low, high + 1)
     block = _blocks(held_out)

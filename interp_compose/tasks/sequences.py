@@ -21,6 +21,7 @@ SEQUENCE_TASK_NAMES = (
     "cognition",
     "addition",
     "addition-reversed",
+    "prontoqa",
 )
 
 
@@ -59,6 +60,14 @@ class SequencePair:
                 f"the kind of a pair is {self.kind!r}, by which results call all kinds together; "
                 "give it another name"
             )
+
+
+def generated_pair(source: str, target: str, kind: str = "") -> SequencePair:
+    """A pair of text that the library itself has put together, without the checks: they take
+    longer than a generator does."""
+    pair = object.__new__(SequencePair)
+    pair.__dict__.update(source=source, target=target, kind=kind)
+    return pair
 
 
 @public
@@ -167,7 +176,8 @@ def load_sequences(
             primitive alone is a tenth of the training split, as published), ``"scan-simple"``;
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
-            ``"addition-reversed"`` (:func:`addition`, which takes other ranges).
+            ``"addition-reversed"`` (:func:`addition`, which takes other ranges); ``"prontoqa"``
+            (:func:`prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -183,6 +193,7 @@ def load_sequences(
     from interp_compose.tasks.cfq import cfq
     from interp_compose.tasks.cognition import cognition
     from interp_compose.tasks.cogs import cogs
+    from interp_compose.tasks.prontoqa import prontoqa
     from interp_compose.tasks.scan import scan
 
     if name not in SEQUENCE_TASK_NAMES and not name.startswith("scan-length-"):
@@ -197,10 +208,10 @@ def load_sequences(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
             "'scan-simple' where no data_dir is given; leave it out"
         )
-    if name.startswith("addition"):
+    if name == "prontoqa" or name.startswith("addition"):
         if data_dir is not None:
             raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
-        return addition(reverse=name == "addition-reversed")
+        return prontoqa() if name == "prontoqa" else addition(reverse=name == "addition-reversed")
     if name == "cogs":
         return cogs(data_dir)
     if name == "cognition":

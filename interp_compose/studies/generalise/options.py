@@ -71,7 +71,7 @@ class SequenceSource:
 
     task: str = "scan-length"
     """scan-length (or scan-length-26, with another cutoff), scan-jump, scan-turn-left, scan-simple,
-    cogs, cfq-mcd1, cfq-mcd2, cfq-mcd3, cognition, addition or addition-reversed."""
+    cogs, cfq-mcd1, cfq-mcd2, cfq-mcd3, cognition, addition, addition-reversed or prontoqa."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
     limit: int | None = None

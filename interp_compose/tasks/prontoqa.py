@@ -1,0 +1,260 @@
+"""PrOntoQA: does a statement follow from rules about made-up concepts? ``prontoqa``.
+
+After Saparov and He (2023), "Language models are greedy reasoners": their sentences, about an
+ontology of our own that leaves no answer to be read from the surface. There are two chains of
+concepts, as long as each other, and the entity is in one of them. At one level each chain has two
+properties, one of them negated, and the other chain has the opposite ones. So the answer turns into
+the other one where the entity is put into the other chain, and where the names of the two
+properties are exchanged: who does not look at both the concept and the property knows nothing.
+With one property alone, the concept's position shows whether a rule before it has a "not".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import factorial, perm, prod
+from typing import Final
+
+import numpy as np
+from jaxtyping import Int
+
+from interp_compose._public import public
+from interp_compose.errors import OptionError
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, generated_pair
+
+ENTITIES: Final = ("fae", "polly", "rex", "sally")
+CONCEPTS: Final = (
+    *("brimpus", "dumpus", "gorpus", "grimpus", "jompus", "lempus", "lorpus", "numpus"),
+    *("rompus", "shumpus", "sterpus", "tumpus", "vumpus", "wumpus", "yumpus", "zumpus"),
+)
+PROPERTIES: Final = (
+    *("bitter", "blue", "bright", "cold", "dull", "earthy", "floral", "happy"),
+    *("kind", "liquid", "loud", "opaque", "shy", "small", "sweet", "wooden"),
+)
+MOST: Final = 10_000_000
+"""Examples of a split."""
+
+
+@public
+def prontoqa(
+    *,
+    hops: int = 2,
+    longer: int = 1,
+    n_train: int = 20_000,
+    n_test: int = 2_000,
+    n_concepts: int = 8,
+    n_properties: int = 8,
+    seed: int = 0,
+) -> SequenceTask:
+    """Rules, a fact and a statement: ``each wumpus is a tumpus . every tumpus is not bitter . …
+    fae is a wumpus . true or false : fae is bitter``, and ``False``.
+
+    The splits are ``"train"`` and ``"test"``, of 1 to ``hops`` hops, and ``"longer"``, of more. A
+    hop is the use of a rule; the kind of a pair is their number, such as ``"2 hops"``. Of each kind
+    as many statements are true as false (one more or less), and no source occurs twice. Chains have
+    as many concepts as there are hops, or more, up to ``hops + longer``, in equal shares.
+
+    Theirs has the derivation in the target, and one rule as the distractor: it negates the property
+    for a concept that no other rule has.
+
+    Args:
+        hops: the largest number of them in training.
+        longer: how many hops more the split ``"longer"`` has at most; 0: no such split.
+        n_train: pairs.
+        n_test: pairs of ``"test"``, and of ``"longer"``.
+        n_concepts: different names, of which a pair has two chains.
+        n_properties: different ones, of which a pair has two.
+        seed: draws everything.
+
+    Raises:
+        OptionError: a number that cannot be; more pairs than there are different ones.
+    """
+    _check(hops, longer, n_train, n_test, n_concepts, n_properties, seed)
+    sentences = Sentences(ENTITIES, CONCEPTS[:n_concepts], PROPERTIES[:n_properties])
+    deepest = hops + longer
+    sizes = {"train": n_train, "test": n_test}
+    shares = [_shares(sizes, range(1, hops + 1), deepest)]
+    if longer:
+        shares.append(_shares({"longer": n_test}, range(hops + 1, deepest + 1), deepest))
+    for share in shares:
+        for place, numbers in share.items():
+            sentences.check_enough(*place, sum(map(sum, numbers.values())))
+    random = np.random.default_rng(seed)
+    splits = {
+        split: tuple(pairs)
+        for share in shares
+        for split, pairs in _pairs(sentences, share, random).items()
+    }
+    report: dict[str, int | str | float] = {
+        "source": f"1 to {hops} hops, {n_concepts} concepts, {n_properties} properties, seed {seed}"
+    }
+    report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
+    return SequenceTask("prontoqa", splits, report)
+
+
+Place = tuple[int, int]
+"""Hops, and the concepts of a chain."""
+Share = dict[Place, dict[str, list[int]]]
+"""How many examples there are of each place and split: of false statements, and of true ones."""
+
+
+def _shares(sizes: dict[str, int], hops: Sequence[int], deepest: int) -> Share:
+    """As many of each number of hops, and of these of each length of chains; half of them true."""
+    found: Share = {}
+    for split, size in sizes.items():
+        done = 0
+        for n_hops, own in zip(hops, _equal(size, len(hops)), strict=True):
+            depths = range(n_hops, deepest + 1)
+            for depth, n in zip(depths, _equal(own, len(depths)), strict=True):
+                n_true = (done + n) // 2 - done // 2
+                found.setdefault((n_hops, depth), {})[split] = [n - n_true, n_true]
+                done += n
+    return found
+
+
+def _equal(n: int, parts: int) -> list[int]:
+    return [n // parts + (i < n % parts) for i in range(parts)]
+
+
+def _number(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n > 1)}"
+
+
+def _pairs(
+    sentences: Sentences, share: Share, random: np.random.Generator
+) -> dict[str, list[SequencePair]]:
+    """The pairs of each split, in random order."""
+    pairs: dict[str, list[SequencePair]] = {}
+    texts = sentences.texts
+    for (hops, depth), numbers in share.items():
+        kind = _number(hops, "hop")
+        for true in (False, True):
+            wanted = {split: each[true] for split, each in numbers.items()}
+            rows = sentences.different(sum(wanted.values()), hops, depth, true, random).tolist()
+            for split, n in wanted.items():
+                own, rows = rows[:n], rows[n:]
+                pairs.setdefault(split, []).extend(
+                    generated_pair(" ".join([texts[i] for i in row]), str(true), kind)
+                    for row in own
+                )
+    return {
+        split: [own[i] for i in random.permutation(len(own)).tolist()]
+        for split, own in pairs.items()
+    }
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """All sentences. Each has a number; a problem is a row of them, the statement last."""
+
+    entities: Sequence[str]
+    concepts: Sequence[str]
+    properties: Sequence[str]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """By number: rules between concepts, rules of properties, facts, statements."""
+        every, no = ("each", "every"), ("", "not ")
+        names, kinds, traits = self.entities, self.concepts, self.properties
+        return [
+            *(f"{q} {x} is a {y} ." for q, x, y in product(every, kinds, kinds)),
+            *(f"{q} {x} is {n}{p} ." for q, x, n, p in product(every, kinds, no, traits)),
+            *(f"{e} is a {x} ." for e, x in product(names, kinds)),
+            *(f"true or false : {e} is {n}{p}" for e, n, p in product(names, no, traits)),
+        ]
+
+    def different(
+        self, n: int, hops: int, depth: int, true: bool, random: np.random.Generator
+    ) -> Int[np.ndarray, "problem sentence"]:
+        """So many problems, no two alike; :meth:`count` says whether there are as many."""
+        rows = self.draw(n, hops, depth, true, random)
+        while True:
+            found = np.unique(rows, axis=0, return_index=True)[1]
+            if len(found) >= n:
+                return rows[np.sort(found)[:n]]
+            rows = np.concatenate([rows[found], self.draw(n, hops, depth, true, random)])
+
+    def draw(
+        self, n: int, hops: int, depth: int, true: bool, random: np.random.Generator
+    ) -> Int[np.ndarray, "problem sentence"]:
+        """Problems, some of which may be alike.
+
+        The entity is at the lowest level of chain 0. Its concept ``hops`` - 1 levels above has the
+        properties 0, which is asked about, and 1; one of them is negated.
+        """
+        n_e, n_c, n_p = len(self.entities), len(self.concepts), len(self.properties)
+        traits = 2 * n_c**2  # the number of the first rule of a property
+        facts = traits + 4 * n_c * n_p
+        statements = facts + n_e * n_c
+        entity = random.integers(n_e, size=n)
+        chains = random.random((n, n_c)).argsort(axis=1)[:, : 2 * depth].reshape(n, 2, depth)
+        asked = random.random((n, n_p)).argsort(axis=1)[:, :2]
+        negated = random.integers(2, size=n)  # property 0 of chain 0
+        found, levels = [], []
+        for chain in (0, 1):
+            for low in range(depth - 1):
+                found.append(chains[:, chain, low] * n_c + chains[:, chain, low + 1])
+                levels.append(low)
+            for which in (0, 1):
+                no = negated ^ chain ^ which
+                concept = chains[:, chain, hops - 1]
+                found.append(traits + (concept * 2 + no) * n_p + asked[:, which])
+                levels.append(hops - 1)
+        rules = np.stack(found, axis=1)
+        every = random.integers(2, size=rules.shape)
+        rules += every * np.where(rules < traits, n_c**2, 2 * n_c * n_p)
+        up = random.choice((-1, 1), size=(n, 1))
+        order = (np.array(levels) * up + random.random(rules.shape)).argsort(axis=1)
+        fact = facts + entity * n_c + chains[:, 0, 0]
+        no = negated ^ (not true)
+        statement = statements + (entity * 2 + no) * n_p + asked[:, 0]
+        return np.column_stack([np.take_along_axis(rules, order, axis=1), fact, statement])
+
+    def count(self, hops: int, depth: int) -> int:
+        """How many different problems there are; half of them are true."""
+        named = len(self.entities) * perm(len(self.concepts), 2 * depth)
+        named *= perm(len(self.properties), 2)
+        coins: int = 2 ** (2 * depth + 2) * 2 * 2  # each or every; negated: the rule, the statement
+        at = Counter([*range(depth - 1), hops - 1, hops - 1])  # rules of each chain by level
+        orders = prod(factorial(2 * n) for n in at.values()) * (2 if len(at) > 1 else 1)
+        return named * coins * orders
+
+    def check_enough(self, hops: int, depth: int, n: int) -> None:
+        """``OptionError`` where there are not as many problems."""
+        most = self.count(hops, depth)
+        if n > most - n % 2:  # an odd number has more of one answer
+            raise OptionError(
+                f"{n:,} pairs of {_number(hops, 'hop')} in chains of {_number(depth, 'concept')}: "
+                f"there are {most:,} different ones; take fewer pairs, or a larger n_concepts or "
+                "n_properties"
+            )
+
+
+def _check(
+    hops: int,
+    longer: int,
+    n_train: int,
+    n_test: int,
+    n_concepts: int,
+    n_properties: int,
+    seed: int,
+) -> None:
+    """``OptionError`` for numbers that cannot be."""
+    half = len(CONCEPTS) // 2
+    limits = {
+        "hops": (hops, 1, half),
+        "longer": (longer, 0, half - hops),
+        "n_concepts": (n_concepts, 2 * (hops + longer), len(CONCEPTS)),
+        "n_properties": (n_properties, 2, len(PROPERTIES)),
+        "n_train": (n_train, 2 * hops, MOST),
+        "n_test": (n_test, 2 * max(hops, longer), MOST),
+    }
+    for name, (value, least, most) in limits.items():
+        if not least <= value <= most:
+            raise OptionError(f"{name}={value!r}: expected a whole number from {least} to {most}")
+    if seed < 0:
+        raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
