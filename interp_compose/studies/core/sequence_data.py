@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,44 @@ DATA: Final = "data"
 """The folder, beside the runs'."""
 
 
+class EncodedPairs(Sequence[EncodedPair]):
+    """Pairs as token ids, each encoded when it is first asked for: of a million sums a run may
+    train on a thousand.
+
+    ``end`` are the ids at the end of a source.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[SequencePair],
+        source: Vocabulary,
+        target: Vocabulary,
+        end: Sequence[int],
+    ) -> None:
+        self._pairs, self._source, self._target, self._end = pairs, source, target, list(end)
+        self._encoded: dict[int, EncodedPair] = {}
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        if place not in self._encoded:
+            pair = self._pairs[place]
+            self._encoded[place] = EncodedPair(
+                np.array([*self._source.ids(pair.source), *self._end]),
+                np.array([*self._target.ids(pair.target), EOS]),
+            )
+        return self._encoded[place]
+
+    def token_counts(self) -> Iterator[tuple[int, int]]:
+        """Of each pair's source and target, their ends included."""
+        for pair in self._pairs:
+            yield len(pair.source.split()) + len(self._end), len(pair.target.split()) + 1
+
+
 @dataclass(frozen=True, eq=False)
 class SequenceData:
     """A task's splits as token ids.
@@ -29,7 +67,7 @@ class SequenceData:
 
     source: Vocabulary
     target: Vocabulary
-    splits: Mapping[str, Sequence[EncodedPair]]
+    splits: Mapping[str, EncodedPairs]
     kinds: Mapping[str, Sequence[str]]
 
     @classmethod
@@ -44,27 +82,19 @@ class SequenceData:
             sides = (sides[0] + sides[1],) * 2
         source, target = map(Vocabulary.of, sides)
         end = [] if one_sequence else [EOS]
-        encoded = {
-            name: [
-                EncodedPair(
-                    np.array([*source.ids(pair.source), *end]),
-                    np.array([*target.ids(pair.target), EOS]),
-                )
-                for pair in pairs
-            ]
-            for name, pairs in splits.items()
-        }
+        encoded = {name: EncodedPairs(pairs, source, target, end) for name, pairs in splits.items()}
         kinds = {name: [pair.kind for pair in pairs] for name, pairs in splits.items()}
         return cls(source, target, encoded, kinds)
 
     @property
     def longest(self) -> int:
         """Tokens of the longest source or target."""
-        return max(
-            max(len(pair.source), len(pair.target))
-            for pairs in self.splits.values()
-            for pair in pairs
-        )
+        return max(max(both) for pairs in self.splits.values() for both in pairs.token_counts())
+
+    @property
+    def longest_pair(self) -> int:
+        """Tokens of the longest source and target together."""
+        return max(sum(both) for pairs in self.splits.values() for both in pairs.token_counts())
 
     def sample(self, n: int) -> dict[str, list[EncodedPair]]:
         """So many pairs at most of each split, always the same ones."""

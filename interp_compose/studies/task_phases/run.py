@@ -33,8 +33,7 @@ class TaskRun(DecoderRun, TaskTraining):
 
     def model_config(self, data: SequenceData) -> DecoderConfig:
         """The model's shape; its context holds the longest source, the separator and target."""
-        longest = max(len(pair) for pairs in data.splits.values() for pair in pairs)
-        return self.shape(d_vocab=len(data.source), n_ctx=longest + 1)
+        return self.shape(d_vocab=len(data.source), n_ctx=data.longest_pair + 1)
 
     def training(self, data: SequenceData) -> list[EncodedPair]:
         """The training sequences of this run; those of a larger size hold those of a smaller."""
