@@ -33,6 +33,9 @@ from .studies.cap.measure import cap_curve as cap_curve
 from .studies.cap.result import CapCurve as CapCurve, compare_curves as compare_curves
 from .studies.carma.measure import compare as compare
 from .studies.carma.result import Comparison as Comparison
+from .studies.concept_graphs.measure import concept_graphs as concept_graphs
+from .studies.concept_graphs.options import ImageTraining as ImageTraining
+from .studies.concept_graphs.result import ConceptGraphs as ConceptGraphs
 from .studies.fitting_speed.measure import fitting_speed as fitting_speed
 from .studies.fitting_speed.result import FittingSpeed as FittingSpeed
 from .studies.fusion.measure import fusion as fusion

@@ -22,6 +22,7 @@ from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
+from interp_compose.studies.concept_graphs.options import ConceptGraphsCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
 from interp_compose.studies.fusion.options import FusionCommand
 from interp_compose.studies.generalise.options import GeneraliseCommand
@@ -42,12 +43,15 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "weights": (WeightsCommand, "weights.measure:run"),
     "phases": (PhasesCommand, "phases.measure:run"),
     "task-phases": (TaskPhasesCommand, "task_phases.measure:run"),
+    "concept-graphs": (ConceptGraphsCommand, "concept_graphs.measure:run"),
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
     "fusion": (FusionCommand, "fusion.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
+TASKS: Final = ("concept-graphs",)
+"""Tasks of ``phases --task`` that have a command of their own, of that name."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
 
@@ -65,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if ("--unit", "phrase") in itertools.pairwise(argv):
         print("--unit phrase is --unit constituent now, or text for similarity", file=sys.stderr)
         raise SystemExit(2)
-    if argv[:1] == ["phases"] and _names_a_task(argv):
-        argv = ["task-phases", *argv[1:]]
+    if argv[:1] == ["phases"]:
+        argv = _of_a_task(argv[1:])
     command = _parsed(argv)
     from interp_compose.errors import InterpComposeError
 
@@ -96,9 +100,18 @@ def _parsed(argv: Sequence[str]) -> Any:
     return command if preset is None else tyro.cli(type(command), default=preset, args=argv[1:])
 
 
-def _names_a_task(argv: Sequence[str]) -> bool:
-    """Whether a phase diagram is asked of a task other than anchor functions."""
-    return any(word == "--task" or word.startswith("--task=") for word in argv)
+def _of_a_task(options: Sequence[str]) -> list[str]:
+    """The command that ``phases`` with these options is: another one with ``--task``."""
+    for i, word in enumerate(options):
+        name, is_whole, task = word.partition("=")
+        if name != "--task":
+            continue
+        after = options[i + 1 : i + 2]
+        if (task if is_whole else "".join(after)) in TASKS:
+            rest = options[i + 1 :] if is_whole else options[i + 2 :]
+            return [task if is_whole else after[0], *options[:i], *rest]
+        return ["task-phases", *options]
+    return ["phases", *options]
 
 
 def _is_empty(argv: Sequence[str]) -> bool:

@@ -34,6 +34,8 @@ COMMANDS = {
     "phases": RUNS,
     "task-phases": "--task scan-length --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
     "--d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 20 --where here",
+    "concept-graphs": "--gammas 0.4,0.5 --seeds 2 --samples 8 --channels 2 --max-steps 2 "
+    "--n-steps 4 --sample-steps 1 --n-images 2 --where here",
     "mechanism": "--runs phases --gammas 0.4,0.8",
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
@@ -51,6 +53,7 @@ OTHER = {
     "weights": ("--heads", "heads was false, is now true"),
     "phases": ("--steps 7", "steps was 6, is now 7"),
     "task-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
+    "concept-graphs": ("--max-steps 1", "max_steps was 2, is now 1"),
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
@@ -295,6 +298,14 @@ REFUSED: dict[str, dict[str, str]] = {
         "--d-model 9": "n_heads=2 do not divide d_model=9",
         "--n-looks 0": "n_looks=0",
         "--where here --workers 2": "OptionError: workers=2 with where='here'",
+    },
+    "concept-graphs": {
+        **GRID,
+        "--train-nodes 000,211": "OptionError: train_nodes name '211'",
+        "--train-nodes ,": "train_nodes=[] name no node",
+        "--pixels 32": "Error parsing --pixels",
+        "--channels 2 2 2 2": "cannot be halved 3 times",
+        "--sample-steps 9": "sample_steps=9: expected at most n_steps=4",
     },
     "generalise": {
         "--limit 0": "OptionError: limit=0",

@@ -24,6 +24,7 @@ EXECUTED = (
     "cap.md",
     "carma-losses.md",
     "carma.md",
+    "concept-graphs.md",
     "finetuning.md",
     "generalise.md",
     "human-judgements.md",

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
@@ -151,16 +151,8 @@ def init_scales(
         widths |= {"W_O": cfg.n_heads * cfg.head_width, "W_out": cfg.d_mlp}
     scales = {}
     for name, group in GROUPS.items():
-        rate = float(getattr(rates, group))
-        power = -rate * math.log10(widths[name])  # rates of 1000 underflow float64 as well
-        if abs(power) > -math.log10(MIN_SCALE):
-            raise OptionError(
-                f"an init rate of {rate:g} gives {name} a scale of 10^{power:.0f}, which "
-                f"{'under' if power < 0 else 'over'}flows in training; the paper's rates are "
-                "between 0.2 and 1."
-            )
         depth = math.sqrt(2 * cfg.n_layers) if scale_writers and name in WRITERS else 1.0
-        scales[name] = widths[name] ** -rate / depth
+        scales[name] = _scale_of(name, float(getattr(rates, group)), widths[name]) / depth
     return scales
 
 
@@ -176,3 +168,56 @@ def _drawn(name: str, weight: Tensor, seed: int, distribution: Distribution) -> 
     if distribution == "normal":
         return torch.from_numpy(random.standard_normal(shape))
     return torch.from_numpy(random.uniform(-1.0, 1.0, shape))
+
+
+@torch.no_grad()
+def init_module(
+    module: nn.Module, rate: float, *, seed: int, distribution: Distribution = "uniform"
+) -> None:
+    """Draw every weight and bias of a module's convolutions and linear layers at a rate γ: uniform
+    between -fan_in^-γ and fan_in^-γ (complexity control, Fig. 6), or of that deviation.
+
+    A layer's bias has its weight's fan-in, as in the authors' code and as PyTorch's default, which
+    is γ = 0.5. Weights of norms become 1, their biases 0. Random numbers depend on the seed, the
+    parameter's name and its shape alone.
+
+    Raises:
+        OptionError: a seed below 0; a γ at which weights underflow or overflow, or that is not
+            finite.
+    """
+    if seed < 0:
+        raise OptionError(f"seed={seed!r}: expected a whole number of 0 or more")
+    scales = module_scales(module, rate)
+    for name, values in module.named_parameters():
+        path, _, kind = name.rpartition(".")
+        if path in scales:
+            values.copy_(_drawn(name, values, seed, distribution) * scales[path])
+        else:
+            values.fill_(1.0 if kind == "weight" else 0.0)
+
+
+def module_scales(module: nn.Module, rate: float) -> dict[str, float]:
+    """fan_in^-γ of each convolution and linear layer, by its path.
+
+    Raises:
+        OptionError: one outside 1e-12 … 1e12; a γ that is not finite.
+    """
+    return {
+        path: _scale_of(path, rate, part.weight[0].numel())
+        for path, part in module.named_modules()
+        if isinstance(part, nn.Conv2d | nn.Linear)
+    }
+
+
+def _scale_of(name: str, rate: float, fan_in: int) -> float:
+    """fan_in^-γ, if training can start from it."""
+    if not math.isfinite(rate):
+        raise OptionError(f"an init rate of {rate!r}: expected a finite number")
+    power = -rate * math.log10(fan_in)  # rates of 1000 underflow float64 as well
+    if abs(power) > -math.log10(MIN_SCALE):
+        raise OptionError(
+            f"an init rate of {rate:g} gives {name} a scale of 10^{power:.0f}, which "
+            f"{'under' if power < 0 else 'over'}flows in training; the paper's rates are "
+            "between 0.2 and 1."
+        )
+    return float(fan_in**-rate)

@@ -18,6 +18,8 @@ from PIL import Image
 from interp_compose.plots.chart import Chart, Level, Line, short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_static import paint_heatmap
+from interp_compose.plots.images import ImageGrid
+from interp_compose.plots.images_static import paint_images
 from interp_compose.plots.lettering import FAMILY, drawable, plain
 from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.matrices_static import paint_matrices
@@ -33,7 +35,7 @@ SMALL_DPI: Final = 110
 LABEL_SHARE: Final = 0.05
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 
-Picture = Chart | HeatMap | Scatter | MatrixGrid
+Picture = Chart | HeatMap | Scatter | MatrixGrid | ImageGrid
 """What both backends can draw."""
 
 
@@ -41,7 +43,7 @@ def small_png_bytes(chart: Picture) -> bytes:
     """The chart as a PNG of 924 × 506 pixels (one panel) in 128 colours: 30 kB, for notebooks.
 
     A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels. A
-    grid of matrices is as large as its panels need.
+    grid of matrices or of images is as large as its panels need.
     """
     return few_colours(png_bytes(chart, dpi=SMALL_DPI), 128)
 
@@ -58,7 +60,7 @@ def png_bytes(chart: Picture, *, dpi: int = DPI) -> bytes:
     """The chart as a PNG, one panel 1344 × 736 pixels; the same chart gives the same bytes.
 
     A heat map is as wide; its height grows with its rows. So is a scatter of up to two panels. A
-    grid of matrices is as large as its panels need.
+    grid of matrices or of images is as large as its panels need.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -73,6 +75,8 @@ def painted(chart: Picture, dpi: int) -> Figure:
         return paint_heatmap(chart, dpi)
     if isinstance(chart, MatrixGrid):
         return paint_matrices(chart, dpi)
+    if isinstance(chart, ImageGrid):
+        return paint_images(chart, dpi)
     return paint_scatter(chart, dpi) if isinstance(chart, Scatter) else paint(chart, dpi)
 
 

@@ -18,6 +18,7 @@ from matplotlib.text import Text
 
 from interp_compose.plots.export import page_bytes, save_png
 from interp_compose.plots.heatmap_interactive import draw_heatmap
+from interp_compose.plots.images_interactive import draw_images
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.matrices_interactive import draw_matrices
@@ -29,6 +30,7 @@ from tests.plots import (
     test_figures as cap,
     test_heatmap as heatmaps,
     test_heatmap_signs as signs,
+    test_images as images,
     test_matrices as matrices,
     test_phases as phases,
     test_scatter as scatters,
@@ -37,6 +39,7 @@ from tests.plots import (
 )
 from tests.plots.reading import HOSTILE, Tags, strings, visible_texts
 from tests.studies import (
+    test_concept_graphs as concept_graphs,
     test_fusion as fusion,
     test_generalise as generalise,
     test_task_phases as task_phases,
@@ -59,12 +62,14 @@ def as_it_is(figure: ChartFigure) -> ChartFigure:
 FIGURES: dict[str, Made] = {
     "generalise": lambda: list(generalise.result().figures().values()),
     "task_phases": lambda: list(task_phases.result().figures().values()),
+    "concept_graphs": lambda: list(concept_graphs.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),
     **dict(each("speed", speed.FIGURES, as_it_is)),
     **dict(each("heat map", heatmaps.EVERY_MAP, draw_heatmap)),
     **dict(each("matrices", matrices.EVERY_GRID, draw_matrices)),
+    **dict(each("images", images.EVERY_GRID, draw_images)),
     **dict(each("scatter", scatters.EVERY_SCATTER, draw_scatter)),
     **{
         f"phases: {name}": lambda make=make: phases.figures(make())
@@ -115,6 +120,7 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
     "heat maps": named_maps,
     "matrices": named_matrices,
     "scatter": named_scatter,
+    "images": lambda name: [draw_images(images.grid(name=name))],
     "phases": lambda name: phases.figures(phases.cells(), dict.fromkeys(phases.CONFIG, name)),
 }
 """Figures of every kind in which every text that a user chooses is ``name``."""

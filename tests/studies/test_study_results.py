@@ -33,6 +33,7 @@ from tests.studies import (
     carma_tables,
     test_ablation_result as of_ablation,
     test_cap_curve_result as of_cap,
+    test_concept_graphs as of_concept_graphs,
     test_fusion as of_fusion,
     test_generalise as of_generalise,
     test_similarity_result as of_similarity,
@@ -131,6 +132,11 @@ ENTRIES = {
         ic.TaskPhases.SCHEMA,
         of_task_phases.frames,
         lambda t: ic.TaskPhases.from_runs(t, of_task_phases.CONFIG),
+    ),
+    "concept_graphs": Entry(
+        ic.ConceptGraphs.SCHEMA,
+        of_concept_graphs.frames,
+        lambda t: ic.ConceptGraphs.from_runs(t, of_concept_graphs.CONFIG),
     ),
     "fusion": Entry(
         ic.Fusion.SCHEMA,
@@ -237,6 +243,14 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("accuracy", without(0), f"size 3, seed 0, split gen, kind  .1 missing.; {ONE}"),
         ("runs", without(0), f"size 3, seed 0 .1 missing.; {ONE}"),
         ("curve", put("accuracy", 1.5), "accuracy 1.5 in row 0; expected 0 <= accuracy <= 1"),
+    ],
+    "concept_graphs": [
+        ("accuracy", put("n_right", 11), "n_right 11, n 10 in row 0; expected 0 <= n_right <= n"),
+        ("accuracy", put("node", "012"), "has the node '012'; expected 000, 001"),
+        ("accuracy", put("kind", "hue"), "has the kind 'hue'; expected all, shape"),
+        ("accuracy", without(0), f"init_rate 0.3, seed 0, node 000, kind all .1 missing.; {ONE}"),
+        ("examples", without(0), f"seed 0, node 000, image 0 .1 missing.; {ONE}"),
+        ("judge", without(0), f"judge has no row for node 000, kind all .1 missing.; {ONE}"),
     ],
     "cap": [
         ("outcomes", put("target_rank", 0), "target_rank 0 in row 0; expected target_rank >= 1"),

@@ -21,14 +21,15 @@ from interp_compose.text.vocabulary import BOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training
-from interp_compose.training.sequences import TargetSequence, exact_match
+from interp_compose.training.objectives import Objective
+from interp_compose.training.sequences import exact_match
 
 RESULT: Final = "run.json"
 MODEL: Final = "model"
 
 
 def trained(
-    model: Any, objective: TargetSequence, config: TrainConfig, folder: Path
+    model: Any, objective: Objective[Any], config: TrainConfig, folder: Path
 ) -> dict[str, Any]:
     """Train a module, from its checkpoint where there is one; what was recorded.
 

@@ -1,0 +1,140 @@
+"""What a grid of images says, and how much room it needs, apart from how it is drawn.
+
+One description, two backends, as for line charts: :mod:`.images_interactive` draws it with plotly,
+:mod:`.images_static` with matplotlib. Lengths are in pixels.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from interp_compose.errors import InputError
+from interp_compose.plots.chart import short
+
+WIDTH: Final = 874.0  # of a figure, but where columns need more
+NARROWEST: Final = 84.0  # a cell
+WIDEST: Final = 190.0
+LONGEST: Final = 36  # characters of a row's name
+LONGEST_COLUMN: Final = 10
+CHARACTER: Final = 7.4
+TOP: Final = 84.0  # title and subtitle
+NAMES: Final = 46.0  # names of columns and what they are
+GAP: Final = 8.0
+MARGIN: Final = 24.0
+
+
+@dataclass(frozen=True, eq=False)
+class ImageGrid:
+    """Images in rows and columns, all of one shape, [y, x, channel] in whole numbers to 255.
+
+    ``columns`` are the names above and ``rows`` those left of the grid, from top to bottom;
+    ``x_title`` says what the columns are. ``hover`` is what the interactive figure says of each.
+
+    Raises:
+        InputError: no row or no column; images or texts that are not one for each cell; images of
+            several shapes.
+    """
+
+    title: str
+    subtitle: str
+    x_title: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    images: Sequence[Sequence[UInt8[np.ndarray, "y x channel"]]]
+    hover: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        shape = (len(self.rows), len(self.columns))
+        if not all(shape):
+            raise InputError(f"a grid of {shape[0]} rows and {shape[1]} columns; pass some of each")
+        for name, cells in (("images", self.images), ("hover", self.hover)):
+            if len(cells) != shape[0] or any(len(row) != shape[1] for row in cells):
+                raise InputError(f"{name} are not {shape[0]} rows of {shape[1]}; pass one a cell")
+        shapes = {image.shape for row in self.images for image in row}
+        if len(shapes) != 1:
+            raise InputError(f"images have the shapes {sorted(shapes)}; expected one for all")
+
+    @property
+    def heading(self) -> str:
+        """The title, short enough for the picture."""
+        return short(self.title, 80)
+
+    @property
+    def subheading(self) -> str:
+        """The subtitle, short enough for the picture."""
+        return short(self.subtitle, 120)
+
+    @property
+    def row_names(self) -> list[str]:
+        return [short(name, LONGEST) for name in self.rows]
+
+    @property
+    def column_names(self) -> list[str]:
+        return [short(name, LONGEST_COLUMN) for name in self.columns]
+
+    @property
+    def left(self) -> float:
+        """Where the first column begins."""
+        return MARGIN + CHARACTER * max(map(len, self.row_names)) + GAP
+
+    @property
+    def cell(self) -> tuple[float, float]:
+        """A cell's width and height."""
+        n = len(self.columns)
+        width = (WIDTH - self.left - MARGIN - (n - 1) * GAP) / n
+        width = min(max(width, NARROWEST), WIDEST)
+        y, x, _ = self.images[0][0].shape
+        return width, width * y / x
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The figure's width and height."""
+        width, height = self.cell
+        right, bottom = self.corner(len(self.rows) - 1, len(self.columns) - 1)
+        return max(WIDTH, right + width + MARGIN), bottom + height + MARGIN
+
+    def corner(self, row: int, column: int) -> tuple[float, float]:
+        """A cell's upper left corner, counted from the figure's."""
+        width, height = self.cell
+        return self.left + column * (width + GAP), TOP + NAMES + row * (height + GAP)
+
+    @property
+    def texts(self) -> list[tuple[str, float, float, str]]:
+        """Names of rows and columns and what the columns are: text, x, y of its middle, and how it
+        lies to x."""
+        width, height = self.cell
+        right = self.corner(0, len(self.columns) - 1)[0] + width
+        texts = [(short(self.x_title), (self.left + right) / 2, TOP + 12, "center")]
+        for column, name in enumerate(self.column_names):
+            texts.append((name, self.corner(0, column)[0] + width / 2, TOP + 34, "center"))
+        for row, name in enumerate(self.row_names):
+            texts.append((name, self.left - GAP, self.corner(row, 0)[1] + height / 2, "right"))
+        return [text for text in texts if text[0]]
+
+
+def png_of(image: UInt8[np.ndarray, "y x channel"]) -> bytes:
+    """An image as a PNG."""
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def image_of(png: bytes) -> UInt8[np.ndarray, "y x channel"]:
+    """The image of a PNG."""
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+
+
+def side_by_side(
+    images: Sequence[UInt8[np.ndarray, "y x channel"]], gap: int = 1
+) -> UInt8[np.ndarray, "y width channel"]:
+    """Images of one height as one, grey lines of ``gap`` pixels between them."""
+    line = np.full((images[0].shape[0], gap, 3), 200, dtype=np.uint8)
+    parts = [part for image in images for part in (line, image)]
+    return np.concatenate(parts[1:], axis=1)

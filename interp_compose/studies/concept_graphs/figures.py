@@ -1,0 +1,98 @@
+"""The figures of a concept graph: accuracy by init rate, and a grid of generated images."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.images import ImageGrid, image_of, side_by_side
+from interp_compose.plots.images_interactive import draw_images
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.studies.core.figures import by_value, lines_of, n_seeds
+from interp_compose.studies.core.shares import ALL
+from interp_compose.tasks.concept_images import NODES, described
+
+PANELS: Final = {ALL: "all three attributes", "shape": "shape"}
+
+
+def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """The share of images that is right, by init rate: of each node that was not trained on, and
+    of those that were together; the mean over seeds, bars from the smallest to the largest."""
+    lines = [
+        "trained nodes" if trained else f"{node} {described(node)}"
+        for node, trained in zip(values["node"], values["trained"], strict=True)
+    ]
+    of_seeds = (
+        values.assign(line=lines)
+        .groupby(["line", "kind", "init_rate", "seed"], sort=False)["value"]
+        .mean()
+        .reset_index()
+    )
+    over_seeds = (
+        of_seeds.groupby(["line", "kind", "init_rate"], sort=False)["value"]
+        .agg(["mean", "min", "max", "size"])
+        .reset_index()
+        .sort_values("line", kind="stable")
+    )
+    columns = ("init_rate", "mean", "min", "max")
+    panels = [
+        Panel(
+            lines_of(
+                by_value(over_seeds[over_seeds["kind"] == kind], "line"),
+                *columns, n="size", interval="bars",
+            ),
+            [],
+            title=title,
+        )
+        for kind, title in PANELS.items()
+    ]  # fmt: skip
+    rates = sorted(set(values["init_rate"]))
+    about = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
+    return draw(
+        Chart(
+            title="concept graph: generated images that are right",
+            subtitle=" · ".join((*about, "mean over seeds, bars: smallest to largest")),
+            x_title="init rate γ",
+            y_title="images",
+            x_is_share=False,
+            panels=panels,
+            x_name="γ",
+            x_ticks=rates,
+            x_step=(rates[-1] - rates[0]) / max(1, len(rates) - 1) or 0.1,
+        )
+    )
+
+
+def images_figure(
+    examples: pd.DataFrame, values: pd.DataFrame, config: Mapping[str, Any]
+) -> ChartFigure:
+    """Images that the first seed's models generate: a row for each node, a column for each γ."""
+    seed = min(examples["seed"])
+    rates = sorted(set(examples["init_rate"]))
+    own = examples[examples["seed"] == seed].sort_values("image")
+    whole = values[(values["kind"] == ALL) & (values["seed"] == seed)]
+    right = whole.set_index(["node", "init_rate"])["value"]
+    pictures = {
+        place: side_by_side([image_of(b64decode(png)) for png in rows["png"]])
+        for place, rows in own.groupby(["node", "init_rate"])
+    }
+    trained = config["train_nodes"]
+    names = {node: f"{node} {described(node)}{' *' * (node in trained)}" for node in NODES}
+    return draw_images(
+        ImageGrid(
+            title="concept graph: generated images",
+            subtitle=f"seed {seed}, all γ from the same noise · * trained on",
+            x_title="init rate γ",
+            columns=[f"{rate:g}" for rate in rates],
+            rows=list(names.values()),
+            images=[[pictures[node, rate] for rate in rates] for node in NODES],
+            hover=[
+                [f"γ {rate:g}, {names[node]}: {right[node, rate]:.0%} right" for rate in rates]
+                for node in NODES
+            ],
+        )
+    )

@@ -1,0 +1,75 @@
+"""What can be asked of diffusion models on concept graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from interp_compose._public import public
+from interp_compose.studies.core.options import GridOptions, Output, Part
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class ImageTraining:
+    """What every run has in common: images, U-Net, training and sampling."""
+
+    pixels: Literal[28, 64] = 28
+    """Of an image's side."""
+    samples: int = 5000
+    """Training images, as many of each training node."""
+    channels: tuple[int, ...] = (16, 32, 32)
+    """Of each level of the U-Net; each but the first has half the pixels of the one before."""
+    distribution: Literal["uniform", "normal"] = "uniform"
+    """Of the initial weights and biases: between -fan_in^-γ and fan_in^-γ, or of that deviation."""
+    epochs: int = 20
+    """Passes over the training images."""
+    max_steps: int | None = None
+    """Stop after so many steps; the schedule ends there."""
+    batch_size: int = 32
+    """Images per step."""
+    lr: float = 1e-3
+    """Of Adam; it falls linearly to 0."""
+    warmup_steps: int = 100
+    """In which the learning rate rises to its peak; at most a tenth of the steps."""
+    n_steps: int = 500
+    """Of the forward process, β from 1e-4 to 0.02."""
+    sample_steps: int = 25
+    """Of DDIM, in which an image is generated."""
+    n_images: int = 50
+    """Images of each node that are generated and judged."""
+
+
+PAPER = ImageTraining(
+    pixels=64,
+    channels=(256, 256, 512),
+    epochs=300,
+    batch_size=64,
+    lr=1e-4,
+    warmup_steps=0,
+    sample_steps=500,
+)
+"""The released code's setting, as far as it is known and this U-Net has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptGraphsCommand:
+    """Does a small initialisation make a conditional diffusion model compose concepts that it has
+    not seen together (complexity control, section VII, Fig. 6)?"""
+
+    gammas: str = "0.3,0.4,0.5,0.6,0.7"
+    """Init rates: from:to:step, or a list by commas."""
+    train_nodes: str = "paper"
+    """Nodes to train on: paper, code (the same images), or nodes by commas, such as
+    000,100,001,111. The bits are shape (circle, triangle), size (large, small) and colour (red,
+    blue)."""
+    paper: bool = False
+    """Take the released code's setting as the defaults of all other options; docs/concept-graphs.md
+    says what differs. It is for a GPU."""
+    grid: Part[GridOptions] = field(default_factory=GridOptions)
+    run: Part[ImageTraining] = field(default_factory=ImageTraining)
+    output: Part[Output] = field(default_factory=Output)
+
+    def preset(self) -> ConceptGraphsCommand | None:
+        """The command with the defaults of the released code."""
+        return ConceptGraphsCommand(run=PAPER) if self.paper else None
