@@ -303,7 +303,7 @@ REFUSED: dict[str, dict[str, str]] = {
         **GRID,
         "--train-nodes 000,211": "OptionError: train_nodes name '211'",
         "--train-nodes ,": "train_nodes=[] name no node",
-        "--pixels 32": "Error parsing --pixels",
+        "--pixels 32": "invalid choice '32'",
         "--channels 2 2 2 2": "cannot be halved 3 times",
         "--sample-steps 9": "sample_steps=9: expected at most n_steps=4",
     },

@@ -74,10 +74,25 @@ class ConceptUNet(nn.Module):
         steps: Int[Tensor, "image"],
         bits: Int[Tensor, "image attribute"],
     ) -> Float[Tensor, "image channel y x"]:
-        """The noise in images from -1 to 1 after so many steps of the forward process."""
+        """The noise in images as :func:`as_signal` makes them, after so many steps of the forward
+        process."""
         values = one_hot(bits, 2).to(noisy.dtype)
         given = sum(embed(values[:, i]) for i, embed in enumerate(self.concepts))
         return self.unet(noisy, steps, class_labels=given).sample  # type: ignore[no-any-return]
+
+
+def as_signal(images: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Images from 0 to 1 as they are noised and denoised: white is 0, black 2.
+
+    So the background, most of an image, adds nothing to the noise, and no model has to learn its
+    level; between -1 and 1, small models tint it.
+    """
+    return 2 * (1 - images)
+
+
+def as_images(signal: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """What :func:`as_signal` was given, between 0 and 1."""
+    return (1 - signal / 2).clamp(0, 1)
 
 
 def noise_schedule(n_steps: int) -> Any:
@@ -85,7 +100,7 @@ def noise_schedule(n_steps: int) -> Any:
     first, last = BETAS
     return diffusers().DDIMScheduler(
         num_train_timesteps=n_steps, beta_start=first, beta_end=last, beta_schedule="linear",
-        timestep_spacing="trailing",
+        timestep_spacing="trailing", clip_sample_range=2.0,
     )  # fmt: skip
 
 
@@ -111,7 +126,7 @@ def generated(
     for step in schedule.timesteps:
         noise = model(images, step.expand(len(bits)).to(device), bits)
         images = schedule.step(noise, step, images).prev_sample
-    return ((images + 1) / 2).clamp(0, 1).cpu()
+    return as_images(images).cpu()
 
 
 def check_unet(channels: Sequence[int], side: int) -> None:

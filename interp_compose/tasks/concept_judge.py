@@ -59,18 +59,19 @@ def judge(images: Float[np.ndarray, "image channel y x"]) -> Judged:
     area = np.maximum(covered.sum(axis=(1, 2)), 1e-9)
     middles = (np.arange(side) + 0.5) / side
     weights = covered / area[:, None, None]
-    x, y = weights.sum(axis=1) @ middles, weights.sum(axis=2) @ middles
-    z = (middles[None, None, :] - x[:, None, None]) + 1j * (
-        middles[None, :, None] - y[:, None, None]
-    )
-    second = np.maximum((weights * np.abs(z) ** 2).sum(axis=(1, 2)), 1e-12)
-    third = np.abs((weights * z**3).sum(axis=(1, 2)))
+    powers = middles[:, None] ** np.arange(4)
+    mean = powers.T @ weights @ powers  # [image, a, b]: the mean of y^a x^b
+    z = mean[:, 0, 1] + 1j * mean[:, 1, 0]  # the centre, x + iy
+    z2 = mean[:, 0, 2] - mean[:, 2, 0] + 2j * mean[:, 1, 1]
+    z3 = mean[:, 0, 3] - 3 * mean[:, 2, 1] + 1j * (3 * mean[:, 1, 2] - mean[:, 3, 0])
+    second = np.maximum(mean[:, 0, 2] + mean[:, 2, 0] - np.abs(z) ** 2, 1e-12)
+    third = np.abs(z3 - 3 * z * z2 + 2 * z**3)
     is_triangle = (third / second**1.5 > SKEW).astype(np.int64)
     radius = np.where(is_triangle, 2.0, 2**0.5) * np.sqrt(second)
     inner = (covered > INNER)[:, None]
     n_inner = inner.sum(axis=(2, 3))
     rgb = (images * inner).sum(axis=(2, 3)) / np.maximum(n_inner, 1)
-    found = Shapes(is_triangle, np.stack([x, y], axis=1), radius, rgb)
+    found = Shapes(is_triangle, np.stack([z.real, z.imag], axis=1), radius, rgb)
     differences = np.abs(images - found.rendered(side)).max(axis=1)
     unlike = (differences > FLOOR).sum(axis=(1, 2)) / np.maximum(area, 1)
     is_clear = (unlike < UNLIKE) & (n_inner[:, 0] > 0)

@@ -22,7 +22,8 @@ class Denoising:
     """Mean squared error of the noise that was added, at a step drawn for each image (Ho et al.
     2020, eq. 14).
 
-    ``images`` are from -1 to 1; ``schedule`` is a scheduler of diffusers.
+    ``images`` are what is noised (:func:`.concept_unet.as_signal`); ``schedule`` is a scheduler of
+    diffusers.
     """
 
     images: Float[Tensor, "image channel y x"]

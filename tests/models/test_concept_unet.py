@@ -115,7 +115,7 @@ def test_the_loss_is_the_squared_error_of_the_added_noise() -> None:
 
 
 def test_images_are_generated_as_ddim_says() -> None:
-    """Song et al. 2021, eq. 12 with σ = 0: x₀ from the predicted noise, within [-1, 1], and this
+    """Song et al. 2021, eq. 12 with σ = 0: x₀ from the predicted noise, within [-2, 2], and this
     noise again, of which the last step leaves none."""
     model, n, taken = unet(), 20, 4
     bits = torch.tensor([[0, 1, 0], [1, 0, 1]])
@@ -127,9 +127,9 @@ def test_images_are_generated_as_ddim_says() -> None:
             steps = torch.full((2,), t)
             noise = model(torch.from_numpy(x).float(), steps, bits).double().numpy()
         before = kept[t - n // taken] if t >= n // taken else 1.0
-        clean = np.clip((x - np.sqrt(1 - kept[t]) * noise) / np.sqrt(kept[t]), -1, 1)
+        clean = np.clip((x - np.sqrt(1 - kept[t]) * noise) / np.sqrt(kept[t]), -2, 2)
         x = np.sqrt(before) * clean + np.sqrt(1 - before) * noise
-    np.testing.assert_allclose(found.numpy(), np.clip((x + 1) / 2, 0, 1), atol=1e-4)
+    np.testing.assert_allclose(found.numpy(), np.clip(1 - x / 2, 0, 1), atol=1e-4)
 
 
 def test_without_diffusers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ TRAIN: Final = "interp_compose.studies.concept_graphs.run:train"
 """The function that trains them."""
 AXES: Final = {"init_rates": "init_rate", "seeds": "seed"}
 """What the result calls the axes of its grid, and the fields of a run that they vary."""
-N_JUDGED: Final = 500
+N_JUDGED: Final = 125
 """Rendered images of each node on which the judge is tested."""
 NOISE, BLUR = 0.05, 0.7
 """Deviations of the noise and of the blur (pixels) with which it is tested."""

@@ -15,7 +15,13 @@ from safetensors.torch import save
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.models.concept_unet import ConceptUNet, check_unet, generated, noise_schedule
+from interp_compose.models.concept_unet import (
+    ConceptUNet,
+    as_signal,
+    check_unet,
+    generated,
+    noise_schedule,
+)
 from interp_compose.models.init import init_module, module_scales
 from interp_compose.plots.images import png_of
 from interp_compose.runs.checkpoint import clear_together
@@ -100,11 +106,12 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     model = ConceptUNet(run.channels)
     init_module(model, run.init_rate, seed=run.seed, distribution=run.distribution)
     schedule = noise_schedule(run.n_steps)
-    objective = Denoising(2 * torch.from_numpy(images) - 1, torch.from_numpy(bits), schedule)
+    objective = Denoising(as_signal(torch.from_numpy(images)), torch.from_numpy(bits), schedule)
     found = trained(model, objective, run.train_config, folder)
     made = {node: _generated(run, model, schedule, node) for node in NODES}
     about = {"run": asdict(run), **found, **shown(made, run.train_nodes)}
-    atomic_write(folder / WEIGHTS, save({k: v.cpu() for k, v in model.state_dict().items()}))
+    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
+    atomic_write(folder / WEIGHTS, save(weights))
     everything = np.stack(list(made.values()))
     atomic_write(
         folder / IMAGES,
