@@ -55,6 +55,9 @@ from .studies.similarity.result import (
 from .studies.task_phases.measure import task_phases as task_phases
 from .studies.task_phases.options import TaskTraining as TaskTraining
 from .studies.task_phases.result import TaskPhases as TaskPhases
+from .studies.text_phases.measure import text_phases as text_phases
+from .studies.text_phases.options import TextTraining as TextTraining
+from .studies.text_phases.result import TextPhases as TextPhases
 from .studies.weights.measure import complexity_report as complexity_report
 from .studies.weights.result import ComplexityReport as ComplexityReport
 from .studies.weights.tracker import ComplexityTracker as ComplexityTracker
@@ -65,6 +68,7 @@ from .tasks.anchor_text import (
 )
 from .tasks.anchors import AnchorTask as AnchorTask
 from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as load_compounds
+from .tasks.corpus import TextCorpus as TextCorpus, load_text as load_text
 from .tasks.examples import read_examples as read_examples
 from .tasks.load import load_pairs as load_pairs, load_task as load_task
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs

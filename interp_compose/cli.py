@@ -30,6 +30,7 @@ from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
 from interp_compose.studies.task_phases.options import TaskPhasesCommand
+from interp_compose.studies.text_phases.options import TextPhasesCommand
 from interp_compose.studies.weights.options import WeightsCommand
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "phases": (PhasesCommand, "phases.measure:run"),
     "task-phases": (TaskPhasesCommand, "task_phases.measure:run"),
     "concept-graphs": (ConceptGraphsCommand, "concept_graphs.measure:run"),
+    "text-phases": (TextPhasesCommand, "text_phases.measure:run"),
     "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
     "fusion": (FusionCommand, "fusion.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
-TASKS: Final = ("concept-graphs",)
-"""Tasks of ``phases --task`` that have a command of their own, of that name."""
+TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
+"""Tasks of ``phases --task`` that have a command of their own, and that command."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
 
@@ -106,10 +108,10 @@ def _of_a_task(options: Sequence[str]) -> list[str]:
         name, is_whole, task = word.partition("=")
         if name != "--task":
             continue
-        after = options[i + 1 : i + 2]
-        if (task if is_whole else "".join(after)) in TASKS:
+        command = TASKS.get(task if is_whole else "".join(options[i + 1 : i + 2]))
+        if command is not None:
             rest = options[i + 1 :] if is_whole else options[i + 2 :]
-            return [task if is_whole else after[0], *options[:i], *rest]
+            return [command, *options[:i], *rest]
         return ["task-phases", *options]
     return ["phases", *options]
 

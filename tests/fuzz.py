@@ -240,6 +240,12 @@ class World:
         return path
 
     @cached_property
+    def text(self) -> Path:
+        path = self.root / "text.txt"
+        path.write_text("a b a b\n\nb c b c\n\nc a c a", encoding="utf-8")
+        return path
+
+    @cached_property
     def folder(self) -> Path:
         path = self.root / "gpt2"
         architectures.build("GPT-2").save_pretrained(path)
@@ -590,6 +596,9 @@ def calls_of_data() -> Iterator[Call]:
         n_properties=2,
         seed=0,
     )
+    yield called(ic.load_text, source=lambda: W.text, documents="blank-line", held_out=0.3)
+    parts = {"train": ("a b", "c"), "held_out": ("d",)}
+    yield called(ic.TextCorpus, name="t", **parts, report=lambda: {"n": 1})
     yield called(ic.SequencePair, source="a b", target="c", kind="x")
     sides = {"train": (ic.SequencePair("a", "b"),), "gen": (ic.SequencePair("c", "b"),)}
     yield called(ic.SequenceTask, name="t", splits=lambda: sides, report=lambda: {"n": 1})
@@ -787,6 +796,17 @@ def calls_of_studies() -> Iterator[Call]:
         task=lambda: W.sequences,
         models=lambda: ["transformer", "lrf-relative"],
         **{**grid, "run": lambda: W.sequence_run},
+        **STUDY,
+    )
+    few = ic.TextTraining(vocab_size=260, n_ctx=4, n_layers=1, d_model=8, n_heads=2, max_steps=2)
+    yield called(
+        ic.text_phases,
+        1,
+        corpus=lambda: ic.TextCorpus("t", ("a b a b a b a b",), ("b a",), {}),
+        init_rates=lambda: [0.4],
+        weight_decays=lambda: [0.1],
+        sizes=lambda: [5],
+        **{**grid, "run": lambda: few},
         **STUDY,
     )
     yield called(

@@ -21,6 +21,7 @@ from interp_compose.studies.core import command as core_command, output
 from tests import architectures
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
+from tests.studies.test_text_phases import DOCUMENTS
 
 TINY = "--d-model 16 --samples 150 --steps 6 --where here"
 RUNS = f"{TINY} --d-mlp 20 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 1"
@@ -34,6 +35,9 @@ COMMANDS = {
     "phases": RUNS,
     "task-phases": "--task scan-length --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
     "--d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 20 --where here",
+    "text-phases": "--data-dir people.txt --vocab-size 280 --n-ctx 8 --gammas 0.4,0.8 --seeds 2 "
+    "--weight-decays 0.01 --d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 5 "
+    "--held-out 0.2 --where here",
     "concept-graphs": "--gammas 0.4,0.5 --seeds 2 --samples 8 --channels 2 --max-steps 2 "
     "--n-steps 4 --sample-steps 1 --n-images 2 --where here",
     "mechanism": "--runs phases --gammas 0.4,0.8",
@@ -53,6 +57,7 @@ OTHER = {
     "weights": ("--heads", "heads was false, is now true"),
     "phases": ("--steps 7", "steps was 6, is now 7"),
     "task-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
+    "text-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
     "concept-graphs": ("--max-steps 1", "max_steps was 2, is now 1"),
     "mechanism": ("--gammas 0.4", "init_rates was"),
     "speed": ("--steps 7", "steps was 6, is now 7"),
@@ -91,6 +96,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = "\n".join(json.dumps(row) for row in rows)
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
     tsv(folder / "pairs.tsv")
+    (folder / "people.txt").write_text("\n\n".join(DOCUMENTS), encoding="utf-8")
     return folder
 
 
@@ -299,6 +305,21 @@ REFUSED: dict[str, dict[str, str]] = {
         "--n-looks 0": "n_looks=0",
         "--where here --workers 2": "OptionError: workers=2 with where='here'",
     },
+    "text-phases": {
+        "--data-dir nosuch": "MissingDataError: there is no nosuch",
+        "--data-dir empty.txt": "DataFormatError: empty.txt is empty",
+        "--data-dir binary.txt": "DataFormatError: binary.txt has a NUL byte",
+        "--documents file": "InputError: people.txt holds one document with documents='file'",
+        "--held-out 1": "OptionError: held_out=1.0: expected a share between 0 and 1",
+        "--n-ctx 5000": "tokens, and a context n_ctx=5000; give more text",
+        "--vocab-size 5000": "OptionError: vocab_size=5000: the training part supports",
+        "--sizes 7": "OptionError: size=7: expected n_ctx=8 to",
+        "--sizes 20,20": "OptionError: sizes holds 20 twice",
+        "--gammas 0.4,0.4": "OptionError: init_rates holds 0.4 twice",
+        "--weight-decays -1": "weight_decays holds -1",
+        "--n-looks 0": "n_looks=0",
+        "--where here --workers 2": "OptionError: workers=2 with where='here'",
+    },
     "concept-graphs": {
         **GRID,
         "--train-nodes 000,211": "OptionError: train_nodes name '211'",
@@ -359,6 +380,8 @@ REFUSED: dict[str, dict[str, str]] = {
 }
 GARBLED = {
     "garbled.jsonl": '{"prompt": "x", "answer": "a"}\n{"prompt": 3}\n',
+    "empty.txt": " \n",
+    "binary.txt": "a\n\n\0",
     "garbled.tsv": "text1\ttext2\tscore\na b\tc d\t0.5\na\tb\thigh\n",
 }
 

@@ -60,7 +60,8 @@ def save_model(model: LensModel, folder: str | Path) -> Path:
         weights.safetensors          by :func:`.weights.save_weights`, with its .sha256
         SHA256SUMS                   of both, so that neither can be mixed with another model's
 
-    The folder gets its name once it is complete. The tokenizer is not part of it.
+    The folder gets its name once it is complete. A tokenizer is part of it where this library made
+    it with the model: of the model's words, or of byte pairs.
 
     Raises:
         OptionError: another kind of model; a folder that exists and is not empty.

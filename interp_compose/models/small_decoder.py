@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,7 @@ class SmallDecoderModel(OwnModel):
 
     Attributes:
         words: its vocabulary, where it was trained on whole words; its tokenizer is theirs then,
-            unless another one is given.
+            unless another one is given. Saved with it, as a tokenizer of byte pairs is.
     """
 
     KIND: ClassVar = "small decoder"
@@ -58,14 +59,24 @@ class SmallDecoderModel(OwnModel):
         self.ends_in_norm = lens.cfg.norm == "post"
 
     def described(self) -> Mapping[str, Any]:
-        """Its :class:`.decoder.DecoderConfig`, and its vocabulary where it has one."""
-        words = {} if self.words is None else {"words": list(self.words.words)}
-        return {"config": asdict(self.lens.cfg), **words}
+        """Its :class:`.decoder.DecoderConfig`, and its words or byte pairs where it has some."""
+        from interp_compose.text.bpe import BpeTokenizer
+
+        described: dict[str, Any] = {"config": asdict(self.lens.cfg)}
+        if self.words is not None:
+            described["words"] = list(self.words.words)
+        elif isinstance(self.tokenizer, BpeTokenizer):
+            described["byte_pairs"] = self.tokenizer.saved()
+        return described
 
     @classmethod
     def of(cls, described: Mapping[str, Any], *, name: str, tokenizer: Any) -> SmallDecoderModel:
         """With the weights still to come."""
         words = Vocabulary(tuple(described["words"])) if "words" in described else None
+        if tokenizer is None and "byte_pairs" in described:
+            from interp_compose.text.bpe import BpeTokenizer
+
+            tokenizer = BpeTokenizer(json.dumps(described["byte_pairs"]))
         lens = SmallDecoder(DecoderConfig(**described["config"]))
         return cls(lens, name=name, tokenizer=tokenizer, words=words)
 

@@ -116,30 +116,13 @@ def _padded(rows: Sequence[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "batch pos"
     return padded
 
 
-@dataclass(frozen=True, eq=False)
-class TargetSequence:
-    """Cross-entropy (nats) of each token of the target, given those before it, its EOS included.
+class TokenLoss:
+    """Cross-entropy (nats) of the tokens that a batch has to predict: the mean over all of them."""
 
-    A batch's loss is the mean over the tokens of its targets. ``curve`` holds the pairs on which
-    exact match is measured between steps, by split; ``batches`` are what the model reads:
-    :class:`ContinuedBatch` for a decoder.
-    """
-
-    train: Sequence[EncodedPair]
-    bos: int
-    curve: Mapping[str, Sequence[EncodedPair]] = field(default_factory=dict)
-    label_smoothing: float = 0.0
-    batches: type[PairBatch] = SequenceBatch
+    label_smoothing: float
 
     terms: ClassVar[Mapping[str, str]] = {"task_loss": "the task's loss"}
     sums: ClassVar[Sequence[str]] = ("task_loss",)
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(pair) for pair in self.train]
-
-    def collate(self, indices: Int[np.ndarray, "example"]) -> PairBatch:
-        return self.batches.of([self.train[i] for i in indices], self.bos)
 
     def sizes(self, batch: PairBatch) -> tuple[int, ...]:
         return (int(batch.valid.sum()),)
@@ -155,6 +138,29 @@ class TargetSequence:
 
     def row(self, sums: Mapping[str, float], n: int) -> Row:
         return {"task_loss": sums["task_loss"], "n": n}
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSequence(TokenLoss):
+    """Cross-entropy (nats) of each token of the target, given those before it, its EOS included.
+
+    A batch's loss is the mean over the tokens of its targets. ``curve`` holds the pairs on which
+    exact match is measured between steps, by split; ``batches`` are what the model reads:
+    :class:`ContinuedBatch` for a decoder.
+    """
+
+    train: Sequence[EncodedPair]
+    bos: int
+    curve: Mapping[str, Sequence[EncodedPair]] = field(default_factory=dict)
+    label_smoothing: float = 0.0
+    batches: type[PairBatch] = SequenceBatch
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(pair) for pair in self.train]
+
+    def collate(self, indices: Int[np.ndarray, "example"]) -> PairBatch:
+        return self.batches.of([self.train[i] for i in indices], self.bos)
 
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
         """The share of each split's pairs that is predicted exactly."""

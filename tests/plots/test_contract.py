@@ -43,6 +43,7 @@ from tests.studies import (
     test_fusion as fusion,
     test_generalise as generalise,
     test_task_phases as task_phases,
+    test_text_phases as text_phases,
 )
 
 Made = Callable[[], Sequence[ChartFigure]]
@@ -63,6 +64,7 @@ FIGURES: dict[str, Made] = {
     "generalise": lambda: list(generalise.result().figures().values()),
     "task_phases": lambda: list(task_phases.result().figures().values()),
     "concept_graphs": lambda: list(concept_graphs.result().figures().values()),
+    "text_phases": lambda: list(text_phases.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),

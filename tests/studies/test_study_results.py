@@ -39,6 +39,7 @@ from tests.studies import (
     test_similarity_result as of_similarity,
     test_speed_result as of_speed,
     test_task_phases as of_task_phases,
+    test_text_phases as of_text_phases,
 )
 
 Frames = dict[str, pd.DataFrame]
@@ -137,6 +138,11 @@ ENTRIES = {
         ic.ConceptGraphs.SCHEMA,
         of_concept_graphs.frames,
         lambda t: ic.ConceptGraphs.from_runs(t, of_concept_graphs.CONFIG),
+    ),
+    "text_phases": Entry(
+        ic.TextPhases.SCHEMA,
+        of_text_phases.frames,
+        lambda t: ic.TextPhases.from_runs(t, of_text_phases.CONFIG),
     ),
     "fusion": Entry(
         ic.Fusion.SCHEMA,
@@ -251,6 +257,12 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("accuracy", without(0), f"init_rate 0.3, seed 0, node 000, kind all .1 missing.; {ONE}"),
         ("examples", without(0), f"seed 0, node 000, image 0 .1 missing.; {ONE}"),
         ("judge", without(0), f"judge has no row for node 000, kind all .1 missing.; {ONE}"),
+    ],
+    "text_phases": [
+        ("held_out", put("loss", -0.1), "loss -0.1 in row 0; expected loss >= 0"),
+        ("held_out", without(0), f"size 30, seed 0 .1 missing.; {ONE}"),
+        ("curve", put("split", "test"), "has the split 'test'; expected held-out, train"),
+        ("curve", without(0), f"step 0, split held-out .1 missing.; {ONE}"),
     ],
     "cap": [
         ("outcomes", put("target_rank", 0), "target_rank 0 in row 0; expected target_rank >= 1"),

@@ -1,0 +1,24 @@
+"""The figure of language models: perplexity by size of the training set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.studies.core.figures import size_figure
+
+
+def perplexity_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """Perplexity of the held-out text, by the number of training tokens."""
+    return size_figure(
+        summary[summary["measure"] == "perplexity"].assign(split=""),
+        config,
+        by="split",
+        title="perplexity of held-out text",
+        x_title="training tokens",
+        y_title="perplexity",
+        y_is_share=False,
+    )

@@ -1,0 +1,148 @@
+"""A user's text to model: documents in a training part and a held-out one. ``load_text``."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal
+
+from interp_compose._public import public, short
+from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
+
+Documents = Literal["blank-line", "file"]
+SUFFIXES: Final = (".txt", ".txt.gz")
+"""Of the files of a folder that are read."""
+BLANK: Final = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class TextCorpus:
+    """Documents to train a language model on, and others to measure it on.
+
+    ``report`` counts documents and bytes of both parts (``train_documents``, ``held_out_bytes``, …;
+    bytes of UTF-8), and what was left out.
+
+    Raises:
+        InputError: a part without documents; a document that is blank, or in both parts.
+    """
+
+    name: str
+    train: tuple[str, ...]
+    held_out: tuple[str, ...]
+    report: Mapping[str, int | str | float]
+
+    def __post_init__(self) -> None:
+        for part, documents in (("train", self.train), ("held_out", self.held_out)):
+            if not documents:
+                raise InputError(f"the part {part!r} of the text {self.name!r} has no documents")
+            for place, document in enumerate(documents):
+                if not document.strip():
+                    raise InputError(f"document {place} of the part {part!r} is blank")
+        trained = set(map(_plain, self.train))
+        for document in self.held_out:
+            if _plain(document) in trained:
+                raise InputError(
+                    f"the held-out document {short(document)} is in the training part too; take it "
+                    "out of one of the two"
+                )
+
+
+@public
+def load_text(
+    source: str | Path, *, documents: Documents = "blank-line", held_out: float = 0.05
+) -> TextCorpus:
+    """The text of a file, or of a folder's ``.txt`` and ``.txt.gz`` files (those of its folders
+    too), split by document.
+
+    A document that occurs again, white space aside, is left out. The others are put in the order
+    of the SHA-256 of their words, which is random and depends on nothing else: the first are held
+    out, the training part follows.
+
+    Args:
+        source: UTF-8 text; compressed where the name ends in ``.gz``.
+        documents: are separated by blank lines, or each file is one.
+        held_out: the share of documents that is held out, rounded; at least one.
+
+    Raises:
+        MissingDataError: there is no such file, or no text file in the folder.
+        DataFormatError: a file that is empty or no UTF-8 text; names it.
+        OptionError: a share that is not between 0 and 1.
+        InputError: fewer than two different documents.
+    """
+    if not 0 < held_out < 1:
+        raise OptionError(f"held_out={held_out!r}: expected a share between 0 and 1, such as 0.05")
+    source = Path(source)
+    files = _files(source)
+    found = list(chain.from_iterable(_documents(path, documents) for path in files))
+    different = {_plain(document): document for document in reversed(found)}
+    if len(different) < 2:
+        raise InputError(
+            f"{source} holds one document with documents={documents!r}, which cannot be split; "
+            "expected two or more (separated by blank lines, or by files)"
+        )
+    ordered = [different[key] for key in sorted(different, key=_digest)]
+    n = min(max(1, round(held_out * len(ordered))), len(ordered) - 1)
+    parts = {"train": tuple(ordered[n:]), "held_out": tuple(ordered[:n])}
+    report: dict[str, int | str | float] = {"files": len(files), "documents": documents}
+    report["left_out_as_repeated"] = len(found) - len(ordered)
+    for part, texts in parts.items():
+        report[f"{part}_documents"] = len(texts)
+        report[f"{part}_bytes"] = n_bytes(texts)
+    return TextCorpus(source.resolve().name.partition(".")[0], **parts, report=report)
+
+
+def n_bytes(texts: tuple[str, ...]) -> int:
+    """Of the texts as UTF-8."""
+    return sum(len(text.encode()) for text in texts)
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    if not source.is_dir():
+        raise MissingDataError(f"there is no {source}; expected a text file, or a folder of them")
+    found = [path for path in source.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file()]
+    if not found:
+        raise MissingDataError(
+            f"the folder {source} holds no text file; expected names that end in "
+            f"{' or '.join(SUFFIXES)}"
+        )
+    return sorted(found)
+
+
+def _documents(path: Path, documents: Documents) -> Iterator[str]:
+    data = path.read_bytes()
+    try:
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except (OSError, EOFError) as error:
+        raise DataFormatError(f"{path} cannot be decompressed ({error}); get it again") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except ValueError as error:
+        raise DataFormatError(
+            f"{path} is no UTF-8 text ({error}); save it as UTF-8, or leave it out"
+        ) from error
+    if "\0" in text:
+        raise DataFormatError(
+            f"{path} has a NUL byte (at character {text.index(chr(0))}), as binary files have; "
+            "leave it out"
+        )
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    if not text:
+        raise DataFormatError(f"{path} is empty; leave it out")
+    yield from BLANK.split(text) if documents == "blank-line" else [text]
+
+
+def _plain(document: str) -> str:
+    return " ".join(document.split())
+
+
+def _digest(plain: str) -> bytes:
+    return hashlib.sha256(plain.encode()).digest()
