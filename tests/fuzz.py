@@ -798,7 +798,7 @@ def calls_of_studies() -> Iterator[Call]:
         **{**grid, "run": lambda: W.sequence_run},
         **STUDY,
     )
-    few = ic.TextTraining(vocab_size=260, n_ctx=4, n_layers=1, d_model=8, n_heads=2, max_steps=2)
+    few = ic.TextTraining(vocab_size=258, n_ctx=4, n_layers=1, d_model=8, n_heads=2, max_steps=2)
     yield called(
         ic.text_phases,
         1,

@@ -109,7 +109,7 @@ def _lay_out(figure: Figure, chart: Chart) -> list[Axes]:
     """One pair of axes for each panel, room for the labels at the right of the last."""
     inch = 1 / figure.get_figwidth()
     n = len(chart.panels)
-    left = 0.085 * SIZE[0] * inch
+    left = (0.085 if chart.y_is_share else 0.1) * SIZE[0] * inch
     right = 1 - (0.04 + 0.0095 * chart.label_length) * SIZE[0] * inch
     width = (right - left - (n - 1) * GAP * inch) / n
     height = 0.66 if any(panel.title for panel in chart.panels) else 0.70
