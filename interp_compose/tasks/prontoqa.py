@@ -2,11 +2,11 @@
 
 After Saparov and He (2023), "Language models are greedy reasoners": their sentences, about an
 ontology of our own that leaves no answer to be read from the surface. There are two chains of
-concepts, as long as each other, and the entity is in one of them. At one level each chain has two
-properties, one of them negated, and the other chain has the opposite ones. So the answer turns into
-the other one where the entity is put into the other chain, and where the names of the two
-properties are exchanged: who does not look at both the concept and the property knows nothing.
-With one property alone, the concept's position shows whether a rule before it has a "not".
+concepts, as long as each other, and the entity is in one of them. Both have a rule about the
+property that is asked about, at the same level, and one of these two is negated: put into the other
+chain, the entity turns the answer into the other one. Each of the two is followed by a rule about
+another property, of a concept in no chain, that is negated where the first is not. So both together
+have the same number of words, and where a concept stands does not show what is negated before it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def prontoqa(
         longer: how many hops more the split ``"longer"`` has at most; 0: no such split.
         n_train: pairs.
         n_test: pairs of ``"test"``, and of ``"longer"``.
-        n_concepts: different names, of which a pair has two chains.
+        n_concepts: different names, of which a pair has those of two chains and two more.
         n_properties: different ones, of which a pair has two.
         seed: draws everything.
 
@@ -96,6 +96,7 @@ def prontoqa(
     return SequenceTask("prontoqa", splits, report)
 
 
+Numbers = Int[np.ndarray, "problem"]
 Place = tuple[int, int]
 """Hops, and the concepts of a chain."""
 Share = dict[Place, dict[str, list[int]]]
@@ -183,43 +184,51 @@ class Sentences:
     ) -> Int[np.ndarray, "problem sentence"]:
         """Problems, some of which may be alike.
 
-        The entity is at the lowest level of chain 0. Its concept ``hops`` - 1 levels above has the
-        properties 0, which is asked about, and 1; one of them is negated.
+        The entity is at the lowest level of chain 0. A rule about property 0, which is asked about,
+        is followed by one about property 1 and a concept of no chain, with a "not" if the first has
+        none.
         """
         n_e, n_c, n_p = len(self.entities), len(self.concepts), len(self.properties)
         traits = 2 * n_c**2  # the number of the first rule of a property
         facts = traits + 4 * n_c * n_p
         statements = facts + n_e * n_c
         entity = random.integers(n_e, size=n)
-        chains = random.random((n, n_c)).argsort(axis=1)[:, : 2 * depth].reshape(n, 2, depth)
+        concepts = random.random((n, n_c)).argsort(axis=1)
+        chains = concepts[:, : 2 * depth].reshape(n, 2, depth)
+        others = concepts[:, 2 * depth : 2 * depth + 2]
         asked = random.random((n, n_p)).argsort(axis=1)[:, :2]
         negated = random.integers(2, size=n)  # property 0 of chain 0
+
+        def rule(concept: Numbers, no: Numbers, which: int) -> Numbers:
+            number: Numbers = traits + (concept * 2 + no) * n_p + asked[:, which]
+            return number
+
         found, levels = [], []
         for chain in (0, 1):
             for low in range(depth - 1):
                 found.append(chains[:, chain, low] * n_c + chains[:, chain, low + 1])
                 levels.append(low)
-            for which in (0, 1):
-                no = negated ^ chain ^ which
-                concept = chains[:, chain, hops - 1]
-                found.append(traits + (concept * 2 + no) * n_p + asked[:, which])
-                levels.append(hops - 1)
+            found.append(rule(chains[:, chain, hops - 1], negated ^ chain, 0))
+            levels.append(hops - 1)
+        for chain in (0, 1):
+            found.append(rule(others[:, chain], negated ^ chain ^ 1, 1))
         rules = np.stack(found, axis=1)
         every = random.integers(2, size=rules.shape)
         rules += every * np.where(rules < traits, n_c**2, 2 * n_c * n_p)
         up = random.choice((-1, 1), size=(n, 1))
-        order = (np.array(levels) * up + random.random(rules.shape)).argsort(axis=1)
+        place = np.array(levels) * up + random.random((n, 2 * depth))
+        behind = np.nextafter(place[:, [depth - 1, -1]], np.inf)
+        order = np.concatenate([place, behind], axis=1).argsort(axis=1, kind="stable")
         fact = facts + entity * n_c + chains[:, 0, 0]
-        no = negated ^ (not true)
-        statement = statements + (entity * 2 + no) * n_p + asked[:, 0]
+        statement = statements + (entity * 2 + (negated ^ (not true))) * n_p + asked[:, 0]
         return np.column_stack([np.take_along_axis(rules, order, axis=1), fact, statement])
 
     def count(self, hops: int, depth: int) -> int:
         """How many different problems there are; half of them are true."""
-        named = len(self.entities) * perm(len(self.concepts), 2 * depth)
+        named = len(self.entities) * perm(len(self.concepts), 2 * depth + 2)
         named *= perm(len(self.properties), 2)
         coins: int = 2 ** (2 * depth + 2) * 2 * 2  # each or every; negated: the rule, the statement
-        at = Counter([*range(depth - 1), hops - 1, hops - 1])  # rules of each chain by level
+        at = Counter([*range(depth - 1), hops - 1])  # rules of each chain by level
         orders = prod(factorial(2 * n) for n in at.values()) * (2 if len(at) > 1 else 1)
         return named * coins * orders
 
@@ -244,11 +253,11 @@ def _check(
     seed: int,
 ) -> None:
     """``OptionError`` for numbers that cannot be."""
-    half = len(CONCEPTS) // 2
+    half = len(CONCEPTS) // 2 - 1  # two are in no chain
     limits = {
         "hops": (hops, 1, half),
         "longer": (longer, 0, half - hops),
-        "n_concepts": (n_concepts, 2 * (hops + longer), len(CONCEPTS)),
+        "n_concepts": (n_concepts, 2 * (hops + longer) + 2, len(CONCEPTS)),
         "n_properties": (n_properties, 2, len(PROPERTIES)),
         "n_train": (n_train, 2 * hops, MOST),
         "n_test": (n_test, 2 * max(hops, longer), MOST),
