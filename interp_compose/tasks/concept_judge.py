@@ -25,7 +25,7 @@ FLOOR: Final = 0.35
 INNER: Final = 0.7
 """Pixels that are covered more than this show the colour."""
 SKEW: Final = 0.4
-"""Half of an equilateral triangle's |E z³| / E[|z|²]^1.5, z = x + iy from the centre."""
+"""Half of an equilateral triangle's ``|E z³| / E[|z|²]^1.5``, z = x + iy from the centre."""
 UNLIKE: Final = 0.15
 """Pixels that differ from the drawing of what was found, as a share of those covered, at most in a
 clear image."""

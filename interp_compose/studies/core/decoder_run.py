@@ -34,8 +34,8 @@ class DecoderRun:
     weight_decay: float
     """Decoupled, on every parameter."""
     size: int
-    """Training sequences, or tokens of text: the first in a random order that is always the
-    same."""
+    """How many training sequences, or tokens of text, the first in a random order that is always
+    the same."""
     seed: int = 0
     """Of initialisation and order."""
 
