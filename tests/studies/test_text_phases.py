@@ -54,7 +54,9 @@ def frames() -> dict[str, pd.DataFrame]:
         loss = 2 - rate + seed / 10 - size / 1000
         held_out.append({**place, "loss": loss, "n": 100, "n_bytes": 250})
         for step, split in product((0, size), ("held-out", "train")):
-            curve.append({**place, "step": step, "split": split, "loss": 5.0 - step / 20 - rate, "n": 30})
+            curve.append(
+                {**place, "step": step, "split": split, "loss": 5.0 - step / 20 - rate, "n": 30}
+            )
     made = {"runs": runs, "held_out": held_out, "curve": curve}
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
