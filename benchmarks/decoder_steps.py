@@ -1,0 +1,168 @@
+"""A training step of a GPT-2-shaped decoder beside transformers' own GPT-2:
+``python -m benchmarks.decoder_steps``.
+
+Turn about, on the same batch of one thread, with the same weights, the same loss (of the target's
+tokens alone) and AdamW: a plain loop around ``GPT2LMHeadModel``, with -100 as the labels of the
+source, and the library's loop around ``SmallDecoder``, which unembeds those positions alone that
+the loss is of. Sequences are commands of SCAN of about one length with their actions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import interp_compose as ic
+from benchmarks.common import machine, seconds, spread, write
+from interp_compose.models.decoder import DecoderConfig, SmallDecoder
+from interp_compose.models.init import init_weights
+from interp_compose.studies.core.sequence_data import SequenceData
+from interp_compose.text.vocabulary import BOS
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import Trainer, trains
+from interp_compose.training.sequences import ContinuedBatch, TargetSequence
+
+SHAPES: Final = {
+    "small": ({"n_layers": 2, "d_model": 64, "n_heads": 4, "d_mlp": 256}, 64),
+    "gpt2": ({"n_layers": 12, "d_model": 768, "n_heads": 12, "d_mlp": 3072}, 8),
+}
+"""Shapes by name, each with its batch: the preset of ``phases --task …``, and GPT-2 small."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/decoder_steps_{device}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    repeats = parser.parse_args(arguments).repeats
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    data = SequenceData.of(ic.load_sequences("scan-turn-left").splits, one_sequence=True)
+    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": repeats}
+    for name, (shape, batch) in SHAPES.items():
+        result[name] = {"shape": shape, "batch": batch, **measured(shape, batch, data, repeats)}
+        ratio, ends = result[name]["gpt2_over_library"], result[name]["range"]
+        print(f"{name}: GPT-2's step over the library's {ratio:.2f} {ends}")
+    if device == "cuda":
+        result["gpu"] = torch.cuda.get_device_name()
+    write(f"decoder_steps_{device}", {**result, "machine": machine()})
+
+
+@trains
+def measured(shape: dict[str, int], n: int, data: SequenceData, repeats: int) -> dict[str, Any]:
+    """Medians of steps taken turn about, and of their ratios."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pairs = sorted(data.splits["train"], key=len)
+    some = pairs[len(pairs) // 2 :][:n]
+    config = DecoderConfig(**shape, d_vocab=len(data.source), n_ctx=data.longest_pair + 1)
+    ours = SmallDecoder(config).to(device)
+    init_weights(ours, 0.5, seed=0)
+    theirs = like(ours).to(device)
+    trainer = Trainer(
+        ours,
+        TargetSequence(some, BOS, batches=ContinuedBatch),
+        TrainConfig(batch_size=n, epochs=10_000, lr=1e-4, warmup_steps=0, schedule="constant"),
+    )
+    step = plain_step(theirs, ContinuedBatch.of(some, BOS), device)
+    losses = [abs(step() - trainer.train_step()["loss"]) for _ in range(2)]
+    assert max(losses) < 1e-3, f"the losses of the two models differ by {losses}"
+    each = max(1, round(0.3 / seconds(step)))
+    times = np.array(
+        [[timed(work, each, device) for work in (step, trainer.train_step)] for _ in range(repeats)]
+    )
+    ratios = (times[:, 0] / times[:, 1]).tolist()
+    return {
+        "tokens": sum(len(pair) + 1 for pair in some),
+        "predicted": sum(len(pair.target) for pair in some),
+        "gpt2_seconds": median(times[:, 0]),
+        "library_seconds": median(times[:, 1]),
+        "gpt2_over_library": median(ratios),
+        "range": spread(ratios),
+        "losses_differ_by": max(losses),
+    }
+
+
+def timed(work: Callable[[], object], times: int, device: str) -> float:
+    """Seconds of one call, of several."""
+
+    def run() -> None:
+        for _ in range(times):
+            work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return seconds(run) / times
+
+
+def plain_step(model: GPT2LMHeadModel, batch: ContinuedBatch, device: str) -> Callable[[], float]:
+    """What one writes around GPT-2: forward with labels, backward, clip, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    # GPT-2 shifts labels itself: the label of a token is the token
+    tokens = torch.cat([batch.tokens, batch.target[:, -1:]], dim=1).to(device)
+    labels = torch.full_like(tokens, -100)
+    labels[:, 1:] = torch.where(batch.valid, batch.target, -100)
+
+    def step() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss: Tensor = model(input_ids=tokens, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+@torch.no_grad()
+def like(model: SmallDecoder) -> GPT2LMHeadModel:
+    """GPT-2 with the weights of ``model``, and with its exact GELU, no dropout, and an unembedding
+    of its own."""
+    shape = model.cfg
+    config = GPT2Config(
+        vocab_size=shape.d_vocab,
+        n_positions=shape.n_ctx,
+        n_embd=shape.d_model,
+        n_layer=shape.n_layers,
+        n_head=shape.n_heads,
+        n_inner=shape.d_mlp,
+        activation_function="gelu",
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    plain: Any = GPT2LMHeadModel(config)
+    body = plain.transformer
+    body.wte.weight.copy_(model.W_E)
+    body.wpe.weight.copy_(model.W_pos)
+    plain.lm_head.weight.copy_(model.W_U.mT)  # b_U is 0 until the first step
+    own: Any
+    for block, own in zip(body.h, model.blocks, strict=True):
+        columns = [getattr(own.attn, f"W_{c}").transpose(0, 1).flatten(1) for c in "QKV"]
+        block.attn.c_attn.weight.copy_(torch.cat(columns, dim=1))
+        block.attn.c_attn.bias.copy_(
+            torch.cat([getattr(own.attn, f"b_{c}").flatten() for c in "QKV"])
+        )
+        block.attn.c_proj.weight.copy_(own.attn.W_O.flatten(0, 1))
+        block.attn.c_proj.bias.copy_(own.attn.b_O)
+        block.mlp.c_fc.weight.copy_(own.mlp.W_in)
+        block.mlp.c_fc.bias.copy_(own.mlp.b_in)
+        block.mlp.c_proj.weight.copy_(own.mlp.W_out)
+        block.mlp.c_proj.bias.copy_(own.mlp.b_out)
+        for theirs, norm in ((block.ln_1, own.ln1), (block.ln_2, own.ln2)):
+            theirs.weight.copy_(norm.w)
+            theirs.bias.copy_(norm.b)
+    result: GPT2LMHeadModel = plain.train()
+    return result
+
+
+if __name__ == "__main__":
+    main()
