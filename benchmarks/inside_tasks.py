@@ -11,9 +11,10 @@ asked of the models that reason, or do not, on sequences: of every run with the 
   (CAP, collapse mode),
 - and the stable rank of W_Q of each layer.
 
-A token is right if it is predicted from the target's own tokens before it. Sequences are samples of
-those that the rules tell apart: sums of two numbers of three digits with a sum of three, and all
-commands.
+Beside the last two stands what is right untouched of the sequences that have such tokens or
+phrases. A token is right if it is predicted from the target's own tokens before it. Sequences are
+samples of those that the rules tell apart: sums of two numbers of three digits with a sum of three,
+and all commands.
 """
 
 from __future__ import annotations
@@ -168,10 +169,12 @@ def opened(model: SmallDecoderModel, pairs: Sequence[ic.SequencePair]) -> list[d
                 rows["phrases", "", layer].append(found)
                 rows["phrases, clean", "", layer].append(right(model, pooled))
         for kind in sorted({kind for parts in batch.parts for kind in parts.kinds}):
+            own = batch.only([i for i, parts in enumerate(batch.parts) if kind in parts.kinds])
             block = ic.mask_attention(
-                model, keys=batch.positions(kind), queries=batch.answering, mode="exclude"
+                model, keys=own.positions(kind), queries=own.answering, mode="exclude"
             )
-            rows["cut", kind, -1].append(right(model, batch, block))
+            rows["cut", kind, -1].append(right(model, own, block))
+            rows["cut, clean", kind, -1].append(right(model, own))
     return [
         {"what": what, "part": part, "layer": layer, **counted(found)}
         for (what, part, layer), found in rows.items()

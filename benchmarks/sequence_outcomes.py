@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "curve_ends": curve[curve["step"] == last],
     }
     if isinstance(found, ic.TaskPhases):
-        tables["runs"] = tables["runs"].merge(found.epochs_to_fit().drop(columns="setting"))
+        fits = found.epochs_to_fit().drop(columns="setting")
+        fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
+        tables["runs"] = tables["runs"].merge(fits)
     config = {key: value for key, value in found.config.items() if key != "data"}
     name = re.sub(r"\W+", "_", f"{study}_{config['task']}")
     path = RESULTS_FOLDER / f"{name}.json"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from scipy.stats import spearmanr
 
+from docs import task_verdicts
 from docs.measured import read
 from docs.phase_results import SURE, share
 from docs.verdicts import (
@@ -585,23 +586,4 @@ def _memory() -> Found:
 
 
 CLAIMS.untested("What holds for one head holds for many", "III-D", "every run here has one head")
-SECTION_VII: Final = "section VII is not implemented"
-CLAIMS.untested(
-    "Small initialisation removes the failure on concept graphs", "VII, Fig. 6", SECTION_VII
-)
-CLAIMS.untested("… drawn from a normal as from a uniform", "VII", SECTION_VII)
-CLAIMS.untested("SCAN: it wins with a large weight decay", "VII, Fig. 7A", SECTION_VII)
-CLAIMS.untested(
-    "COGS: it wins out of distribution, at equal accuracy within", "VII, Fig. 7B", SECTION_VII
-)
-CLAIMS.untested("Addition: it finds the rule, from scratch", "VII, Fig. 7C", SECTION_VII)
-CLAIMS.untested("… and fine-tuning GPT-2 with weight decay does", "VII, Fig. 7C", SECTION_VII)
-CLAIMS.untested(
-    "SlimPajama: it lowers the perplexity of GPT-2 medium",
-    "VII, Fig. 7D",
-    f"{SECTION_VII}; 40 billion tokens",
-)
-CLAIMS.untested("PrOntoQA: it converges faster and generalises better", "VII, Fig. 7E", SECTION_VII)
-CLAIMS.untested(
-    "… while large ones converge slower, then faster, with more data", "VII, Fig. 7E", SECTION_VII
-)
+CLAIMS += task_verdicts.CLAIMS

@@ -32,10 +32,10 @@ def accuracy(name: str) -> Table:
             [
                 f"`{model}`",
                 split,
-                f"{_points(row['mean'])} ({_points(row['smallest'])}–{_points(row['largest'])})",
-                "–" if other is None else _difference(other),
+                f"{points(row['mean'])} ({points(row['smallest'])}–{points(row['largest'])})",
+                "–" if other is None else difference(other),
                 "–" if other is None else f"{other['p_holm']:.2f}",
-                f"{_points(sum(fits[model]) / len(fits[model]))}",
+                f"{points(sum(fits[model]) / len(fits[model]))}",
                 f"{sizes[model]:,}",
                 str(row["n_seeds"]),
             ]
@@ -47,7 +47,7 @@ def accuracy(name: str) -> Table:
 def pairs(name: str) -> Table:
     """A row for every two models."""
     rows = [
-        [f"`{row['model']}` − `{row['other']}`", row["split"], _difference(row), f"{row['p']:.3f}"]
+        [f"`{row['model']}` − `{row['other']}`", row["split"], difference(row), f"{row['p']:.3f}"]
         for row in read(name)["pairs"]
     ]
     return ["models", "split", "difference, 95 %", "p"], rows
@@ -140,11 +140,13 @@ def _range(ends: list[float]) -> str:
     return f"{ends[0]:.2f}–{ends[1]:.2f}"
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
+    """In per cent."""
     return f"{100 * share:.1f}"
 
 
-def _difference(row: dict[str, float]) -> str:
+def difference(row: dict[str, float]) -> str:
+    """With the ends of its interval, in points."""
     ends = (_signed(row[name]) for name in ("difference", "ci_low", "ci_high"))
     return "{} ({} to {})".format(*ends)
 

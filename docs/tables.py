@@ -24,6 +24,7 @@ from docs import (
     generalise_results,
     phase_results,
     speed_results,
+    task_results,
     verdict_page,
 )
 from docs.measured import Table
@@ -292,6 +293,21 @@ def generalised_pairs(name: str) -> str:
     return NOTICE + table(*generalise_results.pairs(name))
 
 
+def decoders(name: str) -> str:
+    """What decoders got right of a task, by size of the training set."""
+    return NOTICE + table(*task_results.by_size(name))
+
+
+def decoders_inside(name: str) -> str:
+    """How they fit the training data, and their first layer's W_Q."""
+    return NOTICE + table(*task_results.inside(name))
+
+
+def decoders_opened(name: str, split: str) -> str:
+    """What interventions leave of their accuracy."""
+    return NOTICE + table(*task_results.opened(name, split))
+
+
 def inside(name: str) -> str:
     """What was found inside them."""
     return NOTICE + table(*generalise_results.inside(name))
@@ -350,6 +366,11 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_cost.md": generalise_cost,
     "generalise_decoding.md": generalise_decoding,
     "generalise_length.md": partial(generalised, "generalise_scan_length_26"),
+    "turn_left.md": partial(decoders, "task_phases_scan_turn_left"),
+    "turn_left_inside.md": partial(decoders_inside, "task_phases_scan_turn_left"),
+    "turn_left_opened.md": partial(decoders_opened, "inside_scan_turn_left", "test"),
+    "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
+    "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),
     "fusion_length.md": partial(inside, "fusion_length"),
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),

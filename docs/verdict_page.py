@@ -10,24 +10,34 @@ from typing import Any, Final
 from docs import carma_verdicts, complexity_verdicts
 from docs.measured import Table, read
 from docs.phase_results import share
-from docs.verdicts import RULES, VERDICTS, Claims, Found, by_ranges
+from docs.verdicts import BREAK, RULES, VERDICTS, Claims, Found, agreed, by_ranges
 
 NOT_IMPLEMENTED: Final = "not implemented yet"
 NOT_TRAINED: Final = "implemented, not trained: a GPU's work, and the data are not at hand"
 LRF: Final = Claims()
 
 
-@LRF.add("Fusing the outputs of all earlier layers helps to generalise", "abstract", "length")
+FUSED: Final = {
+    "length": ("generalise_scan_length_26", "transformer-relative", "lrf-relative"),
+    "turn-left-fused": ("generalise_scan_turn_left", "transformer", "lrf"),
+}
+"""The runs that test LRF, with the two models that they compare."""
+
+
+@LRF.add("Fusing the outputs of all earlier layers helps to generalise", "abstract", *FUSED)
 def _fused() -> Found:
-    found = {row["model"]: row for row in read("generalise_scan_length_26")["summary"]}
-    names = {"without": "transformer-relative", "with": "lrf-relative"}
-    ends = {which: found[name] for which, name in names.items()}
-    text = ", ".join(
-        f"{which} {share(row['mean'])} [{share(row['smallest'])}–{share(row['largest'])}]"
-        for which, row in ends.items()
-    )
-    without, fused = ((row["smallest"], row["largest"]) for row in ends.values())
-    return f"Longer commands of SCAN that are right: {text}", by_ranges(without, fused)
+    each, verdicts = [], []
+    for run, (name, *models) in FUSED.items():
+        found = {row["model"]: row for row in read(name)["summary"] if row["kind"] == "all"}
+        ends = [found[model] for model in models]
+        text = ", ".join(
+            f"{which} {share(row['mean'])} [{share(row['smallest'])}–{share(row['largest'])}]"
+            for which, row in zip(("without", "with"), ends, strict=True)
+        )
+        each.append(f"run {run}: {text}")
+        verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
+    head = "commands of SCAN that are right, longer ones or with an unseen use of a word"
+    return BREAK.join([head, *each]), agreed(verdicts)
 
 
 LRF.untested("… on CFQ", "abstract", NOT_TRAINED)
@@ -215,12 +225,22 @@ def _inside() -> str:
     return f"The models of run length, seeds 0 to 4 one by one; {probed}, of which a fourth tests"
 
 
-def _length() -> str:
-    config = read("generalise_scan_length_26")["config"]
+def _generalised(task: str) -> str:
+    config = read(f"generalise_{task}")["config"]
     report = config["data_report"]
     return (
         f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers, {config['d_model']} "
         f"wide; {report['train_all']} training and {report['test_all']} test commands, "
+        f"{config['epochs']} epochs; {seeds(config)}"
+    )
+
+
+def _decoders(task: str) -> str:
+    config = read(f"task_phases_{task}")["config"]
+    report = config["data_report"]
+    return (
+        f"pre-LN, {config['n_layers']} layers of {config['n_heads']} heads, {config['d_model']} "
+        f"wide; {report['train_all']:,} training and {report['test_all']:,} test commands, "
         f"{config['epochs']} epochs; {seeds(config)}"
     )
 
@@ -288,7 +308,19 @@ RUNS: Final = {
         "generalise_scan_length_26",
         "interp-compose generalise --task scan-length-26 --models "
         "transformer,transformer-relative,lrf-relative --seeds 5 --out out/length",
-        _length,
+        lambda: _generalised("scan_length_26"),
+    ),
+    "turn-left-fused": Run(
+        "generalise_scan_turn_left",
+        "interp-compose generalise --task scan-turn-left --models transformer,lrf,parameters "
+        "--seeds 5 --out out/turn-left",
+        lambda: _generalised("scan_turn_left"),
+    ),
+    "turn-left": Run(
+        "task_phases_scan_turn_left",
+        "interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 "
+        "--weight-decays 0.1 --seeds 3 --out out/turn-left-small",
+        lambda: _decoders("scan_turn_left"),
     ),
     "inside": Run(
         "fusion_length",

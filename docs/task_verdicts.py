@@ -1,0 +1,62 @@
+"""Complexity control's claims on realistic tasks (section VII), and what was measured of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from docs.generalise_results import points
+from docs.task_results import overall
+from docs.verdicts import BREAK, Claims, Found, agreed, by_ranges
+
+CLAIMS: Final = Claims()
+LARGE, SMALL = "γ 0.5, wd 0.01", "γ 0.7, wd 0.1"
+"""The two settings that the paper compares: large initialisation and small weight decay, and small
+and large."""
+PENDING: Final = "built, not measured yet"
+
+
+def compared(name: str, split: str) -> Found:
+    """At each size of the training set, by ranges of seeds."""
+    found = {(row["size"], row["setting"]): row for row in overall(name) if row["split"] == split}
+    each, verdicts = [], []
+    for size in dict.fromkeys(size for size, _ in found):
+        ends = [found[size, setting] for setting in (LARGE, SMALL)]
+        told = " → ".join(
+            f"{points(row['mean'])} % ({points(row['smallest'])}–{points(row['largest'])})"
+            for row in ends
+        )
+        each.append(f"{size:,}: {told}")
+        verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
+    head = f"sequences that are right, by training sequences, {LARGE} → {SMALL}"
+    return BREAK.join([head, *each]), agreed(verdicts)
+
+
+CLAIMS.untested(
+    "Small initialisation removes the failure on concept graphs", "VII, Fig. 6", PENDING
+)
+CLAIMS.untested("… drawn from a normal as from a uniform", "VII", PENDING)
+
+
+@CLAIMS.add(
+    "SCAN: it wins with a large weight decay, at every size of the data",
+    "VII, Fig. 7A",
+    "turn-left",
+)
+def _scan() -> Found:
+    return compared("task_phases_scan_turn_left", "test")
+
+
+CLAIMS.untested(
+    "COGS: it wins out of distribution, at equal accuracy within", "VII, Fig. 7B", PENDING
+)
+CLAIMS.untested("Addition: it finds the rule, from scratch", "VII, Fig. 7C", PENDING)
+CLAIMS.untested("… and fine-tuning GPT-2 with weight decay does", "VII, Fig. 7C", "not implemented")
+CLAIMS.untested(
+    "SlimPajama: it lowers the perplexity of GPT-2 medium",
+    "VII, Fig. 7D",
+    "built, not trained: 40 billion tokens are a cluster's work",
+)
+CLAIMS.untested("PrOntoQA: it converges faster and generalises better", "VII, Fig. 7E", PENDING)
+CLAIMS.untested(
+    "… while large ones converge slower, then faster, with more data", "VII, Fig. 7E", PENDING
+)
