@@ -193,6 +193,11 @@ class World:
         return ic.SequenceTraining(**shape, d_mlp=8, max_steps=2, n_looks=1, n_curve=2)
 
     @cached_property
+    def image_run(self) -> Any:
+        few = {"samples": 8, "max_steps": 2, "n_steps": 4, "sample_steps": 1, "n_images": 1}
+        return ic.ImageTraining(**few, channels=(2,))
+
+    @cached_property
     def compared(self) -> Any:
         options: Any = {"seeds": 1, "run": self.sequence_run, "where": "here", "progress": False}
         return ic.generalise(self.sequences, ["lrf"], self.root / "compared", **options)
@@ -807,6 +812,14 @@ def calls_of_studies() -> Iterator[Call]:
         weight_decays=lambda: [0.1],
         sizes=lambda: [5],
         **{**grid, "run": lambda: few},
+        **STUDY,
+    )
+    yield called(
+        ic.concept_graphs,
+        1,
+        init_rates=lambda: [0.4, 0.5],
+        train_nodes=lambda: ["000", "111"],
+        **{**grid, "run": lambda: W.image_run},
         **STUDY,
     )
     yield called(

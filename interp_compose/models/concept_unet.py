@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -14,11 +14,14 @@ from torch.nn.functional import one_hot
 
 from interp_compose.errors import MissingPackageError, OptionError
 
+Prediction = Literal["noise", "velocity"]
+"""Of a model: the noise ε in √ᾱ x + √(1 − ᾱ) ε, or √ᾱ ε − √(1 − ᾱ) x (Salimans and Ho 2022)."""
 BETAS: Final = (1e-4, 0.02)
 """The noise schedule's first and last β, between which it is linear."""
 N_CONCEPTS: Final = 3
-MOST_GROUPS: Final = 8
-"""Of a group norm."""
+GROUP: Final = 32
+"""Channels of a group of a norm, at least, where a level has as many: the authors' are as many. Of
+a few channels, a norm would take away the level of an image, and its background would be tinted."""
 
 
 def diffusers() -> Any:
@@ -56,7 +59,7 @@ class ConceptUNet(nn.Module):
             down_block_types=("DownBlock2D",) * n,
             up_block_types=("UpBlock2D",) * n,
             layers_per_block=1,
-            norm_num_groups=math.gcd(MOST_GROUPS, *channels),
+            norm_num_groups=math.gcd(max(1, channels[0] // GROUP), *channels),
             act_fn="gelu",
             add_attention=False,
             class_embed_type="identity",
@@ -74,8 +77,8 @@ class ConceptUNet(nn.Module):
         steps: Int[Tensor, "image"],
         bits: Int[Tensor, "image attribute"],
     ) -> Float[Tensor, "image channel y x"]:
-        """The noise in images as :func:`as_signal` makes them, after so many steps of the forward
-        process."""
+        """What the model predicts of images as :func:`as_signal` makes them, after so many steps of
+        the forward process."""
         values = one_hot(bits, 2).to(noisy.dtype)
         given = sum(embed(values[:, i]) for i, embed in enumerate(self.concepts))
         return self.unet(noisy, steps, class_labels=given).sample  # type: ignore[no-any-return]
@@ -95,12 +98,14 @@ def as_images(signal: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return (1 - signal / 2).clamp(0, 1)
 
 
-def noise_schedule(n_steps: int) -> Any:
-    """diffusers' ``DDIMScheduler`` of a linear schedule from β = 1e-4 to 0.02."""
+def noise_schedule(n_steps: int, predicts: Prediction = "noise") -> Any:
+    """diffusers' ``DDIMScheduler`` of a linear schedule from β = 1e-4 to 0.02, for a model that
+    predicts this."""
     first, last = BETAS
     return diffusers().DDIMScheduler(
         num_train_timesteps=n_steps, beta_start=first, beta_end=last, beta_schedule="linear",
         timestep_spacing="trailing", clip_sample_range=2.0,
+        prediction_type={"noise": "epsilon", "velocity": "v_prediction"}[predicts],
     )  # fmt: skip
 
 

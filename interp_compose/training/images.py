@@ -20,7 +20,7 @@ ImageBatch = tuple[Float[Tensor, "image channel y x"], Int[Tensor, "image attrib
 @dataclass(frozen=True, eq=False)
 class Denoising:
     """Mean squared error of the noise that was added, at a step drawn for each image (Ho et al.
-    2020, eq. 14).
+    2020, eq. 14), or of the velocity, where that is what the schedule takes.
 
     ``images`` are what is noised (:func:`.concept_unet.as_signal`); ``schedule`` is a scheduler of
     diffusers.
@@ -30,7 +30,7 @@ class Denoising:
     bits: Int[Tensor, "image attribute"]
     schedule: Any
 
-    terms: ClassVar[Mapping[str, str]] = {"task_loss": "the squared error of the noise"}
+    terms: ClassVar[Mapping[str, str]] = {"task_loss": "the squared error"}
     sums: ClassVar[Sequence[str]] = ("task_loss",)
 
     @property
@@ -56,7 +56,10 @@ class Denoising:
         noisy = self.schedule.add_noise(images, noise, steps)
         device = next(model.parameters()).device
         found = model(noisy.to(device), steps.to(device), bits.to(device))
-        loss = mse_loss(found, noise.to(device)) * shares[0]
+        target = noise
+        if self.schedule.config.prediction_type == "v_prediction":
+            target = self.schedule.get_velocity(images, noise, steps)
+        loss = mse_loss(found, target.to(device)) * shares[0]
         return loss, [loss.detach()]
 
     def row(self, sums: Mapping[str, float], n: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,12 +94,14 @@ def test_each_concept_variable_changes_the_noise_that_is_predicted() -> None:
     assert all(not torch.allclose(found[0], other) for other in found[1:])
 
 
-def test_the_loss_is_the_squared_error_of_the_added_noise() -> None:
-    """√ᾱ x + √(1 − ᾱ) ε with ᾱ the product of 1 − β, β linear; in float64."""
+@pytest.mark.parametrize("predicts", ["noise", "velocity"])
+def test_the_loss_is_the_squared_error_of_noise_or_velocity(predicts: Any) -> None:
+    """√ᾱ x + √(1 − ᾱ) ε with ᾱ the product of 1 − β, β linear, and √ᾱ ε − √(1 − ᾱ) x; in
+    float64."""
     model = unet()
     images = torch.rand(3, 3, 8, 8) * 2 - 1
     bits = torch.tensor([[0, 0, 0], [1, 1, 1], [0, 1, 0]])
-    objective = Denoising(images, bits, noise_schedule(50))
+    objective = Denoising(images, bits, noise_schedule(50, predicts))
     assert objective.lengths == [1, 1, 1]
     batch = objective.collate(np.array([2, 0]))
     assert objective.sizes(batch) == (2,)
@@ -107,25 +110,31 @@ def test_the_loss_is_the_squared_error_of_the_added_noise() -> None:
     noise = torch.randn(2, 3, 8, 8, generator=random)
     steps = torch.randint(50, (2,), generator=random)
     kept = np.cumprod(1 - np.linspace(1e-4, 0.02, 50))[steps.numpy()][:, None, None, None]
-    noisy = np.sqrt(kept) * images[[2, 0]].double().numpy() + np.sqrt(1 - kept) * noise.numpy()
+    clean = images[[2, 0]].double().numpy()
+    noisy = np.sqrt(kept) * clean + np.sqrt(1 - kept) * noise.numpy()
+    velocity = torch.from_numpy(np.sqrt(kept) * noise.numpy() - np.sqrt(1 - kept) * clean)
+    target = {"noise": noise, "velocity": velocity}[predicts]
     predicted = model(torch.from_numpy(noisy).float(), steps, bits[[2, 0]]).detach().double()
-    expected = 0.5 * float(((predicted - noise) ** 2).mean())
+    expected = 0.5 * float(((predicted - target) ** 2).mean())
     assert loss.item() == pytest.approx(expected, rel=1e-5)
     assert recorded.item() == loss.item()
 
 
-def test_images_are_generated_as_ddim_says() -> None:
+@pytest.mark.parametrize("predicts", ["noise", "velocity"])
+def test_images_are_generated_as_ddim_says(predicts: Any) -> None:
     """Song et al. 2021, eq. 12 with σ = 0: x₀ from the predicted noise, within [-2, 2], and this
     noise again, of which the last step leaves none."""
     model, n, taken = unet(), 20, 4
     bits = torch.tensor([[0, 1, 0], [1, 0, 1]])
-    found = generated(model, bits, 8, schedule=noise_schedule(n), n_steps=taken, seed=5)
+    found = generated(model, bits, 8, schedule=noise_schedule(n, predicts), n_steps=taken, seed=5)
     kept = np.cumprod(1 - np.linspace(1e-4, 0.02, n))
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(5)).double().numpy()
     for t in range(n - 1, -1, -(n // taken)):
         with torch.no_grad():
             steps = torch.full((2,), t)
             noise = model(torch.from_numpy(x).float(), steps, bits).double().numpy()
+        if predicts == "velocity":
+            noise = np.sqrt(kept[t]) * noise + np.sqrt(1 - kept[t]) * x
         before = kept[t - n // taken] if t >= n // taken else 1.0
         clean = np.clip((x - np.sqrt(1 - kept[t]) * noise) / np.sqrt(kept[t]), -2, 2)
         x = np.sqrt(before) * clean + np.sqrt(1 - before) * noise

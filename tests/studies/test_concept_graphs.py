@@ -79,7 +79,7 @@ def test_shares_verdicts_and_differences_by_hand() -> None:
     assert differences["difference"]["γ 0.7", "011", "shape"] == pytest.approx(28 / 30 - 0.5)
     text = found.summary()
     assert "γ 0.3   010  shown" in text
-    assert "triangles in 90.0 % of images (95 % 65.2 to 114.8)" in text
+    assert "triangles in 90.0 % of images (95 % 65.2 to 114.8), right 10.0 %" in text
     assert "γ 0.7   011  absent" in text
     assert "small red circle" in text
     assert "all 99.80 %" in text
@@ -106,7 +106,7 @@ def test_one_seed_decides_nothing() -> None:
     }
     found = ic.ConceptGraphs.from_runs(tables, {**CONFIG, "seeds": [0]})
     assert set(found.failure["verdict"]) == {"undecided"}
-    assert "triangles in 60.0 % of images\n" in found.summary()
+    assert "triangles in 60.0 % of images, right 40.0 %\n" in found.summary()
 
 
 def test_what_images_show_is_counted_by_attribute() -> None:

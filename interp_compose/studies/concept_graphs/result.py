@@ -57,8 +57,8 @@ JUDGE: Final = Table(
 )
 FAILURE: Final = Table(
     "failure",
-    "setting str, init_rate float, node str, wrong float, low float, high float, learned float, "
-    "verdict str",
+    "setting str, init_rate float, node str, wrong float, low float, high float, right float, "
+    "learned float, verdict str",
 )
 DEFAULT_RATE: Final = 0.5
 """PyTorch's default, to which other init rates are compared."""
@@ -129,10 +129,11 @@ class ConceptGraphs(StudyResult):
         never seen, is asked for. No rows where both small circles were trained on.
 
         Columns: setting, init_rate, node, wrong (the share of images that show a triangle, mean
-        over seeds), low, high (Student's t, 95 %), learned (the smallest share of right images of
-        a training node, mean over seeds), verdict: "shown" where the interval lies above 0.5,
-        "absent" where it lies below, "undecided" otherwise, and "not learned" where ``learned`` is
-        below 0.9.
+        over seeds), low, high (Student's t, 95 %), right (the share in which all is right, mean
+        over seeds: an image without a triangle may be of the wrong size), learned (the smallest
+        share of right images of a training node, mean over seeds), verdict: "shown" where the
+        interval lies above 0.5, "absent" where it lies below, "undecided" otherwise, and "not
+        learned" where ``learned`` is below 0.9.
         """
         return self.frames["failure"]
 
@@ -173,7 +174,8 @@ class ConceptGraphs(StudyResult):
             )  # fmt: skip
             lines.append(
                 f"{row['setting']:<8}{row['node']}  {row['verdict']:<12}"
-                f"triangles in {decimal(100 * row['wrong'], 1)} % of images{ends}"
+                f"triangles in {decimal(100 * row['wrong'], 1)} % of images{ends}, "
+                f"right {decimal(100 * row['right'], 1)} %"
             )
         return [*lines, ""]
 
@@ -210,6 +212,8 @@ def failure_of(values: pd.DataFrame) -> pd.DataFrame:
     if unseen.empty:
         return FAILURE.of([])
     found = summary_of(unseen.assign(value=1 - unseen["value"]), place)
+    whole = values[values["kind"] == ALL].groupby(place[1:])["value"].mean()
+    found["right"] = [whole[key] for key in zip(found["init_rate"], found["node"], strict=True)]
     by_node = trained.groupby(["init_rate", "node"])["value"].mean()
     found["learned"] = found["init_rate"].map(by_node.groupby("init_rate").min())
     ends = zip(found["low"], found["high"], found["learned"], strict=True)

@@ -105,7 +105,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     images, bits = concept_images(run.train_nodes, run.samples, run.pixels, run.seed)
     model = ConceptUNet(run.channels)
     init_module(model, run.init_rate, seed=run.seed, distribution=run.distribution)
-    schedule = noise_schedule(run.n_steps)
+    schedule = noise_schedule(run.n_steps, run.predicts)
     objective = Denoising(as_signal(torch.from_numpy(images)), torch.from_numpy(bits), schedule)
     found = trained(model, objective, run.train_config, folder)
     made = {node: _generated(run, model, schedule, node) for node in NODES}
