@@ -88,6 +88,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
 	$(BIN)/python -m benchmarks.decoder_steps
+	$(BIN)/python -m benchmarks.generation
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity
 
