@@ -87,7 +87,7 @@ bench: venv
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/turn-left-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
-	$(BIN)/python -m benchmarks.decoder_steps
+	$(BIN)/python -m benchmarks.decoder_steps --repeats 15
 	$(BIN)/python -m benchmarks.generation
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity
