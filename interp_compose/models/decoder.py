@@ -177,8 +177,8 @@ class Attention(nn.Module):
     def scores(
         self, q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head d_head pos"]
     ) -> Float[Tensor, "batch head query pos"]:
-        """Scaled products of queries and keys."""
-        return (q @ k) * self.scale
+        """Scaled products of queries and keys; there are fewer queries to scale than scores."""
+        return (q * self.scale) @ k
 
     def softmax(
         self, scores: Float[Tensor, "batch head query pos"]
@@ -236,8 +236,11 @@ class Block(nn.Module):
         resid: Float[Tensor, "batch pos d_model"],
         masked: Bool[Tensor, "#batch 1 pos pos"] | None,
         last: bool = False,
-    ) -> Float[Tensor, "batch _ d_model"]:
-        """What leaves the block, at every position or at the ``last`` one alone.
+        at: Int[Tensor, "token"] | None = None,
+    ) -> Float[Tensor, "_ _ d_model"]:
+        """What leaves the block, at every position, at the ``last`` one alone, or as
+        [1, token, d_model] ``at`` some, counted row by row: attention is computed at all of them,
+        the MLP at those alone.
 
         ``attn.hook_in`` is the input of keys and values, and of queries unless they alone have
         the norm (``norm="query"``).
@@ -251,6 +254,8 @@ class Block(nn.Module):
         if self.norm == "query":
             queries = self.ln1(resid)
         mid = resid + self.hook_attn_out(self.attn(keys, queries, masked))
+        if at is not None:
+            mid = mid.flatten(0, 1)[at][None]
         if self.norm == "post":
             mid = self.hook_resid_mid(self.ln1(mid))
             out = self.ln2(mid + self.hook_mlp_out(self.mlp(mid)))
@@ -349,6 +354,20 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         resid = self.run(self.embedded(tokens), 0, len(self.blocks) - 1)
         return self.logits(self.blocks[-1](resid, None, last=True))[:, 0]
 
+    def logits_at(
+        self, tokens: Int[Tensor, "batch pos"], at: Int[Tensor, "token"]
+    ) -> Float[Tensor, "token d_vocab"]:
+        """Logits at the positions ``at``, counted row by row (position p of row b is b · pos + p),
+        of sequences whose padding, if any, follows them. The last block's MLP sees these alone, and
+        so do hooks there: as [1, token, …].
+
+        Raises:
+            PromptError: a sequence has more than ``n_ctx`` tokens.
+        """
+        resid = self.run(self.embedded(tokens), 0, len(self.blocks) - 1)
+        masked = after(resid.shape[1], resid.device)
+        return self.logits(self.blocks[-1](resid, masked, at=at))[0]
+
     def all_blocks(
         self,
         tokens: Int[Tensor, "batch pos"],
@@ -384,8 +403,7 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """Blocks ``start … stop-1``."""
-        pairs = torch.ones((resid.shape[1],) * 2, dtype=torch.bool, device=resid.device)
-        masked = pairs.triu(1)[None, None]
+        masked = after(resid.shape[1], resid.device)
         if attention_mask is not None:
             masked = masked | (attention_mask == 0)[:, None, None, :]
         for block in self.blocks[start:stop]:
@@ -405,6 +423,12 @@ class SmallDecoder(HookedRootModule):  # type: ignore[misc]
         """From the residual that leaves the last block."""
         logits: Tensor = self.unembed(self.final(resid))
         return logits
+
+
+def after(length: int, device: torch.device) -> Bool[Tensor, "1 1 pos pos"]:
+    """Pairs of a query and a key that follows it: what a causal model masks."""
+    pairs = torch.ones((length, length), dtype=torch.bool, device=device)
+    return pairs.triu(1)[None, None]
 
 
 def _zeros(*shape: int) -> nn.Parameter:

@@ -102,8 +102,8 @@ class ContinuedBatch:
         return ContinuedBatch(*(t.to(device) for t in (self.tokens, self.target, self.valid)))
 
     def logits(self, model: SmallDecoder) -> Float[Tensor, "token d_vocab"]:
-        """Wherever there is a token to predict, row by row; no other position is unembedded."""
-        return model.logits(model.all_blocks(self.tokens)[self.valid][None])[0]
+        """Wherever there is a token to predict, row by row, and no more than these need."""
+        return model.logits_at(self.tokens, self.valid.flatten().nonzero()[:, 0])
 
 
 PairBatch = SequenceBatch | ContinuedBatch

@@ -212,6 +212,20 @@ def test_last_logits_and_their_gradients_are_the_full_ones(
     check_gradients(found, expected)
 
 
+@pytest.mark.parametrize("places", [[3], [0, 5, 6, 7, 13], list(range(14))])
+def test_logits_at_some_positions_and_their_gradients_are_the_full_ones(
+    model: SmallDecoder, places: list[int]
+) -> None:
+    full = torch.stack([model(TOKENS)[n // 7, n % 7] for n in places])
+    found = model.logits_at(TOKENS, torch.tensor(places))
+    torch.testing.assert_close(found, full, atol=2e-5, rtol=2e-5)
+    gradients = (
+        torch.autograd.grad(logits.log_softmax(-1)[:, 0].sum(), model.parameters())
+        for logits in (full, found)
+    )
+    check_gradients(*gradients)
+
+
 def check_gradients(found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
     """Equal to rounding, as a share of the largest: those of b_K are 0 but for it."""
     pairs = [(a.detach(), b.detach()) for a, b in zip(found, expected, strict=True)]
