@@ -48,18 +48,20 @@ def prontoqa(
     n_test: int = 2_000,
     n_concepts: int = 8,
     n_properties: int = 8,
+    derivation: bool = True,
     seed: int = 0,
 ) -> SequenceTask:
     """Rules, a fact and a statement: ``each wumpus is a tumpus . every tumpus is not bitter . …
-    fae is a wumpus . true or false : fae is bitter``, and ``False``.
+    fae is a wumpus . true or false : fae is bitter``; the target is the derivation and the answer:
+    ``fae is a tumpus . fae is not bitter . False``.
 
     The splits are ``"train"`` and ``"test"``, of 1 to ``hops`` hops, and ``"longer"``, of more. A
     hop is the use of a rule; the kind of a pair is their number, such as ``"2 hops"``. Of each kind
     as many statements are true as false (one more or less), and no source occurs twice. Chains have
     as many concepts as there are hops, or more, up to ``hops + longer``, in equal shares.
 
-    Theirs has the derivation in the target, and one rule as the distractor: it negates the property
-    for a concept that no other rule has.
+    Theirs has one rule as the distractor: it negates the property for a concept that no other rule
+    has.
 
     Args:
         hops: the largest number of them in training.
@@ -68,6 +70,8 @@ def prontoqa(
         n_test: pairs of ``"test"``, and of ``"longer"``.
         n_concepts: different names, of which a pair has those of two chains and two more.
         n_properties: different ones, of which a pair has two.
+        derivation: whether the target has it, a sentence for each hop; if not, it is the answer
+            alone, which small decoders do not learn.
         seed: draws everything.
 
     Raises:
@@ -87,13 +91,13 @@ def prontoqa(
     splits = {
         split: tuple(pairs)
         for share in shares
-        for split, pairs in _pairs(sentences, share, random).items()
+        for split, pairs in _pairs(sentences, share, derivation, random).items()
     }
     report: dict[str, int | str | float] = {
         "source": f"1 to {hops} hops, {n_concepts} concepts, {n_properties} properties, seed {seed}"
     }
     report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
-    return SequenceTask("prontoqa", splits, report)
+    return SequenceTask("prontoqa" if derivation else "prontoqa-answers", splits, report)
 
 
 Numbers = Int[np.ndarray, "problem"]
@@ -126,7 +130,7 @@ def _number(n: int, what: str) -> str:
 
 
 def _pairs(
-    sentences: Sentences, share: Share, random: np.random.Generator
+    sentences: Sentences, share: Share, derivation: bool, random: np.random.Generator
 ) -> dict[str, list[SequencePair]]:
     """The pairs of each split, in random order."""
     pairs: dict[str, list[SequencePair]] = {}
@@ -139,7 +143,11 @@ def _pairs(
             for split, n in wanted.items():
                 own, rows = rows[:n], rows[n:]
                 pairs.setdefault(split, []).extend(
-                    generated_pair(" ".join([texts[i] for i in row]), str(true), kind)
+                    generated_pair(
+                        " ".join([texts[i] for i in row[:-hops]]),
+                        " ".join([*(texts[i] for i in row[-hops:] if derivation), str(true)]),
+                        kind,
+                    )
                     for row in own
                 )
     return {
@@ -150,7 +158,8 @@ def _pairs(
 
 @dataclass(frozen=True)
 class Sentences:
-    """All sentences. Each has a number; a problem is a row of them, the statement last."""
+    """All sentences. Each has a number; a problem is a row of them: the statement, and after it the
+    derivation, as many as there are hops."""
 
     entities: Sequence[str]
     concepts: Sequence[str]
@@ -158,7 +167,7 @@ class Sentences:
 
     @cached_property
     def texts(self) -> list[str]:
-        """By number: rules between concepts, rules of properties, facts, statements."""
+        """By number: rules of concepts, rules of properties, facts, statements, conclusions."""
         every, no = ("each", "every"), ("", "not ")
         names, kinds, traits = self.entities, self.concepts, self.properties
         return [
@@ -166,6 +175,7 @@ class Sentences:
             *(f"{q} {x} is {n}{p} ." for q, x, n, p in product(every, kinds, no, traits)),
             *(f"{e} is a {x} ." for e, x in product(names, kinds)),
             *(f"true or false : {e} is {n}{p}" for e, n, p in product(names, no, traits)),
+            *(f"{e} is {n}{p} ." for e, n, p in product(names, no, traits)),
         ]
 
     def different(
@@ -219,9 +229,11 @@ class Sentences:
         place = np.array(levels) * up + random.random((n, 2 * depth))
         behind = np.nextafter(place[:, [depth - 1, -1]], np.inf)
         order = np.concatenate([place, behind], axis=1).argsort(axis=1, kind="stable")
-        fact = facts + entity * n_c + chains[:, 0, 0]
+        proved = facts + entity[:, None] * n_c + chains[:, 0, :hops]  # the first of them is given
         statement = statements + (entity * 2 + (negated ^ (not true))) * n_p + asked[:, 0]
-        return np.column_stack([np.take_along_axis(rules, order, axis=1), fact, statement])
+        conclusion = statements + ((n_e + entity) * 2 + negated) * n_p + asked[:, 0]
+        given = np.take_along_axis(rules, order, axis=1)
+        return np.column_stack([given, proved[:, 0], statement, proved[:, 1:], conclusion])
 
     def count(self, hops: int, depth: int) -> int:
         """How many different problems there are; half of them are true."""

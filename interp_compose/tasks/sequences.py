@@ -22,6 +22,7 @@ SEQUENCE_TASK_NAMES = (
     "addition",
     "addition-reversed",
     "prontoqa",
+    "prontoqa-answers",
 )
 
 
@@ -177,7 +178,7 @@ def load_sequences(
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
             ``"addition-reversed"`` (:func:`addition`, which takes other ranges); ``"prontoqa"``
-            (:func:`prontoqa`, which takes other numbers).
+            and ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -208,10 +209,12 @@ def load_sequences(
             f"seed={seed} has no use for {name!r} with data_dir={data_dir!r}: it draws the split "
             "'scan-simple' where no data_dir is given; leave it out"
         )
-    if name == "prontoqa" or name.startswith("addition"):
+    if name.startswith(("prontoqa", "addition")):
         if data_dir is not None:
             raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
-        return prontoqa() if name == "prontoqa" else addition(reverse=name == "addition-reversed")
+        if name.startswith("addition"):
+            return addition(reverse=name == "addition-reversed")
+        return prontoqa(derivation=name == "prontoqa")
     if name == "cogs":
         return cogs(data_dir)
     if name == "cognition":

@@ -53,11 +53,23 @@ def proved(source: str) -> tuple[str, int]:
 
 
 def right(pair: ic.SequencePair) -> bool:
+    """The answer, the number of hops, and each sentence of the derivation by a rule of its own from
+    the one before, the last about the statement's property."""
     try:
         answer, n = proved(pair.source)
     except ValueError:
         return False
-    return (pair.target, pair.kind) == (answer, f"{n} hop" + "s" * (n > 1))
+    *derived, told = pair.target.split(" . ")
+    if (told, pair.kind) != (answer, f"{n} hop" + "s" * (n > 1)):
+        return False
+    *rules, before, statement = pair.source.split(" . ")
+    for sentence in derived:
+        name, concept = before.split()[0], before.split()[-1]
+        what = sentence.removeprefix(f"{name} is ")
+        if {f"each {concept} is {what}", f"every {concept} is {what}"}.isdisjoint(rules):
+            return False
+        before = sentence
+    return not derived or (len(derived) == n and before.split()[-1] == statement.split()[-1])
 
 
 def test_the_prover_by_hand() -> None:
@@ -75,20 +87,25 @@ def test_the_prover_by_hand() -> None:
 @given(
     hops=st.integers(1, 5),
     longer=st.integers(0, 2),
+    derivation=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_every_example_is_proved_and_told_apart(hops: int, longer: int, seed: int) -> None:
+def test_every_example_is_proved_and_told_apart(
+    hops: int, longer: int, derivation: bool, seed: int
+) -> None:
     task = ic.prontoqa(
         hops=hops,
         longer=longer,
         n_train=61,
         n_test=31,
         n_concepts=16,
+        derivation=derivation,
         seed=seed,
     )
     assert list(task.splits) == ["train", "test", "longer"][: 2 + (longer > 0)]
     pairs = [pair for split in task.splits.values() for pair in split]
     assert all(right(pair) for pair in pairs)
+    assert all((" . " in pair.target) == derivation for pair in pairs)
     assert len({pair.source for pair in pairs}) == len(pairs)
     for split, own in task.splits.items():
         assert len(own) == (61 if split == "train" else 31)
@@ -97,7 +114,7 @@ def test_every_example_is_proved_and_told_apart(hops: int, longer: int, seed: in
         assert sorted(kinds) == [f"{n} hop" + "s" * (n > 1) for n in asked]
         assert max(kinds.values()) - min(kinds.values()) <= 1
         for kind in (None, *kinds):
-            answers = [pair.target for pair in own if kind in (None, pair.kind)]
+            answers = [pair.target.split()[-1] for pair in own if kind in (None, pair.kind)]
             assert abs(answers.count("True") - answers.count("False")) <= 1
 
 
@@ -110,8 +127,14 @@ def test_five_hops_stay_short() -> None:
 
 def mutants(pair: ic.SequencePair) -> Iterable[ic.SequencePair]:
     """The same example with one thing wrong."""
-    source, other = pair.source, {"True": "False", "False": "True"}[pair.target]
-    yield ic.SequencePair(source, other, pair.kind)
+    source, (*derived, answer) = pair.source, pair.target.split()
+    for target in (
+        [*derived, {"True": "False", "False": "True"}[answer]],
+        [*derived[: derived.index(".") + 1], *derived, answer],  # a sentence twice
+        [*derived[:-2], "red", ".", answer],
+        [*derived[:-1], "not", ".", answer],
+    ):
+        yield ic.SequencePair(source, " ".join(target), pair.kind)
     yield ic.SequencePair(source, pair.target, "9 hops")
     words = source.split()
     if words[-2] == "not":
@@ -189,7 +212,7 @@ def probe(train: Sequence[ic.SequencePair], test: Sequence[ic.SequencePair]) -> 
     longest = max(len(pair.source.split()) for pair in (*train, *test))
     sides = [np.array([surface(p, words, longest) for p in side]) for side in (train, test)]
     mean, scale = sides[0].mean(0), sides[0].std(0) + 1e-6
-    answers = [np.array([pair.target == "True" for pair in side]) for side in (train, test)]
+    answers = [np.array([pair.target[-4:] == "True" for pair in side]) for side in (train, test)]
     fitted = LogisticRegression(C=0.01, max_iter=50).fit((sides[0] - mean) / scale, answers[0])
     return float(fitted.score((sides[1] - mean) / scale, answers[1]))
 
@@ -303,3 +326,8 @@ def test_by_name_it_is_generated() -> None:
     task = ic.load_sequences("prontoqa")
     assert task == ic.prontoqa()
     assert task.report["train_all"] == 20_000
+    answers = ic.load_sequences("prontoqa-answers")
+    assert answers == ic.prontoqa(derivation=False)
+    for alone, whole in zip(answers.splits["train"], task.splits["train"], strict=True):
+        assert (alone.source, alone.kind) == (whole.source, whole.kind)
+        assert whole.target.endswith(f" . {alone.target}")

@@ -71,7 +71,8 @@ class SequenceSource:
 
     task: str = "scan-length"
     """scan-length (or scan-length-26, with another cutoff), scan-jump, scan-turn-left, scan-simple,
-    cogs, cfq-mcd1, cfq-mcd2, cfq-mcd3, cognition, addition, addition-reversed or prontoqa."""
+    cogs, cfq-mcd1, cfq-mcd2, cfq-mcd3, cognition, addition, addition-reversed, prontoqa
+    or prontoqa-answers."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
     limit: int | None = None
