@@ -192,7 +192,7 @@ def test_runs_of_two_settings_are_refused(runs: Path, tmp_path: Path) -> None:
     for d_mlp in (20, 24):
         run = ic.PhaseRun(d_model=16, d_mlp=d_mlp, samples=150, steps=2, n_test=20)
         ic.phase_diagram([0.8], [0.01], tmp_path, seeds=1, run=run, where="here", progress=False)
-    with pytest.raises(InputError, match="runs that differ in d_mlp"):
+    with pytest.raises(InputError, match=r"runs/\w+ and \S+ differ in d_mlp; train each"):
         ic.mechanism(tmp_path, [0.8], progress=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -76,7 +76,7 @@ def finished_of_seed(
         )
     wanted = seeds[0] if seed is None else seed
     kept = [(each, run) for each, run in done if each.seed == wanted]
-    _check_setting(out, [each for each, _ in kept], varies)
+    _check_setting(kept, varies)
     for _, run in kept:
         damage = run.damage()
         if damage:
@@ -94,15 +94,13 @@ def _read(run: Run, made: Callable[..., R]) -> R:
         ) from error
 
 
-def _check_setting(out: Path, runs: list[Any], varies: Collection[str]) -> None:
-    settings = [asdict(run) for run in runs]
-    differing = sorted(
-        name
-        for name in settings[0]
-        if name not in varies and any(each[name] != settings[0][name] for each in settings)
-    )
-    if differing:
-        raise InputError(
-            f"{out} holds runs that differ in {', '.join(differing)}; train each setting in a "
-            "folder of its own"
-        )
+def _check_setting(runs: Sequence[tuple[Any, Run]], varies: Collection[str]) -> None:
+    first, folder = asdict(runs[0][0]), runs[0][1].folder
+    for other, run in runs[1:]:
+        found = asdict(other).items()
+        differing = [name for name, one in found if name not in varies and one != first[name]]
+        if differing:
+            raise InputError(
+                f"{folder} and {run.folder} differ in {', '.join(sorted(differing))}; train each "
+                "setting in a folder of its own, or delete the runs that are not meant"
+            )
