@@ -4,7 +4,8 @@ The folder is one that ``interp-compose generalise`` or ``interp-compose phases 
 its settings, what each run got right, shares over seeds and paired differences go into
 ``results/{study}_{task}.json``. Settings that are there already, of the same data, training and
 seeds, and that the folder does not hold, stay: a comparison can be measured a few models at a time.
-Times stay behind: ``benchmarks.seq2seq`` measures those, side by side.
+Times stay behind: ``benchmarks.seq2seq`` measures those, side by side. ``phases --task text`` is
+kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of what is there.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ import interp_compose as ic
 from benchmarks.common import RESULTS as RESULTS_FOLDER, machine, plain_rows, write
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.settings import with_settings
+from interp_compose.studies.core.settings import SETTING, with_settings
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.text_phases.result import measures_of
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
     "generalise": ("model",),
     "task_phases": ("init_rate", "weight_decay", "size"),
+    "text_phases": ("init_rate", "weight_decay", "size"),
 }
 """What tells the settings of a study apart, beside the seed."""
-RESULTS: Final[Mapping[str, type[ic.Generalisation] | type[ic.TaskPhases]]] = {
+RESULTS: Final[Mapping[str, type[ic.Generalisation] | type[ic.TaskPhases] | type[ic.TextPhases]]]
+RESULTS = {
     "generalise": ic.Generalisation,
     "task_phases": ic.TaskPhases,
+    "text_phases": ic.TextPhases,
 }
 
 
@@ -43,12 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", help="written by interp-compose generalise, or phases --task …")
     folder = parser.parse_args(arguments).folder
     study = read_json(Path(folder) / "result.json")["config"]["study"]
+    if study == "concept_graphs":
+        keep_concepts(ic.ConceptGraphs.load(folder))
+        return
     found = RESULTS[study].load(folder)
+    measured = "held_out" if study == "text_phases" else "accuracy"
     axes, curve = AXES[study], found.frames["curve"]
     last = curve.groupby([*axes, "seed"])["step"].transform("max")
     tables = {
         "runs": found.frames["runs"].drop(columns="step_seconds"),
-        "accuracy": found.frames["accuracy"],
+        measured: found.frames[measured],
         "curve_ends": curve[curve["step"] == last],
     }
     if isinstance(found, ic.TaskPhases):
@@ -63,8 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for axis in axes:
         config[f"{axis}s"] = list(dict.fromkeys(tables["runs"][axis]))
     kept = {table: plain_rows(rows) for table, rows in tables.items()}
-    over = over_seeds(tables["accuracy"], study)
+    over = over_seeds(tables[measured], study)
     write(name, {"machine": machine(), "config": config, **over, **kept})
+    print(found.summary())
+
+
+def keep_concepts(found: ic.ConceptGraphs) -> None:
+    """All but times and images."""
+    left = ("examples", "accuracy")
+    tables = {
+        name: plain_rows(rows.drop(columns="step_seconds", errors="ignore"))
+        for name, rows in found.frames.items()
+        if name not in left
+    }
+    write("concept_graphs", {"machine": machine(), "config": dict(found.config), **tables})
     print(found.summary())
 
 
@@ -98,6 +119,13 @@ def places(rows: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Any, ...]]:
 def over_seeds(accuracy: pd.DataFrame, study: str) -> dict[str, list[dict[str, Any]]]:
     """Summary, differences to the first setting, and those of every two settings (not corrected),
     paired by seed."""
+    if study == "text_phases":
+        values = measures_of(accuracy)
+        losses = values[values["measure"] == "loss"]
+        return {
+            "summary": plain_rows(summary_of(values, (*SETTING, "measure"))),
+            "differences": plain_rows(differences_of(losses, "setting", ("size",))),
+        }
     setting, more = ("model", []) if study == "generalise" else ("setting", ["size"])
     rows = accuracy if study == "generalise" else with_settings(accuracy)
     own = list(dict.fromkeys([setting, *AXES[study]]))
