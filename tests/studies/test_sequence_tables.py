@@ -9,7 +9,7 @@ from scipy import stats
 
 import interp_compose as ic
 from interp_compose.runs.files import json_bytes
-from interp_compose.studies.core.sequence_run import RESULT, gathered
+from interp_compose.studies.core.grid import RESULT, gathered
 from tests.studies.test_generalise import RIGHTS, result
 
 

@@ -10,16 +10,20 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.runs.folder import Plan, versions_of
-from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.concept_graphs.options import ConceptGraphsCommand, ImageTraining
 from interp_compose.studies.concept_graphs.result import JUDGE, ConceptGraphs
 from interp_compose.studies.concept_graphs.run import GRID, WORK, ConceptRun
-from interp_compose.studies.core.grid import checked, numbers, run_grid, seeds_of, swept
+from interp_compose.studies.core.grid import (
+    checked,
+    numbers,
+    result_of_grid,
+    run_grid,
+    seeds_of,
+)
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
-from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.tasks.concept_images import NODES, checked_nodes, concept_images
 from interp_compose.tasks.concept_judge import degraded, judge
 
@@ -72,14 +76,9 @@ def concept_graphs(
     """
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(init_rates, asked)
-    folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
-    places = [{name: getattr(run, name) for name in GRID} for run in runs]
-    frames = gathered(ConceptGraphs.SCHEMA, places, folders)
-    return ConceptGraphs(
-        config=_config(runs),
-        frames={**frames, "judge": judged(runs[0].pixels)},
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )
+    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    judge_table = judged(runs[0].pixels)
+    return result_of_grid(ConceptGraphs, plan, GRID, _config(runs), out, asked, judge=judge_table)
 
 
 def judged(side: int) -> pd.DataFrame:

@@ -27,7 +27,8 @@ from interp_compose.plots.images import png_of
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.concept_graphs.options import ImageTraining
-from interp_compose.studies.core.sequence_run import RESULT, trained
+from interp_compose.studies.core.grid import RESULT
+from interp_compose.studies.core.sequence_run import trained
 from interp_compose.tasks.concept_images import NODES, bits_of, checked_nodes, concept_images
 from interp_compose.tasks.concept_judge import judge
 from interp_compose.training.config import TrainConfig

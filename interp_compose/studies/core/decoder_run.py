@@ -99,11 +99,6 @@ def runs_of(
     ]
 
 
-def place_of(run: DecoderRun) -> dict[str, Any]:
-    """What tells a run apart."""
-    return {name: getattr(run, name) for name in KEY}
-
-
 def config_of_runs(
     study: str, task: str, report: Mapping[str, Any], runs: Sequence[DecoderRun]
 ) -> dict[str, Any]:

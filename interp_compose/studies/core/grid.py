@@ -9,15 +9,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numpy as np
+import pandas as pd
+
 from interp_compose.errors import OptionError
-from interp_compose.runs.folder import Plan, resolve
+from interp_compose.runs.files import read_json
+from interp_compose.runs.folder import Plan, resolve, versions_of
+from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import sweep
 from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
 
 R = TypeVar("R", bound=StudyResult)
 Study = Callable[[bool], R]
+
+RESULT: Final = "run.json"
+"""What a run found, in its folder."""
 
 MOST_SEED: Final = 2**31
 """The largest first seed."""
@@ -68,6 +77,62 @@ def swept(plan: Plan, out: str | os.PathLike[str], asked: Execution) -> tuple[Pa
     )
     done.check()
     return tuple(done.folders)
+
+
+def result_of_grid(
+    kind: type[R],
+    plan: Plan,
+    place: Sequence[str],
+    config: Mapping[str, Any],
+    out: str | os.PathLike[str],
+    asked: Execution,
+    **other_frames: pd.DataFrame,
+) -> R:
+    """Train what is missing of a plan, and make a result of the tables of all runs.
+
+    Args:
+        kind: of the result.
+        plan: its configurations are those of the runs.
+        place: the fields of a configuration that tell runs apart.
+        config: of the result.
+        out: the folder of the runs.
+        asked: where they are trained.
+        other_frames: tables of the result's schema that are not the runs'.
+
+    Raises:
+        InputError: ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    folders = swept(plan, out, asked)
+    places = [{name: run[name] for name in place} for run in plan.configs]
+    return kind(
+        config=dict(config),
+        frames={**gathered(kind.SCHEMA, places, folders), **other_frames},
+        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
+    )
+
+
+def gathered(
+    schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
+) -> dict[str, pd.DataFrame]:
+    """The tables of all runs. ``places`` tell them apart; a table has the run's rows of its name,
+    and ``runs`` a row of each."""
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
+    for place, folder in zip(places, folders, strict=True):
+        found = read_json(folder / RESULT)
+        losses = found["losses"]
+        about = {
+            "n_parameters": found["n_parameters"],
+            "steps": len(losses),
+            "step_seconds": found["step_seconds"],
+            "first_loss": losses[0],
+            "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
+        }
+        rows["runs"].append({**place, **about, **found.get("inside", {})})
+        for name in rows:
+            if name != "runs":
+                rows[name] += [{**place, **row} for row in found.get(name, [])]
+    return {table.name: table.of(rows[table.name]) for table in schema}
 
 
 def seeds_of(asked: GridOptions) -> range:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import torch
 
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import save_model
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
-from interp_compose.runs.files import atomic_write, json_bytes, read_json, remove
+from interp_compose.runs.files import atomic_write, json_bytes, remove
+from interp_compose.studies.core.grid import RESULT
 from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.core.tables import Table
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.history import Recorder
@@ -24,7 +23,6 @@ from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import Objective
 from interp_compose.training.sequences import exact_match
 
-RESULT: Final = "run.json"
 MODEL: Final = "model"
 
 
@@ -75,26 +73,3 @@ def keep_run(folder: Path, about: Mapping[str, Any], model: LensModel) -> None:
     save_model(model, folder / MODEL)
     atomic_write(folder / RESULT, json_bytes(about))
     clear_together([folder])
-
-
-def gathered(
-    schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
-) -> dict[str, pd.DataFrame]:
-    """The tables of all runs. ``places`` tell them apart; a table has the run's rows of its name,
-    and ``runs`` a row of each."""
-    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
-    for place, folder in zip(places, folders, strict=True):
-        found = read_json(folder / RESULT)
-        losses = found["losses"]
-        about = {
-            "n_parameters": found["n_parameters"],
-            "steps": len(losses),
-            "step_seconds": found["step_seconds"],
-            "first_loss": losses[0],
-            "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
-        }
-        rows["runs"].append({**place, **about, **found.get("inside", {})})
-        for name in rows:
-            if name != "runs":
-                rows[name] += [{**place, **row} for row in found.get(name, [])]
-    return {table.name: table.of(rows[table.name]) for table in schema}

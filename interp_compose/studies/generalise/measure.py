@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +12,11 @@ from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
 from interp_compose.models.seq2seq import Seq2SeqConfig
 from interp_compose.runs.files import digest_of
-from interp_compose.runs.folder import Plan, versions_of
-from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.grid import run_grid, seeds_of, swept
+from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
-from interp_compose.studies.core.sequence_run import gathered
 from interp_compose.studies.generalise.options import (
     GeneraliseCommand,
     SeedOptions,
@@ -77,8 +75,7 @@ def generalise(
     runs = _runs(task, models, asked)
     keep(task.splits, Path(out).absolute())
     plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    folders = swept(plan, out, asked)
-    return _generalisation(runs, folders, _config(task, runs))
+    return result_of_grid(Generalisation, plan, PLACE, _config(task, runs), out, asked)
 
 
 def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -> list[SequenceRun]:
@@ -148,14 +145,3 @@ def limited(task: SequenceTask, limit: int | None) -> SequenceTask:
     splits = {name: drawn(pairs, limit, 0) for name, pairs in task.splits.items()}
     report = report_of(str(task.report["source"]), splits, overlap=True)
     return SequenceTask(f"{task.name} ({limit} of each split)", splits, report)
-
-
-def _generalisation(
-    runs: Sequence[SequenceRun], folders: Sequence[Path], config: Mapping[str, Any]
-) -> Generalisation:
-    places = [{name: getattr(run, name) for name in PLACE} for run in runs]
-    return Generalisation(
-        config=config,
-        frames=gathered(Generalisation.SCHEMA, places, folders),
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )

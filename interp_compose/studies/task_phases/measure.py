@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.runs.files import digest_of
-from interp_compose.runs.folder import Plan, versions_of
-from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.decoder_run import config_of_runs, place_of, runs_of, sizes_of
-from interp_compose.studies.core.grid import numbers, run_grid, swept
+from interp_compose.studies.core.decoder_run import config_of_runs, runs_of, sizes_of
+from interp_compose.studies.core.grid import numbers, result_of_grid, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
-from interp_compose.studies.core.sequence_run import gathered
-from interp_compose.studies.core.settings import AXES
+from interp_compose.studies.core.settings import AXES, KEY
 from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
 from interp_compose.studies.task_phases.run import WORK, TaskRun
@@ -71,12 +69,8 @@ def task_phases(
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(task, init_rates, weight_decays, asked)
     keep(task.splits, Path(out).absolute())
-    folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
-    return TaskPhases(
-        config=_config(task, runs),
-        frames=gathered(TaskPhases.SCHEMA, [place_of(run) for run in runs], folders),
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )
+    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs), out, asked)
 
 
 def _runs(

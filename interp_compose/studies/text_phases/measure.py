@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.errors import OptionError
-from interp_compose.runs.folder import Plan, versions_of
-from interp_compose.runs.result import gathered_versions
+from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
-from interp_compose.studies.core.decoder_run import config_of_runs, place_of, runs_of, sizes_of
-from interp_compose.studies.core.grid import numbers, run_grid, swept
+from interp_compose.studies.core.decoder_run import config_of_runs, runs_of, sizes_of
+from interp_compose.studies.core.grid import numbers, result_of_grid, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
-from interp_compose.studies.core.sequence_run import gathered
-from interp_compose.studies.core.settings import AXES
+from interp_compose.studies.core.settings import AXES, KEY
 from interp_compose.studies.text_phases.data import encoded
 from interp_compose.studies.text_phases.options import TextPhasesCommand, TextTraining
 from interp_compose.studies.text_phases.result import TextPhases
@@ -75,12 +73,8 @@ def text_phases(
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(corpus, init_rates, weight_decays, asked)
     encoded(corpus, runs[0].vocab_size).keep(Path(out).absolute())
-    folders = swept(Plan(WORK, [asdict(run) for run in runs], None, TRAIN), out, asked)
-    return TextPhases(
-        config=_config(corpus, runs),
-        frames=gathered(TextPhases.SCHEMA, [place_of(run) for run in runs], folders),
-        versions=gathered_versions({folder.name: versions_of(folder) for folder in folders}),
-    )
+    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    return result_of_grid(TextPhases, plan, KEY, _config(corpus, runs), out, asked)
 
 
 def _runs(
