@@ -6,11 +6,14 @@ import dataclasses
 import functools
 import typing
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+from jaxtyping import _import_hook
 
 CONF = BeartypeConf(violation_type=jaxtyping.TypeCheckError)
 shaped = jaxtyping.jaxtyped
@@ -19,6 +22,22 @@ LEFT: set[CodeType] = set()
 """Functions inside functions that state no shape; they are made anew by every call."""
 MADE: dict[Any, Callable[..., Any]] = {}
 """Checks of those that state one."""
+
+
+def tag_only_the_library() -> None:
+    """The hook's own tag of compiled files, for the library's modules alone: the hook gives it to
+    whatever they import as well, so that torch and its like would be compiled anew."""
+    loader = _import_hook._JaxtypingLoader
+
+    def get_code(self: Any, name: str) -> CodeType | None:
+        tagged = functools.partial(
+            _import_hook._optimized_cache_from_source, self._typechecker.get_hash()
+        )
+        with patch("importlib._bootstrap_external.cache_from_source", tagged):
+            return SourceFileLoader.get_code(self, name)
+
+    loader.get_code = get_code
+    loader.exec_module = SourceFileLoader.exec_module
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ import interp_compose._public  # noqa: F401  its checks under the hook would for
 import tests.checked  # the hook looks its type checker up by this name
 
 jaxtyping.jaxtyped = tests.checked.jaxtyped  # the hook's decorator
+tests.checked.tag_only_the_library()
 jaxtyping.install_import_hook("interp_compose", "tests.checked.checked")
 
 import hypothesis
