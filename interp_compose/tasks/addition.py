@@ -14,7 +14,7 @@ from typing import Final
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
-from interp_compose.tasks.sequences import SequencePair, SequenceTask, generated_pair
+from interp_compose.tasks.sequences import SequencePair, SequenceTask, generated_pair, making_many
 
 N_BLOCKS: Final = 10
 """A side of the square is so many blocks."""
@@ -25,6 +25,7 @@ MOST = 9_999
 
 
 @public
+@making_many()
 def addition(
     *,
     largest: int = 999,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +63,19 @@ class SequencePair:
                 f"the kind of a pair is {self.kind!r}, by which results call all kinds together; "
                 "give it another name"
             )
+
+
+@contextmanager
+def making_many() -> Iterator[None]:
+    """Without the collector of cycles, which would go through all pairs again and again while they
+    are made; they are in no cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def generated_pair(source: str, target: str, kind: str = "") -> SequencePair:
@@ -123,11 +138,12 @@ def also_in_train(
 ) -> dict[str, list[SequencePair]]:
     """For each evaluation split, its pairs whose source has the tokens of one in the training
     split."""
-    trained = {" ".join(pair.source.split()) for pair in splits["train"]}
+    measured = {split: pairs for split, pairs in splits.items() if split != "train"}
+    asked = {" ".join(pair.source.split()) for pairs in measured.values() for pair in pairs}
+    both = asked.intersection(" ".join(pair.source.split()) for pair in splits["train"])
     return {
-        split: [pair for pair in pairs if " ".join(pair.source.split()) in trained]
-        for split, pairs in splits.items()
-        if split != "train"
+        split: [pair for pair in pairs if both and " ".join(pair.source.split()) in both]
+        for split, pairs in measured.items()
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import interp_compose as ic
@@ -82,3 +84,25 @@ def test_by_name_it_is_generated() -> None:
         ic.load_sequences("addition", data_dir="x")
     with pytest.raises(OptionError, match="seed=1 has no use"):
         ic.load_sequences("addition", seed=1)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_of_cycles_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, enabled: bool
+) -> None:
+    during = []
+
+    def noted(splits: object) -> dict[str, list[ic.SequencePair]]:
+        during.append(gc.isenabled())
+        return {}
+
+    monkeypatch.setattr("interp_compose.tasks.sequences.also_in_train", noted)
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        ic.addition(largest=9, square=(4, 6))
+        with pytest.raises(OptionError):
+            ic.addition(largest=9, square=(6, 4))
+        assert (gc.isenabled(), during) == (enabled, [False])
+    finally:
+        (gc.enable if before else gc.disable)()
