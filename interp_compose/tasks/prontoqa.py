@@ -53,7 +53,8 @@ def prontoqa(
 ) -> SequenceTask:
     """Rules, a fact and a statement: ``each wumpus is a tumpus . every tumpus is not bitter . …
     fae is a wumpus . true or false : fae is bitter``; the target is the derivation and the answer:
-    ``fae is a tumpus . fae is not bitter . False``.
+    ``fae is a wumpus . each wumpus is a tumpus . fae is a tumpus . every tumpus is not bitter .
+    fae is not bitter . False``.
 
     The splits are ``"train"`` and ``"test"``, of 1 to ``hops`` hops, and ``"longer"``, of more. A
     hop is the use of a rule; the kind of a pair is their number, such as ``"2 hops"``. Of each kind
@@ -70,8 +71,8 @@ def prontoqa(
         n_test: pairs of ``"test"``, and of ``"longer"``.
         n_concepts: different names, of which a pair has those of two chains and two more.
         n_properties: different ones, of which a pair has two.
-        derivation: whether the target has it, a sentence for each hop; if not, it is the answer
-            alone, which small decoders do not learn.
+        derivation: whether the target has it, the fact and for each hop the rule and what follows;
+            if not, it is the answer alone, which small decoders do not learn.
         seed: draws everything.
 
     Raises:
@@ -144,8 +145,10 @@ def _pairs(
                 own, rows = rows[:n], rows[n:]
                 pairs.setdefault(split, []).extend(
                     generated_pair(
-                        " ".join([texts[i] for i in row[:-hops]]),
-                        " ".join([*(texts[i] for i in row[-hops:] if derivation), str(true)]),
+                        " ".join([texts[i] for i in row[: 2 * depth + 4]]),
+                        " ".join(
+                            [*(texts[i] for i in row[2 * depth + 4 :] if derivation), str(true)]
+                        ),
                         kind,
                     )
                     for row in own
@@ -158,8 +161,8 @@ def _pairs(
 
 @dataclass(frozen=True)
 class Sentences:
-    """All sentences. Each has a number; a problem is a row of them: the statement, and after it the
-    derivation, as many as there are hops."""
+    """All sentences. Each has a number; a problem is a row of them: 2 · depth + 2 rules, a fact,
+    the statement, and the derivation: the fact, and for each hop a rule and what follows."""
 
     entities: Sequence[str]
     concepts: Sequence[str]
@@ -229,11 +232,14 @@ class Sentences:
         place = np.array(levels) * up + random.random((n, 2 * depth))
         behind = np.nextafter(place[:, [depth - 1, -1]], np.inf)
         order = np.concatenate([place, behind], axis=1).argsort(axis=1, kind="stable")
-        proved = facts + entity[:, None] * n_c + chains[:, 0, :hops]  # the first of them is given
+        proved = list((facts + entity[:, None] * n_c + chains[:, 0, :hops]).T)
         statement = statements + (entity * 2 + (negated ^ (not true))) * n_p + asked[:, 0]
         conclusion = statements + ((n_e + entity) * 2 + negated) * n_p + asked[:, 0]
-        given = np.take_along_axis(rules, order, axis=1)
-        return np.column_stack([given, proved[:, 0], statement, proved[:, 1:], conclusion])
+        used = [*rules[:, : hops - 1].T, rules[:, depth - 1]]  # of chain 0
+        steps = zip(used, [*proved[1:], conclusion], strict=True)
+        shuffled = np.take_along_axis(rules, order, axis=1)
+        derived = [sentence for step in steps for sentence in step]
+        return np.column_stack([shuffled, proved[0], statement, proved[0], *derived])
 
     def count(self, hops: int, depth: int) -> int:
         """How many different problems there are; half of them are true."""

@@ -53,8 +53,8 @@ def proved(source: str) -> tuple[str, int]:
 
 
 def right(pair: ic.SequencePair) -> bool:
-    """The answer, the number of hops, and each sentence of the derivation by a rule of its own from
-    the one before, the last about the statement's property."""
+    """The answer, the number of hops, and the derivation: the fact, and for each hop a rule and
+    what follows from it and the sentence before, the last about the statement's property."""
     try:
         answer, n = proved(pair.source)
     except ValueError:
@@ -62,14 +62,19 @@ def right(pair: ic.SequencePair) -> bool:
     *derived, told = pair.target.split(" . ")
     if (told, pair.kind) != (answer, f"{n} hop" + "s" * (n > 1)):
         return False
-    *rules, before, statement = pair.source.split(" . ")
-    for sentence in derived:
+    if not derived:
+        return True
+    *rules, fact, statement = pair.source.split(" . ")
+    before, *steps = derived
+    if before != fact:
+        return False
+    for rule, sentence in zip(steps[::2], steps[1::2], strict=True):
         name, concept = before.split()[0], before.split()[-1]
         what = sentence.removeprefix(f"{name} is ")
-        if {f"each {concept} is {what}", f"every {concept} is {what}"}.isdisjoint(rules):
+        if rule not in rules or rule.split(maxsplit=1)[1] != f"{concept} is {what}":
             return False
         before = sentence
-    return not derived or (len(derived) == n and before.split()[-1] == statement.split()[-1])
+    return len(steps) == 2 * n and before.split()[-1] == statement.split()[-1]
 
 
 def test_the_prover_by_hand() -> None:
@@ -130,7 +135,7 @@ def mutants(pair: ic.SequencePair) -> Iterable[ic.SequencePair]:
     source, (*derived, answer) = pair.source, pair.target.split()
     for target in (
         [*derived, {"True": "False", "False": "True"}[answer]],
-        [*derived[: derived.index(".") + 1], *derived, answer],  # a sentence twice
+        [*derived[derived.index(".") + 1 :], answer],  # without the fact
         [*derived[:-2], "red", ".", answer],
         [*derived[:-1], "not", ".", answer],
     ):
