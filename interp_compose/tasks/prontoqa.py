@@ -98,7 +98,9 @@ def prontoqa(
         "source": f"1 to {hops} hops, {n_concepts} concepts, {n_properties} properties, seed {seed}"
     }
     report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
-    return SequenceTask("prontoqa" if derivation else "prontoqa-answers", splits, report)
+    return SequenceTask(
+        f"prontoqa{'' if longer else f'-{hops}'}{'' if derivation else '-answers'}", splits, report
+    )
 
 
 Numbers = Int[np.ndarray, "problem"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -193,8 +194,9 @@ def load_sequences(
             primitive alone is a tenth of the training split, as published), ``"scan-simple"``;
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
-            ``"addition-reversed"`` (:func:`addition`, which takes other ranges); ``"prontoqa"``
-            and ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
+            ``"addition-reversed"`` (:func:`addition`, which takes other ranges); ``"prontoqa"``,
+            ``"prontoqa-1"`` (one hop, and no longer ones; so for every other number of them) and
+            ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
             generated, and their order is kept.
@@ -213,10 +215,11 @@ def load_sequences(
     from interp_compose.tasks.prontoqa import prontoqa
     from interp_compose.tasks.scan import scan
 
-    if name not in SEQUENCE_TASK_NAMES and not name.startswith("scan-length-"):
+    hops = re.fullmatch(r"prontoqa-(\d)", name)
+    if name not in SEQUENCE_TASK_NAMES and not name.startswith("scan-length-") and hops is None:
         raise OptionError(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
-            "scan-length-26 (or another number of actions)"
+            "scan-length-26 (or another number of actions), prontoqa-1 (or another number of hops)"
         )
     if seed is not None and seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
@@ -230,6 +233,9 @@ def load_sequences(
             raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
         if name.startswith("addition"):
             return addition(reverse=name == "addition-reversed")
+        if hops is not None:
+            n = int(hops[1])
+            return prontoqa(hops=n, longer=0, n_concepts=max(8, 2 * n + 2))
         return prontoqa(derivation=name == "prontoqa")
     if name == "cogs":
         return cogs(data_dir)

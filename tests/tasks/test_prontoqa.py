@@ -331,6 +331,14 @@ def test_by_name_it_is_generated() -> None:
     task = ic.load_sequences("prontoqa")
     assert task == ic.prontoqa()
     assert task.report["train_all"] == 20_000
+    for hops in (1, 5):
+        found = ic.load_sequences(f"prontoqa-{hops}")
+        assert found == ic.prontoqa(hops=hops, longer=0, n_concepts=max(8, 2 * hops + 2))
+        assert (found.name, list(found.splits)) == (f"prontoqa-{hops}", ["train", "test"])
+    with pytest.raises(OptionError, match="hops=0: expected a whole number from 1 to 7"):
+        ic.load_sequences("prontoqa-0")
+    with pytest.raises(OptionError, match=r"'prontoqa-x' is unknown.* prontoqa-1 \(or another"):
+        ic.load_sequences("prontoqa-x")
     answers = ic.load_sequences("prontoqa-answers")
     assert answers == ic.prontoqa(derivation=False)
     for alone, whole in zip(answers.splits["train"], task.splits["train"], strict=True):

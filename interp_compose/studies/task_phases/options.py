@@ -49,8 +49,8 @@ class TaskOfSequences:
 
     task: str = "scan-turn-left"
     """scan-turn-left and the other splits of SCAN (scan-jump, scan-length-26, …), cogs,
-    addition, addition-reversed, prontoqa, prontoqa-answers, or another task of
-    `interp-compose generalise`."""
+    addition, addition-reversed, prontoqa, prontoqa-1 (or another number of hops), or another task
+    of `interp-compose generalise`."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
 
