@@ -62,6 +62,39 @@ def nothing_is_synced() -> Iterator[None]:
         yield
 
 
+PROVEN: dict[str, tuple[Any, dict[str, Any]]] = {}
+"""What probes found, by kind, shape and numbers of a model."""
+LEARNED = ("_d_mlp", "_block_output")
+"""What a model keeps of its probes, beside what they found."""
+PROVERS = ("models", "interventions", "probes")
+"""Folders of tests whose every model is proven, as it is for a user."""
+
+
+@pytest.fixture(autouse=True)
+def models_of_one_shape_are_proven_once(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if set(PROVERS) & set(request.path.parts):
+        return
+    from interp_compose.models import lens_model
+
+    prove = lens_model.prove_capabilities
+
+    def proven(model: Any) -> Any:
+        cfg = vars(model.lens.cfg)
+        shape = {name: one for name, one in cfg.items() if isinstance(one, (int, float, str))}
+        kind = type(model), type(model.lens), model.architecture, model.dtype, model.device
+        broken = not all(bool(weight.isfinite().all()) for weight in model.parameters())
+        key = f"{kind} {sorted(shape.items())} {broken}"
+        if key not in PROVEN:
+            PROVEN[key] = prove(model), {name: vars(model).get(name) for name in LEARNED}
+        found, learned = PROVEN[key]
+        vars(model).update(learned)
+        return found
+
+    monkeypatch.setattr(lens_model, "prove_capabilities", proven)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def every_file_is_announced() -> Iterator[None]:
     """Commands look for names in use before they start: a study has to list all of its files."""

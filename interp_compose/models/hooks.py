@@ -205,10 +205,11 @@ def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
 @contextmanager
 def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
     """Evaluation mode for the length of a ``with`` block; each module gets its own mode back."""
-    modes = {module: module.training for module in lens.modules()}
+    trained = [module for module in lens.modules() if module.training]
     try:
-        lens.eval()
+        if trained:
+            lens.eval()
         yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        for module in trained:
+            module.training = True

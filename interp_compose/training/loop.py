@@ -254,7 +254,8 @@ class Trainer(Executor, Generic[BatchT]):
             number: objective.collate(part) for number, part in enumerate(parts) if len(part)
         }
         shares = self._shares(list(batches.values()))
-        self.model.train(True)
+        if not self.model.training:
+            self.model.train(True)
         self.optimizer.zero_grad(set_to_none=True)
         first = self.parameters[0]
         sums = torch.zeros(1 + len(objective.sums), device=first.device, dtype=first.dtype)
