@@ -86,6 +86,8 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-large
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/turn-left-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
+	$(BIN)/interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 --out out/concepts
+	$(BIN)/python -m benchmarks.sequence_outcomes out/concepts
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
 	$(BIN)/python -m benchmarks.decoder_steps --repeats 15
 	$(BIN)/python -m benchmarks.generation

@@ -308,6 +308,21 @@ def decoders_opened(name: str, split: str) -> str:
     return NOTICE + table(*task_results.opened(name, split))
 
 
+def perplexities(name: str) -> str:
+    """How well decoders predict held-out text."""
+    return NOTICE + table(*task_results.perplexities(name))
+
+
+def failures(name: str) -> str:
+    """Whether diffusion models draw a triangle for a small circle."""
+    return NOTICE + table(*task_results.failures(name))
+
+
+def drawn(name: str) -> str:
+    """What they draw for each node."""
+    return NOTICE + table(*task_results.drawn(name))
+
+
 def inside(name: str) -> str:
     """What was found inside them."""
     return NOTICE + table(*generalise_results.inside(name))
@@ -369,6 +384,8 @@ FILES: dict[str, Callable[[], str]] = {
     "turn_left.md": partial(decoders, "task_phases_scan_turn_left"),
     "turn_left_inside.md": partial(decoders_inside, "task_phases_scan_turn_left"),
     "turn_left_opened.md": partial(decoders_opened, "inside_scan_turn_left", "test"),
+    "concepts_failure.md": partial(failures, "concept_graphs"),
+    "concepts_drawn.md": partial(drawn, "concept_graphs"),
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
     "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),

@@ -73,6 +73,74 @@ def inside(name: str) -> Table:
     return [*heads, "stable rank of W_Q", r"mean \|cos\|"], rows
 
 
+def perplexities(name: str) -> Table:
+    """A row per setting and number of training tokens of a study of text."""
+    found = read(name)
+    first = found["summary"][0]["setting"]
+    to_first = {(row["setting"], row["size"]): row for row in found["differences"]}
+    rows: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in found["summary"]:
+        rows.setdefault((row["setting"], row["size"]), {})[row["measure"]] = row
+    ranks: dict[tuple[str, int], list[float]] = {}
+    for run in found["runs"]:
+        setting = f"γ {run['init_rate']:g}, wd {run['weight_decay']:g}"
+        ranks.setdefault((setting, run["size"]), []).append(run["stable_rank"])
+    table = []
+    for place, measures in rows.items():
+        other, own = to_first.get(place), measures["perplexity"]
+        apart = "–"
+        if other is not None:
+            ends = f"{other['ci_low']:+.3f} to {other['ci_high']:+.3f}"
+            apart = f"{other['difference']:+.3f} ({ends})"
+        table.append(
+            [
+                place[0],
+                f"{place[1]:,}",
+                f"{own['mean']:.2f} ({own['smallest']:.2f}–{own['largest']:.2f})",
+                f"{measures['bits_per_byte']['mean']:.3f}",
+                apart,
+                "–" if other is None else f"{other['p_holm']:.3f}",
+                spread(ranks[place], "{:.1f}"),
+            ]
+        )
+    heads = ["setting", "training tokens", "perplexity (seeds)", "bits a byte"]
+    return [*heads, f"nats a token, to {first}, 95 %", "p (Holm)", "stable rank of W_Q"], table
+
+
+def failures(name: str) -> Table:
+    """A row per init rate and small circle: how often a triangle is drawn."""
+    rows = [
+        [
+            row["setting"],
+            row["node"],
+            f"{points(row['wrong'])} ({points(row['low'])} to {points(row['high'])})",
+            points(row["right"]),
+            points(row["learned"]),
+            row["verdict"],
+        ]
+        for row in read(name)["failure"]
+    ]
+    heads = ["init rate", "node", "triangles, % (95 %)", "right, %"]
+    return [*heads, "right of the training node that is worst, %", "the failure"], rows
+
+
+def drawn(name: str) -> Table:
+    """A row per node: what is right at each init rate, mean over seeds and their range."""
+    rows = read(name)["summary"]
+    rates = list(dict.fromkeys(row["setting"] for row in rows))
+    table = []
+    for node, trained in dict.fromkeys((row["node"], row["trained"]) for row in rows):
+        own = {(row["setting"], row["kind"]): row for row in rows if row["node"] == node}
+        cells = [_right(own[rate, "all"]) for rate in rates]
+        parts = [
+            " / ".join(points(own[rate, kind]["mean"]) for kind in ("shape", "size", "color"))
+            for rate in rates
+        ]
+        both = [f"{cell}; {part}" for cell, part in zip(cells, parts, strict=True)]
+        table.append([node, "yes" if trained else "no", *both])
+    return ["node", "trained", *rates], table
+
+
 def spread(values: list[float], form: str) -> str:
     """Like "12.3 (10.1–14.0)"."""
     mean, low, high = (

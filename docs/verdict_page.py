@@ -245,6 +245,15 @@ def _decoders(task: str) -> str:
     )
 
 
+def _concepts() -> str:
+    config = read("concept_graphs")["config"]
+    return (
+        f"A U-Net of {', '.join(map(str, config['channels']))} channels on {config['samples']:,} "
+        f"images of {config['pixels']} × {config['pixels']} pixels, {config['epochs']} epochs, "
+        f"{config['n_images']} generated images of each node; {seeds(config)}"
+    )
+
+
 def _sums() -> str:
     runs = read("unseen_sum")["runs"]
     per_task = len({run["seed"] for run in runs})
@@ -324,6 +333,12 @@ RUNS: Final = {
             _decoders("scan_turn_left")
             + ". The other setting is a call of its own, with 0.5 and 0.01 and another --out"
         ),
+    ),
+    "concepts": Run(
+        "concept_graphs",
+        "interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 "
+        "--out out/concepts",
+        _concepts,
     ),
     "inside": Run(
         "fusion_length",
