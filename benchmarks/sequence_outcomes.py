@@ -25,9 +25,9 @@ import interp_compose as ic
 from benchmarks.common import RESULTS as RESULTS_FOLDER, machine, plain_rows, write
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.settings import SETTING, with_settings
+from interp_compose.studies.core.settings import with_settings
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
-from interp_compose.studies.text_phases.result import measures_of
+from interp_compose.studies.text_phases.result import measures_of, summary_of_text
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
     "generalise": ("model",),
@@ -123,7 +123,7 @@ def over_seeds(accuracy: pd.DataFrame, study: str) -> dict[str, list[dict[str, A
         values = measures_of(accuracy)
         losses = values[values["measure"] == "loss"]
         return {
-            "summary": plain_rows(summary_of(values, (*SETTING, "measure"))),
+            "summary": plain_rows(summary_of_text(values)),
             "differences": plain_rows(differences_of(losses, "setting", ("size",))),
         }
     setting, more = ("model", []) if study == "generalise" else ("setting", ["size"])

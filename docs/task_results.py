@@ -114,13 +114,14 @@ def failures(name: str) -> Table:
             row["setting"],
             row["node"],
             f"{points(row['wrong'])} ({points(row['low'])} to {points(row['high'])})",
+            points(row["clear"]),
             points(row["right"]),
             points(row["learned"]),
             row["verdict"],
         ]
         for row in read(name)["failure"]
     ]
-    heads = ["init rate", "node", "triangles, % (95 %)", "right, %"]
+    heads = ["init rate", "node", "triangles, % (95 %)", "clear, %", "right, %"]
     return [*heads, "right of the training node that is worst, %", "the failure"], rows
 
 

@@ -176,7 +176,8 @@ class Sweep:
             kind = NonFiniteError if broke else ModelError
             raise kind(
                 f"{len(self.failed)} of {len(self.folders)} runs failed; the first, in "
-                f"{self.folders[index]}: {why}. The others are kept: call again to go on."
+                f"{self.folders[index]}: {why.rstrip('.')}. The others are kept: "
+                "call again to go on."
             )
 
 

@@ -107,7 +107,11 @@ def _files(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise MissingDataError(f"there is no {source}; expected a text file, or a folder of them")
-    found = [path for path in source.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file()]
+    found = [
+        path
+        for path in source.rglob("*")
+        if path.name.lower().endswith(SUFFIXES) and path.name[0] != "." and path.is_file()
+    ]
     if not found:
         raise MissingDataError(
             f"the folder {source} holds no text file; expected names that end in "
@@ -119,7 +123,7 @@ def _files(source: Path) -> list[Path]:
 def _documents(path: Path, documents: Documents) -> Iterator[str]:
     data = path.read_bytes()
     try:
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             data = gzip.decompress(data)
     except (OSError, EOFError) as error:
         raise DataFormatError(f"{path} cannot be decompressed ({error}); get it again") from error

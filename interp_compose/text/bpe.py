@@ -17,6 +17,8 @@ END: Final = "<|endoftext|>"
 """Stands before every text, and after the last one."""
 LEAST: Final = 257
 """Entries of the smallest vocabulary: every byte, and :data:`END`, whose id is 0."""
+MOST: Final = 2**20
+"""Of the largest."""
 
 
 class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -45,6 +47,8 @@ class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
             raise OptionError(
                 f"vocab_size={vocab_size}: expected {LEAST} or more, one for each byte and {END}"
             )
+        if vocab_size > MOST:  # memory is taken for all of them at once
+            raise OptionError(f"vocab_size={vocab_size}: expected at most {MOST:,}")
         backend = Tokenizer(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()

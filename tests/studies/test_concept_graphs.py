@@ -60,7 +60,8 @@ def result(**asked: Any) -> ic.ConceptGraphs:
 
 def test_shares_verdicts_and_differences_by_hand() -> None:
     """Circles in 10 %, 50 % and 93 % of images: the interval of the first lies below a half, that
-    of the last above. Its half width of 3 seeds is 4.303 s / √3."""
+    of the last above. Its half width of 3 seeds is 4.303 s / √3, wider than that of images; a share
+    is at most 1."""
     found = result()
     row = found.frame.query("init_rate == 0.7 and node == '010' and kind == 'shape'").iloc[0]
     assert (row["mean"], row["smallest"], row["largest"]) == (pytest.approx(28 / 30), 0.9, 1.0)
@@ -72,14 +73,14 @@ def test_shares_verdicts_and_differences_by_hand() -> None:
     first = failure.loc[(0.3, "010")]
     half = 4.302653 * 0.1 / 3**0.5
     assert first["wrong"] == pytest.approx(0.9)
-    assert (first["low"], first["high"]) == (pytest.approx(0.9 - half), pytest.approx(0.9 + half))
+    assert (first["low"], first["high"]) == (pytest.approx(0.9 - half), 1.0)
     differences = found.differences.set_index(["setting", "node", "kind"])
     assert set(found.differences["other"]) == {"γ 0.5"}
     assert differences["difference"]["γ 0.3", "010", "all"] == pytest.approx(-0.4)
     assert differences["difference"]["γ 0.7", "011", "shape"] == pytest.approx(28 / 30 - 0.5)
     text = found.summary()
     assert "γ 0.3   010  shown" in text
-    assert "triangles in 90.0 % of images (95 % 65.2 to 114.8), right 10.0 %" in text
+    assert "triangles in 90.0 % of images (95 % 65.2 to 100.0), clear 10.0 %, right 10.0 %" in text
     assert "γ 0.7   011  absent" in text
     assert "small red circle" in text
     assert "all 99.80 %" in text
@@ -97,6 +98,21 @@ def test_without_the_small_circles_unseen_there_is_no_failure_mode() -> None:
     found = ic.ConceptGraphs.from_runs(tables, CONFIG)
     assert found.failure.empty
     assert "failure mode" not in found.summary()
+    assert "both small circles were trained on" in found.summary()
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(10, "shown"), (1, "undecided")])
+def test_seeds_that_agree_are_as_sure_as_their_images_are_many(n: int, verdict: str) -> None:
+    """Three seeds without one circle: Wilson's interval of 3 n images, by its formula."""
+    tables = frames()
+    accuracy = tables["accuracy"]
+    accuracy["n"] = n
+    accuracy["n_right"] = np.where(accuracy["trained"], n, 0)
+    found = ic.ConceptGraphs.from_runs(tables, CONFIG).failure
+    z, images = 1.959964, 3 * n
+    assert set(found["verdict"]) == {verdict}
+    assert found["low"].tolist() == pytest.approx([1 / (1 + z**2 / images)] * 6)
+    assert found["high"].tolist() == pytest.approx([1.0] * 6)
 
 
 def test_one_seed_decides_nothing() -> None:
@@ -106,7 +122,7 @@ def test_one_seed_decides_nothing() -> None:
     }
     found = ic.ConceptGraphs.from_runs(tables, {**CONFIG, "seeds": [0]})
     assert set(found.failure["verdict"]) == {"undecided"}
-    assert "triangles in 60.0 % of images, right 40.0 %\n" in found.summary()
+    assert "triangles in 60.0 % of images, clear 40.0 %, right 40.0 %\n" in found.summary()
 
 
 def test_what_images_show_is_counted_by_attribute() -> None:

@@ -72,6 +72,10 @@ def test_measures_and_differences_by_hand() -> None:
     losses = np.array([1.43, 1.53])
     assert by_measure.loc["loss", "mean"] == pytest.approx(losses.mean())
     assert by_measure.loc["perplexity", "mean"] == pytest.approx(np.exp(losses).mean())
+    ends = losses.mean() + np.array([-1, 1]) * 12.706205 * losses.std(ddof=1) / math.sqrt(2)
+    assert by_measure.loc["loss", ["low", "high"]].tolist() == pytest.approx(ends.tolist())
+    nats = by_measure.loc["perplexity", ["low", "high"]].tolist()
+    assert nats == pytest.approx(np.exp(ends).tolist())
     bits = losses * 100 / math.log(2) / 250
     assert by_measure.loc["bits_per_byte", "largest"] == pytest.approx(bits.max())
     assert set(found.frame["n"]) == {100}
@@ -263,6 +267,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ([], [0.1], "init_rates=.*expected numbers"),
         ([0.5, 0.5], [0.1], "init_rates holds 0.5 twice"),
         ([0.5], [-0.1], "weight_decays holds -0.1"),
+        ([-0.5], [0.1], "init_rates holds -0.5: expected 0 or more"),
         ([300.0], [0.1], "300"),
     ):
         with pytest.raises(OptionError, match=message):

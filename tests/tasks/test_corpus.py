@@ -18,7 +18,8 @@ DOCUMENTS = [f"document {i}\nhas two lines" for i in range(20)]
 def folder(tmp_path: Path) -> Path:
     """Two files: ten documents each, of which the second one repeats one of the first."""
     (tmp_path / "notes.md").write_bytes(b"\0")  # is not read
-    (tmp_path / "a.txt").write_text("\n\n".join(DOCUMENTS[:10]), encoding="utf-8")
+    (tmp_path / "a.TXT").write_text("\n\n".join(DOCUMENTS[:10]), encoding="utf-8")
+    (tmp_path / ".a.txt").write_text("hidden", encoding="utf-8")
     (tmp_path / "more").mkdir()
     text = "\r\n \t\r\n".join([*DOCUMENTS[10:], DOCUMENTS[3].replace("\n", "  ")])
     (tmp_path / "more" / "b.txt.gz").write_bytes(gzip.compress(text.encode("utf-8-sig")))
@@ -51,7 +52,7 @@ def test_a_file_may_be_a_document(folder: Path) -> None:
     assert len(corpus.train) == len(corpus.held_out) == 1
     assert "\n\n".join(DOCUMENTS[:10]) in corpus.train + corpus.held_out
     with pytest.raises(InputError, match="holds one document with documents='file'"):
-        ic.load_text(folder / "a.txt", documents="file")
+        ic.load_text(folder / "a.TXT", documents="file")
 
 
 @pytest.mark.parametrize(

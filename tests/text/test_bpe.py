@@ -67,5 +67,7 @@ def test_it_is_made_again_of_what_is_saved() -> None:
 def test_a_vocabulary_that_cannot_be_is_refused() -> None:
     with pytest.raises(OptionError, match="vocab_size=256: expected 257 or more"):
         BpeTokenizer.trained(TEXTS, 256)
+    with pytest.raises(OptionError, match="vocab_size=1000000000: expected at most 1,048,576"):
+        BpeTokenizer.trained(["ab"], 10**9)
     with pytest.raises(OptionError, match="vocab_size=999: the training part supports 2"):
         BpeTokenizer.trained(TEXTS, 999)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
@@ -57,8 +59,8 @@ JUDGE: Final = Table(
 )
 FAILURE: Final = Table(
     "failure",
-    "setting str, init_rate float, node str, wrong float, low float, high float, right float, "
-    "learned float, verdict str",
+    "setting str, init_rate float, node str, wrong float, low float, high float, clear float, "
+    "right float, learned float, verdict str",
 )
 DEFAULT_RATE: Final = 0.5
 """PyTorch's default, to which other init rates are compared."""
@@ -128,9 +130,11 @@ class ConceptGraphs(StudyResult):
         """Whether each init rate shows the failure mode: a triangle where a small circle, which was
         never seen, is asked for. No rows where both small circles were trained on.
 
-        Columns: setting, init_rate, node, wrong (the share of images that show a triangle, mean
-        over seeds), low, high (Student's t, 95 %), right (the share in which all is right, mean
-        over seeds: an image without a triangle may be of the wrong size), learned (the smallest
+        Columns: setting, init_rate, node, wrong (the share of images that are judged a triangle,
+        clear or not, mean over seeds), low, high (95 %: the wider of Student's t over seeds and
+        Wilson's of all images; NaN of one seed), clear and right (the shares that are clear, and in
+        which all is right, mean over seeds: an image without a triangle may be of the wrong size),
+        learned (the smallest
         share of right images of a training node, mean over seeds), verdict: "shown" where the
         interval lies above 0.5, "absent" where it lies below, "undecided" otherwise, and "not
         learned" where ``learned`` is below 0.9.
@@ -166,7 +170,7 @@ class ConceptGraphs(StudyResult):
 
     def _failures(self) -> list[str]:
         if self.failure.empty:
-            return []
+            return ["both small circles were trained on: there is no failure to look for", ""]
         lines = ["the failure mode, a triangle where a small circle is asked for:", ""]
         for row in self.failure.to_dict("records"):
             ends = "" if math.isnan(row["low"]) else (
@@ -175,6 +179,7 @@ class ConceptGraphs(StudyResult):
             lines.append(
                 f"{row['setting']:<8}{row['node']}  {row['verdict']:<12}"
                 f"triangles in {decimal(100 * row['wrong'], 1)} % of images{ends}, "
+                f"clear {decimal(100 * row['clear'], 1)} %, "
                 f"right {decimal(100 * row['right'], 1)} %"
             )
         return [*lines, ""]
@@ -211,9 +216,19 @@ def failure_of(values: pd.DataFrame) -> pd.DataFrame:
     trained = values[values["trained"] & (values["kind"] == ALL)]
     if unseen.empty:
         return FAILURE.of([])
-    found = summary_of(unseen.assign(value=1 - unseen["value"]), place)
-    whole = values[values["kind"] == ALL].groupby(place[1:])["value"].mean()
-    found["right"] = [whole[key] for key in zip(found["init_rate"], found["node"], strict=True)]
+    triangles = unseen.assign(value=1 - unseen["value"], wrong=unseen["n"] - unseen["n_right"])
+    found = summary_of(triangles, place)
+    counts = triangles.groupby(place, sort=False)[["wrong", "n"]].sum()
+    of_images = [
+        binomtest(wrong, n).proportion_ci(method="wilson")
+        for wrong, n in counts.itertuples(index=False)
+    ]
+    found["low"] = np.minimum(found["low"], [one.low for one in of_images])  # NaN stays
+    found["high"] = np.maximum(found["high"], [one.high for one in of_images])
+    keys = list(zip(found["init_rate"], found["node"], strict=True))
+    for name, kind in (("clear", "clear"), ("right", ALL)):
+        share = values[values["kind"] == kind].groupby(place[1:])["value"].mean()
+        found[name] = [share[key] for key in keys]
     by_node = trained.groupby(["init_rate", "node"])["value"].mean()
     found["learned"] = found["init_rate"].map(by_node.groupby("init_rate").min())
     ends = zip(found["low"], found["high"], found["learned"], strict=True)

@@ -88,8 +88,6 @@ def runs_of(
         OptionError: an axis that is empty, repeats, or holds what cannot be.
     """
     decays = checked(weight_decays, "weight_decays")
-    if min(decays) < 0:
-        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
     rates = checked(init_rates, "init_rates")
     each = [sizes] if isinstance(sizes, int) else [int(one) for one in checked(sizes, "sizes")]
     return [

@@ -177,7 +177,7 @@ def numbers(text: str, name: str) -> list[float]:
 
 
 def checked(values: Sequence[float | int], name: str) -> list[float]:
-    """A grid's axis: finite numbers, none twice, at least one.
+    """A grid's axis: finite numbers of 0 or more, none twice, at least one.
 
     Raises:
         OptionError: names the value.
@@ -189,6 +189,8 @@ def checked(values: Sequence[float | int], name: str) -> list[float]:
     for value in values:
         if not math.isfinite(value):
             raise OptionError(f"{name} holds {value!r}: expected finite numbers")
+    if min(values) < 0:
+        raise OptionError(f"{name} holds {min(values):g}: expected 0 or more")
     axis = [float(value) for value in values]
     for one, other in pairwise(sorted(axis)):
         if one == other:

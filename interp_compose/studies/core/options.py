@@ -97,7 +97,8 @@ class GridOptions(Execution):
     """Which models are trained, and where."""
 
     seeds: int = 3
-    """Runs per cell of the grid, each with data, initialisation and order of its own."""
+    """Runs per cell of the grid, each with initialisation and order of its own; of anchor functions
+    with data of its own as well."""
     first_seed: int = 0
     """The first of them."""
 

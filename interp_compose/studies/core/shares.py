@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from interp_compose.stats.seeds import holm, mean_interval, paired_difference
@@ -28,13 +29,15 @@ def shares_of(accuracy: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
     return values.assign(value=values["n_right"] / values["n"])
 
 
-def summary_of(values: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
-    """Over seeds: mean, the ends of Student's t interval at 95 %, smallest and largest."""
+def summary_of(values: pd.DataFrame, place: Sequence[str], *, most: float = 1.0) -> pd.DataFrame:
+    """Over seeds: mean, the ends of Student's t interval at 95 %, cut at 0 and at the largest value
+    there can be, smallest and largest."""
     rows = []
     for where, group in values.groupby(list(place), sort=False):
         shares = group["value"].tolist()
         low, high = mean_interval(shares)
         about = dict(zip(place, where, strict=True))
+        low, high = np.clip([low, high], 0.0, most).tolist()
         measured = {"mean": sum(shares) / len(shares), "low": low, "high": high}
         ends = {"smallest": min(shares), "largest": max(shares)}
         counts = {"n": int(group["n"].iloc[0]), "n_seeds": len(shares)}

@@ -87,8 +87,6 @@ def _runs(
     asked: GridOptions,
 ) -> list[PhaseRun]:
     decays = checked(weight_decays, "weight_decays")
-    if min(decays) < 0:
-        raise OptionError(f"weight_decays holds {min(decays):g}: expected 0 or more")
     axes = {"weight_decay": decays, "init_rate": checked(init_rates, "init_rates")}
     return runs_of(base, axes, asked)
 

@@ -62,6 +62,16 @@ def measures_of(held_out: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def summary_of_text(values: pd.DataFrame) -> pd.DataFrame:
+    """:attr:`TextPhases.frame` of what :func:`measures_of` gave: the interval of perplexity is that
+    of the loss, exponentiated."""
+    found = summary_of(values, (*SETTING, "measure"), most=math.inf)
+    of = {name: found["measure"] == name for name in ("loss", "perplexity")}
+    nats = found.loc[of["loss"], ["low", "high"]].clip(upper=MOST_NATS)
+    found.loc[of["perplexity"], ["low", "high"]] = np.exp(nats.to_numpy())
+    return found
+
+
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class TextPhases(StudyResult):
@@ -87,7 +97,7 @@ class TextPhases(StudyResult):
             values = measures_of(self.frames["held_out"])
             losses = values[values["measure"] == "loss"]
             computed = {
-                "summary": summary_of(values, (*SETTING, "measure")),
+                "summary": summary_of_text(values),
                 "differences": differences_of(losses, "setting", ("size",)),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
@@ -100,8 +110,9 @@ class TextPhases(StudyResult):
 
         Columns: setting, init_rate, weight_decay, size, measure ("loss": mean, nats a token;
         "perplexity": exp of it; "bits_per_byte": the loss of all tokens, in bits, by the bytes of
-        the text as UTF-8, which compares tokenizers), mean, low and high (the ends of Student's t
-        interval at 95 %; NaN of one seed), smallest and largest seed, n (tokens), n_seeds.
+        the text as UTF-8, which compares tokenizers), mean (of the seeds' values), low and high
+        (the ends of Student's t interval at 95 %, of perplexity those of the loss, exponentiated;
+        NaN of one seed), smallest and largest seed, n (tokens), n_seeds.
         """
         return self.frames["summary"]
 
