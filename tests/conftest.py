@@ -42,15 +42,8 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that no worker is left alone with one of them at the end; then those of
-    tests/untyped.py, so that one worker has them all, and starts one process for them."""
-
-    def place(item: pytest.Item) -> int:
-        if item.path.name in LONGEST:
-            return 0
-        return 1 if hasattr(getattr(item, "module", None), "outcomes_of") else 2
-
-    items.sort(key=place)
+    """The longest first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,6 @@ made here by hand.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -194,9 +193,6 @@ def enumerated(folder: Path, job: Callable[[Path], None]) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # what is there stays in memory that all forked processes share
-    gc.disable()
     os.fsync = lambda file: None  # a killed process loses nothing that a kernel has
     for name in ("page_bytes", "picture_bytes"):
         setattr(run_folder, name, lambda figure: b"drawn")

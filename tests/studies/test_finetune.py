@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,6 @@ from interp_compose.training.finetune import encode_examples, finetune
 from interp_compose.training.history import TrainingHistory
 from interp_compose.types import Example
 from tests import architectures
-from tests.untyped import outcomes_of
 
 QUICK = TrainConfig(lr=1e-3, max_steps=2, batch_size=8, warmup_steps=0)
 
@@ -210,6 +211,17 @@ def test_a_tracker_is_told_every_row_as_it_comes(model: LensModel, examples: lis
 
 
 def test_pythons_random_state_is_kept_even_by_the_first_call() -> None:
-    """Of a process that has done nothing else before."""
-    outcomes = outcomes_of("def check():\n    assert kept is True\ncalls = {'first': check}")
-    assert outcomes == {"first": "accepted"}
+    code = """
+import random
+random.seed(7)
+before = random.getstate()
+from dataclasses import replace
+import interp_compose as ic
+model = ic.load_model("mini-base")
+task = ic.load_task("mini-idm", model)
+few = replace(task, train=task.train[:4], validation=())
+state = random.getstate()
+ic.finetune(model, few, config=ic.TrainConfig(max_steps=1), progress=False)
+assert random.getstate() == state
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=300)
