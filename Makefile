@@ -38,6 +38,7 @@ test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
 
 # The last two need data: NLTK_DATA with WordNet; BiRD and PAWS-QQP in INTERP_COMPOSE_TEST_DATA.
+# texts: a folder with the Collaborative International Dictionary of English and the King James Bible, as .txt or .txt.gz.
 bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep
 	$(BIN)/python -m benchmarks.alignment
@@ -88,6 +89,10 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
 	$(BIN)/interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 --out out/concepts
 	$(BIN)/python -m benchmarks.sequence_outcomes out/concepts
+	$(BIN)/interp-compose phases --task text --data-dir texts --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/text-large
+	$(BIN)/python -m benchmarks.sequence_outcomes out/text-large
+	$(BIN)/interp-compose phases --task text --data-dir texts --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/text-small
+	$(BIN)/python -m benchmarks.sequence_outcomes out/text-small
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
 	$(BIN)/python -m benchmarks.decoder_steps --repeats 15
 	$(BIN)/python -m benchmarks.generation

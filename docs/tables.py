@@ -384,6 +384,7 @@ FILES: dict[str, Callable[[], str]] = {
     "turn_left.md": partial(decoders, "task_phases_scan_turn_left"),
     "turn_left_inside.md": partial(decoders_inside, "task_phases_scan_turn_left"),
     "turn_left_opened.md": partial(decoders_opened, "inside_scan_turn_left", "test"),
+    "text_perplexity.md": partial(perplexities, "text_phases_text"),
     "concepts_failure.md": partial(failures, "concept_graphs"),
     "concepts_drawn.md": partial(drawn, "concept_graphs"),
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),

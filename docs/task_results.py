@@ -99,7 +99,7 @@ def perplexities(name: str) -> Table:
                 f"{own['mean']:.2f} ({own['smallest']:.2f}–{own['largest']:.2f})",
                 f"{measures['bits_per_byte']['mean']:.3f}",
                 apart,
-                "–" if other is None else f"{other['p_holm']:.3f}",
+                "–" if other is None else f"{other['p_holm']:.3f}".replace("0.000", "< 0.001"),
                 spread(ranks[place], "{:.1f}"),
             ]
         )

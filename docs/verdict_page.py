@@ -254,6 +254,17 @@ def _concepts() -> str:
     )
 
 
+def _text() -> str:
+    config = read("text_phases_text")["config"]
+    report, size = config["data_report"], config["sizes"][0]
+    return (
+        f"{config['n_layers']} layers, {config['d_model']} wide, {config['vocab_size']:,} entries, "
+        f"windows of {config['n_ctx']} tokens, {config['max_steps']:,} steps of "
+        f"{config['batch_size']}; {size:,} training tokens of English (a dictionary and a Bible), "
+        f"{report['held_out_documents']:,} documents held out; {seeds(config)}"
+    )
+
+
 def _sums() -> str:
     runs = read("unseen_sum")["runs"]
     per_task = len({run["seed"] for run in runs})
@@ -339,6 +350,12 @@ RUNS: Final = {
         "interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 "
         "--out out/concepts",
         _concepts,
+    ),
+    "text": Run(
+        "text_phases_text",
+        "interp-compose phases --task text --data-dir texts --gammas 0.7 "
+        "--weight-decays 0.1 --seeds 3 --out out/text-small",
+        lambda: _text() + ". The other setting is a call of its own, with 0.5 and 0.01",
     ),
     "inside": Run(
         "fusion_length",
