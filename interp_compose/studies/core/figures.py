@@ -81,7 +81,7 @@ def curve_figure(
         .reset_index()
     )
     low, high = int(curve["n"].min()), int(curve["n"].max())
-    counts = f"{high}" if low == high else f"{low} to {high}"
+    counts = f"{high:,}" if low == high else f"{low:,} to {high:,}"
     steps = sorted(set(over_seeds["step"]))
     panels = [
         Panel(
@@ -94,7 +94,7 @@ def curve_figure(
     return draw(
         Chart(
             title=f"{config['task']}: {name} over training",
-            subtitle=" · ".join((*about, f"{counts} {of}", "bands: all seeds")),
+            subtitle=" · ".join((*about, f"measured on {counts} {of}", "bands: all seeds")),
             x_title="step",
             y_title=name,
             x_is_share=False,

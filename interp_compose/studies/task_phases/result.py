@@ -182,12 +182,12 @@ class TaskPhases(StudyResult):
         from interp_compose.studies.task_phases import figures
 
         curve = self.frames["curve"]
-        last = with_settings(curve[curve["size"] == curve["size"].max()])
+        largest = int(curve["size"].max())
+        last = with_settings(curve[curve["size"] == largest])
+        about = (*about_decoders(self.config), f"{largest:,} training sequences")
         found = {
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
-            "task_phases_curve": curve_figure(
-                last, "setting", self.config, about_decoders(self.config)
-            ),
+            "task_phases_curve": curve_figure(last, "setting", self.config, about),
         }
         fits = self.epochs_to_fit()
         if figures.fitted(fits).any():

@@ -172,14 +172,15 @@ class TextPhases(StudyResult):
         from interp_compose.studies.text_phases.figures import perplexity_figure
 
         curve = self.frames["curve"]
-        last = with_settings(curve[curve["size"] == curve["size"].max()])
+        largest = int(curve["size"].max())
+        last = with_settings(curve[curve["size"] == largest])
         return {
             "text_phases_perplexity": perplexity_figure(self.frame, self.config),
             "text_phases_curve": curve_figure(
                 last,
                 "setting",
                 self.config,
-                about_decoders(self.config),
+                (*about_decoders(self.config), f"{largest:,} training tokens"),
                 value="loss",
                 name="nats a token",
                 of="tokens",
