@@ -79,7 +79,7 @@ def test_every_run_of_a_grid_is_measured(tmp_path: Path) -> None:
         ({"rates": [0.4, 0.4]}, "init_rates holds 0.4 twice"),
         ({"depths": [2, 2]}, "depths holds 2 twice"),
         ({"depths": [0]}, "depths holds 0: expected whole numbers from 1"),
-        ({"violations": [-1]}, "violations holds -1: expected whole numbers from 0 to 6"),
+        ({"violations": [-1]}, "violations holds -1: expected 0 or more"),
         ({"violations": [7]}, "violations holds 7"),
         ({"seeds": 0}, "seeds=0"),
         ({"evaluate_every": 0}, "evaluate_every=0"),
