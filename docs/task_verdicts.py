@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from docs.generalise_results import points
 from docs.measured import read
-from docs.task_results import overall
+from docs.task_results import Row, overall
 from docs.verdicts import BREAK, NOT, REPRODUCED, UNDECIDED, Claims, Found, agreed, by_ranges
 
 CLAIMS: Final = Claims()
@@ -16,17 +17,21 @@ and large."""
 PENDING: Final = "built, not measured yet"
 
 
+def shares(rows: Iterable[Row]) -> str:
+    """Like "34.2 % (25.8–42.6) → 49.7 % (47.0–52.7)": means, smallest and largest seed."""
+    return " → ".join(
+        f"{points(row['mean'])} % ({points(row['smallest'])}–{points(row['largest'])})"
+        for row in rows
+    )
+
+
 def compared(name: str, split: str) -> Found:
     """At each size of the training set, by ranges of seeds."""
     found = {(row["size"], row["setting"]): row for row in overall(name) if row["split"] == split}
     each, verdicts = [], []
     for size in dict.fromkeys(size for size, _ in found):
         ends = [found[size, setting] for setting in (LARGE, SMALL)]
-        told = " → ".join(
-            f"{points(row['mean'])} % ({points(row['smallest'])}–{points(row['largest'])})"
-            for row in ends
-        )
-        each.append(f"{size:,}: {told}")
+        each.append(f"{size:,}: {shares(ends)}")
         verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
     head = f"sequences that are right, by training sequences, {LARGE} → {SMALL}"
     return BREAK.join([head, *each]), agreed(verdicts)
@@ -62,11 +67,7 @@ def _composed() -> Found:
             next(row for row in rows if (row["node"], row["init_rate"]) == (node, rate))
             for rate in (DEFAULT_RATE, smallest)
         ]
-        told = " → ".join(
-            f"{points(row['mean'])} % ({points(row['smallest'])}–{points(row['largest'])})"
-            for row in ends
-        )
-        each.append(f"{node}: {told}")
+        each.append(f"{node}: {shares(ends)}")
         verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
     head = f"images that are right, γ {DEFAULT_RATE:g} → {smallest:g}"
     return BREAK.join([head, *each]), agreed(verdicts)
