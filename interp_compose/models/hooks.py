@@ -205,11 +205,12 @@ def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
 @contextmanager
 def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
     """Evaluation mode for the length of a ``with`` block; each module gets its own mode back."""
-    trained = [module for module in lens.modules() if module.training]
+    modes = {module: module.training for module in lens.modules()}
     try:
-        if trained:
+        if any(modes.values()):
             lens.eval()
         yield
     finally:
-        for module in trained:
-            module.training = True
+        for module, mode in modes.items():
+            if module.training != mode:
+                module.training = mode
