@@ -156,7 +156,7 @@ def _run(command: Any) -> None:
 
 def _show(result: StudyResult, out: Path) -> None:
     """What came out, and what was written where."""
-    from interp_compose.runs.result import mixed_versions
+    from interp_compose._versions import mixed_versions
 
     print(result.summary())
     mixed = mixed_versions(result.versions)

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from interp_compose import cli
+from interp_compose._versions import environment_versions, gathered_versions, mixed_versions
 from interp_compose.errors import (
     CorruptFileError,
     DataFormatError,
@@ -26,10 +27,11 @@ from interp_compose.errors import (
 from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_decoder import save_decoder, small_decoder
-from interp_compose.models.weights import load_weights, save_weights, verify_checksums
+from interp_compose.models.weights import load_weights, save_weights
 from interp_compose.runs import files as _files
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.checkpoint import CheckpointFolder
+from interp_compose.runs.checksums import check_sums
 from interp_compose.runs.files import (
     atomic_write,
     check_writable,
@@ -41,13 +43,7 @@ from interp_compose.runs.files import (
     temporary_folder,
     write_safetensors,
 )
-from interp_compose.runs.result import (
-    Result,
-    environment_versions,
-    gathered_versions,
-    mixed_versions,
-    store,
-)
+from interp_compose.runs.result import Result, store
 from interp_compose.runs.sweep import run_sweep
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core.output import check_folder
@@ -339,7 +335,9 @@ def test_checksums_that_are_not_utf_8(tmp_path: Path) -> None:
             load_weights(model, path)
     (tmp_path / "SHA256SUMS").write_bytes(b"\xff\xfe")
     with pytest.raises(CorruptFileError, match="SHA256SUMS is not UTF-8"):
-        verify_checksums(tmp_path)
+        check_sums(tmp_path / "SHA256SUMS")
+    with pytest.raises(CorruptFileError, match="which has the checksums"):
+        check_sums(tmp_path / "none.sha256")
 
 
 @pytest.mark.parametrize("text", ["notes\n", '{"a": 1}\n', "3\n", '{"table": "x"}\n', "[[\n"])

@@ -13,15 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.runs.batches import BatchStore
-from interp_compose.runs.result import (
-    Result,
-    atomic_write,
-    environment_versions,
-    file_sha256,
-    store,
-)
+from interp_compose.runs.files import atomic_write, file_sha256
+from interp_compose.runs.result import Result, store
 
 HARD_TEXT = ["plain", 'comma, "quote"\nnew line', "naïve 한국어 🙂", "", "</script>"]
 

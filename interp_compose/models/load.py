@@ -48,7 +48,7 @@ from interp_compose.models.own_forward import OwnForward, small_random_model
 from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
-from interp_compose.models.weights import verify_checksums
+from interp_compose.runs.checksums import SUMS, check_sums
 from interp_compose.shipped import SHIPPED, shipped_folder
 
 LOADING_LOCK = threading.RLock()
@@ -217,7 +217,8 @@ def _load_pretrained(
                 device=_device(device),
                 dtype=options["dtype"],
             )
-        verify_checksums(folder)
+        if (folder / SUMS).is_file():
+            check_sums(folder / SUMS)
     config = None
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)

@@ -13,11 +13,11 @@ import torch
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InterpComposeError, OptionError, first_line
 from interp_compose.models.lens_model import LensModel
-from interp_compose.models.weights import CHECKSUMS, load_weights, save_weights
+from interp_compose.models.weights import read_weights, write_weights
+from interp_compose.runs.checksums import SUMS, check_sums, digests_of, write_sums
 from interp_compose.runs.files import (
     atomic_write,
     disk,
-    file_sha256,
     json_bytes,
     read_json,
     temporary_folder,
@@ -57,7 +57,7 @@ def save_model(model: LensModel, folder: str | Path) -> Path:
     ::
 
         decoder.json                 format and shape; its name says the kind of model
-        weights.safetensors          by :func:`.weights.save_weights`, with its .sha256
+        weights.safetensors          every weight by TransformerLens' names
         SHA256SUMS                   of both, so that neither can be mixed with another model's
 
     The folder gets its name once it is complete. A tokenizer is part of it where this library made
@@ -78,10 +78,10 @@ def save_model(model: LensModel, folder: str | Path) -> Path:
     if occupied:
         raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
     with temporary_folder(folder.parent) as temporary:
-        save_weights(model, temporary / WEIGHTS)
+        write_weights(model, temporary / WEIGHTS)
         described = {"format": model.FORMAT, **model.described()}
         atomic_write(temporary / model.CONFIG, json_bytes(described))
-        atomic_write(temporary / CHECKSUMS, _listing(temporary, model.CONFIG))
+        write_sums(temporary / SUMS, digests_of(temporary, (model.CONFIG, WEIGHTS)))
         os.replace(temporary, folder)
     return folder
 
@@ -113,16 +113,11 @@ def load_own(
             f"{folder / kind.CONFIG} states the format {file_format!r}, and this release reads "
             f"{kind.FORMAT!r}; load it with the release that wrote it."
         )
-    sums = folder / CHECKSUMS
-    if not sums.is_file() or sums.read_bytes() != _listing(folder, kind.CONFIG):
-        raise CorruptFileError(
-            f"{folder}: {kind.CONFIG} and {WEIGHTS} do not match the checksums in {CHECKSUMS}; one "
-            "of them is missing, truncated or altered. Save the model again, or restore a copy."
-        )
+    check_sums(folder / SUMS, (kind.CONFIG, WEIGHTS))
     try:
         model = kind.of(described, name=name, tokenizer=tokenizer)
         model.lens.to(device, dtype)
-        load_weights(model, folder / WEIGHTS)
+        read_weights(model, folder / WEIGHTS)
     except CorruptFileError:
         raise
     except (KeyError, TypeError, RuntimeError, InterpComposeError) as misfit:
@@ -131,9 +126,3 @@ def load_own(
         ) from misfit
     model.eval()
     return model
-
-
-def _listing(folder: Path, config: str) -> bytes:
-    """The content of SHA256SUMS, as the command ``sha256sum`` writes it."""
-    names = [name for name in (config, WEIGHTS) if (folder / name).is_file()]
-    return "".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()

@@ -14,13 +14,8 @@ from interp_compose._public import public
 from interp_compose.errors import CapabilityError, CorruptFileError, InterventionError, OptionError
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
-from interp_compose.runs.files import (
-    atomic_write,
-    check_listed,
-    file_sha256,
-    read_text,
-    write_safetensors,
-)
+from interp_compose.runs.checksums import check_listed, check_sums, write_sums
+from interp_compose.runs.files import write_safetensors
 
 
 def copy_model(model: LensModel) -> LensModel:
@@ -61,9 +56,6 @@ def _alike(model: LensModel, copied: LensModel) -> bool:
         return torch.allclose(model(tokens), copied(tokens), rtol=0, atol=0, equal_nan=True)
 
 
-CHECKSUMS = "SHA256SUMS"
-
-
 @public
 def save_weights(model: LensModel, path: str | Path) -> Path:
     """Every weight by TransformerLens' names into ``path`` (safetensors), its SHA-256 into
@@ -76,14 +68,18 @@ def save_weights(model: LensModel, path: str | Path) -> Path:
         OutputError: they cannot be written.
     """
     path = _named(path)
+    write_sums(_checksum_file(path), {path.name: write_weights(model, path)})
+    return path
+
+
+def write_weights(model: LensModel, path: Path) -> str:
+    """Every weight into ``path``, whole; its SHA-256 is returned, for whoever keeps the record."""
     state = {
         name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in model.state_dict().items()
     }
     metadata = {"architecture": model.architecture}
-    _, digest = write_safetensors(state, path.parent, lambda sha: path.name, metadata)
-    atomic_write(_checksum_file(path), f"{digest}  {path.name}\n".encode())
-    return path
+    return write_safetensors(state, path.parent, lambda sha: path.name, metadata)[1]
 
 
 @public
@@ -97,6 +93,15 @@ def load_weights(model: LensModel, path: str | Path) -> None:
     """
     path = _named(path)
     verify_weights(path)
+    read_weights(model, path)
+
+
+def read_weights(model: LensModel, path: Path) -> None:
+    """Put weights that were checked already into ``model``.
+
+    Raises:
+        CorruptFileError, InputError: as :func:`load_weights`.
+    """
     try:
         state = load_file(path, device=str(model.device))
     except SafetensorError as broken:
@@ -123,33 +128,8 @@ def verify_weights(path: Path) -> None:
             f"expected weights {path.name} and their checksum {checksum.name} in {path.parent}; "
             "save them with save_weights()."
         )
-    _check(path, (read_text(checksum).split() or [""])[0])
+    check_sums(checksum, [path.name])
     check_listed(path)
-
-
-def verify_checksums(folder: Path) -> None:
-    """Check every file listed in ``folder/SHA256SUMS``, where there is one.
-
-    Raises:
-        CorruptFileError: a file is missing or does not match; names it.
-    """
-    listing = folder / CHECKSUMS
-    if not listing.is_file():
-        return
-    for line in read_text(listing).splitlines():
-        digest, _, name = line.partition("  ")
-        if not (folder / name).is_file():
-            raise CorruptFileError(f"{folder / name} is listed in {CHECKSUMS} and missing")
-        _check(folder / name, digest)
-
-
-def _check(path: Path, expected: str) -> None:
-    digest = file_sha256(path)
-    if digest != expected:
-        raise CorruptFileError(
-            f"{path} is truncated or altered: its SHA-256 is {digest[:12]}…, expected "
-            f"{expected[:12]}…. Download or save it again."
-        )
 
 
 def _checksum_file(path: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from interp_compose.errors import InputError
 from interp_compose.plots.interactive import CONFIG, ChartFigure
 from interp_compose.plots.static import png_bytes
-from interp_compose.runs.result import atomic_write
+from interp_compose.runs.files import atomic_write
 
 
 def page_bytes(figure: ChartFigure) -> bytes:

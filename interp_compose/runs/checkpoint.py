@@ -19,11 +19,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError
 from interp_compose.runs.files import json_value, remove, write_safetensors
 from interp_compose.runs.folder import hashed
 from interp_compose.runs.numbered import NumberedFiles
-from interp_compose.runs.result import environment_versions
 
 KEPT = 2
 NOTE = "note"

@@ -28,9 +28,6 @@ from interp_compose.errors import (
     shortened,
 )
 
-if sys.platform != "win32":
-    import fcntl
-
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from torch import Tensor
@@ -162,10 +159,12 @@ def remove_stale(folder: Path) -> None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
         for name in [entry.name for entry in entries if TEMPORARY.fullmatch(entry.name)]:
-            with suppress(OSError), open(folder / name, "r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = _held(folder / name)
+            if lock is not None:
                 shutil.rmtree(_inside(folder / name), ignore_errors=True)
-                (folder / name).unlink()
+                with suppress(OSError):
+                    (folder / name).unlink()
+                lock.release()
 
 
 def check_writable(folder: Path) -> None:
@@ -185,18 +184,25 @@ def _temporary(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
     while True:
         path = folder / f".interp_compose.{secrets.token_hex(8)}.tmp"
         with open(path, "xb") as file:
-            if sys.platform != "win32":
-                with suppress(OSError):  # not every file system can lock
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.fstat(file.fileno()).st_nlink:
-                    continue  # taken for a stale one before it was locked
+            lock = None if sys.platform == "win32" else _held(path)
             try:
+                if sys.platform != "win32" and not os.fstat(file.fileno()).st_nlink:
+                    continue  # taken for a stale one before it was locked
                 yield path, file
             finally:
                 shutil.rmtree(_inside(path), ignore_errors=True)
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
+                if lock is not None:
+                    lock.release()
             return
+
+
+def _held(temporary: Path) -> BaseFileLock | None:
+    """The lock of a temporary file; None where another process has it, or nothing can be locked."""
+    with suppress(OutputError):
+        return lock_file(temporary)
+    return None
 
 
 def _inside(temporary: Path) -> Path:
@@ -258,24 +264,13 @@ def lock_file(path: Path) -> BaseFileLock | None:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, thread_local=False)
+    lock = FileLock(path, thread_local=False, fallback_to_soft=False)
     with disk(path):
         try:
             lock.acquire(timeout=0)
         except Timeout:
             return None
     return lock
-
-
-def damage_of(folder: Path, digests: Mapping[str, str]) -> str:
-    """The first of these files that is not the one whose SHA-256 is on record, and what is wrong
-    with it; an empty text where all are."""
-    for name, sha256 in digests.items():
-        if not (folder / name).is_file():
-            return f"{folder / name} is missing"
-        if file_sha256(folder / name) != sha256:
-            return f"{folder / name} was truncated or altered"
-    return ""
 
 
 def file_sha256(path: str | os.PathLike[str], salt: bytes = b"") -> str:
@@ -285,48 +280,6 @@ def file_sha256(path: str | os.PathLike[str], salt: bytes = b"") -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def verified(path: Path, sha256: str) -> bytes:
-    """A file's bytes, whose checksum is the one expected."""
-    if not path.exists():
-        raise CorruptFileError(f"{path} is missing; run again, or restore it from a copy")
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise CorruptFileError(
-            f"{path} ({len(data)} bytes) is truncated or was altered after it was written: its "
-            "SHA-256 is not the one on record; run again, or restore it from a copy"
-        )
-    return data
-
-
-def listed(folder: Path) -> dict[str, list[str]]:
-    """What the manifest in ``folder`` names: the SHA-256 of each file that this library wrote.
-
-    More than one where writing was interrupted: the file is the old one or the new one. Empty
-    without a manifest that can be read.
-    """
-    try:
-        manifest = read_json(folder / MANIFEST)
-        files = {name: [sha] for name, sha in manifest.get("files", {}).items()}
-        files |= {name: list(shas) for name, shas in manifest.get("writing", {}).items()}
-    except (OSError, AttributeError, TypeError):
-        return {}
-    return {name: shas for name, shas in files.items() if Path(name).name == name}
-
-
-def check_listed(path: Path) -> None:
-    """Check a file against the manifest beside it, where that names it.
-
-    Raises:
-        CorruptFileError: it is not the file that belongs to the result in its folder.
-    """
-    known = listed(path.parent).get(path.name)
-    if known is not None and path.is_file() and file_sha256(path) not in known:
-        raise CorruptFileError(
-            f"{path} is not the file that {MANIFEST} beside it names: it was truncated or altered, "
-            "or belongs to another run; run again, or restore it from a copy"
-        )
 
 
 def read_text(path: Path) -> str:
@@ -398,34 +351,6 @@ def read_json(path: Path, keys: Collection[str] = ()) -> Any:
             "folder and run again, or restore it from a copy"
         )
     return value
-
-
-def write_signed(path: Path, value: Any) -> None:
-    """A JSON value with its SHA-256 in one file; see :func:`read_signed`."""
-    atomic_write(path, json_bytes({"sha256": digest_of(value), "value": value}))
-
-
-def read_signed(path: Path) -> Any:
-    """The value that :func:`write_signed` wrote.
-
-    Raises:
-        CorruptFileError: the file is missing, or was altered.
-    """
-    if not path.is_file():
-        raise CorruptFileError(f"{path} is missing; run again, or restore it from a copy")
-    stored = read_json(path)
-    if not isinstance(stored, dict) or stored.get("sha256") != digest_of(stored.get("value")):
-        raise CorruptFileError(
-            f"{path} was altered after it was written, or by a release before 0.1.0, which alone "
-            "reads it; delete its folder to start afresh"
-        )
-    return stored["value"]
-
-
-def digest_of(value: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def differences(before: Any, after: Any, at: str = "") -> str:

@@ -30,12 +30,10 @@ from typing import TYPE_CHECKING, Any
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.runs.checksums import damage_of, digest_of, digests_of
 from interp_compose.runs.files import (
     atomic_write,
-    damage_of,
-    digest_of,
     disk,
-    file_sha256,
     json_bytes,
     lock_file,
     locked,
@@ -221,7 +219,7 @@ class Claim:
 
     def finish(self, seconds: float) -> None:
         """Write DONE: from here on the run is never done again."""
-        files = {name: file_sha256(path) for name, path in self.run.files().items()}
+        files = digests_of(self.run.folder, self.run.files())
         about = {"format": FORMAT, "seconds": seconds, "files": files}
         atomic_write(self.run.folder / DONE, json_bytes(about))
 

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.runs.checksums import digest_of, read_signed, write_signed
 from interp_compose.runs.files import (
     differences,
-    digest_of,
     file_sha256,
     make_folder,
     plain_json,
-    read_signed,
     remove,
     remove_if_empty,
     remove_stale,
-    write_signed,
 )
 
 FINGERPRINT = "fingerprint.json"

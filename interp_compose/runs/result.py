@@ -29,38 +29,20 @@ import pandas as pd
 import pyarrow as pa
 
 from interp_compose._public import public
-from interp_compose._versions import (
-    PACKAGES,
-    environment_versions,
-    gathered_versions,
-    mixed_versions,
-)
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.runs.checksums import digest_of, listed, verified
 from interp_compose.runs.files import (
     MANIFEST,
     atomic_write,
     differences,
-    digest_of,
     disk,
     file_sha256,
     json_bytes,
-    listed,
     locked,
     named,
     plain_json,
     read_json,
-    verified,
 )
-
-__all__ = [
-    "PACKAGES",
-    "Result",
-    "atomic_write",
-    "environment_versions",
-    "file_sha256",
-    "gathered_versions",
-    "mixed_versions",
-]
 
 FORMAT = "interp_compose.result/1"
 RESULT = "result.json"

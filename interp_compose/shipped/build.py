@@ -21,7 +21,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
-from interp_compose.runs.files import file_sha256, temporary_folder
+from interp_compose.runs.checksums import SUMS, digests_of, write_sums
+from interp_compose.runs.files import temporary_folder
 from interp_compose.shipped.corpus import base_corpus, idm_lines, words_and_grammar
 from interp_compose.shipped.tokenizer import train_tokenizer
 from interp_compose.shipped.training import Row, accuracy, train
@@ -93,8 +94,7 @@ def save_folder(model: Any, tokenizer: Any, folder: Path) -> None:
         files = sorted(temporary.iterdir())
         for file in files:
             file.chmod(0o644)
-        sums = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
-        (temporary / "SHA256SUMS").write_text(sums, encoding="utf-8")
+        write_sums(temporary / SUMS, digests_of(temporary, [file.name for file in files]))
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(temporary, folder)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from interp_compose._public import public
+from interp_compose._versions import environment_versions
 from interp_compose.errors import (
     CapabilityError,
     DeviceError,
@@ -29,7 +30,6 @@ from interp_compose.models.ready import check_ids, check_one_stack, check_prompt
 from interp_compose.models.weights import copy_model
 from interp_compose.runs.checkpoint import CheckpointFolder
 from interp_compose.runs.files import check_writable, locked, make_folder, named, remove_stale
-from interp_compose.runs.result import environment_versions
 from interp_compose.tasks.task import Task
 from interp_compose.tensors import check_autocast
 from interp_compose.text.answers import answer_ids

@@ -13,7 +13,8 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError
-from interp_compose.runs.files import append, atomic_write, check_listed, json_value, read_text
+from interp_compose.runs.checksums import check_listed
+from interp_compose.runs.files import append, atomic_write, json_value, read_text
 from interp_compose.runs.result import Result
 
 STEPS = ("step", "epoch", "lr", "loss", "task_loss", "mi", "stability", "accuracy", "grad_norm")

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from interp_compose.errors import CorruptFileError, DeviceError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
-from interp_compose.models.weights import load_weights, save_weights, verify_checksums
+from interp_compose.models.weights import load_weights, save_weights
 from tests import architectures
 
 TOKENS = torch.tensor([[5, 17, 3, 41, 29]])
@@ -137,19 +137,23 @@ def test_truncated_weights_are_refused(copy: Path) -> None:
 
 
 def test_a_flipped_bit_is_seen_where_checksums_lie(copy: Path) -> None:
+    from interp_compose.runs.checksums import SUMS, check_sums
     from interp_compose.runs.files import file_sha256
 
     weights = copy / "model.safetensors"
     digest = file_sha256(weights)
     (copy / "SHA256SUMS").write_text(f"{digest}  {weights.name}\n", encoding="utf-8")
-    verify_checksums(copy)
+    check_sums(copy / SUMS)
     data = bytearray(weights.read_bytes())
     data[-7] ^= 1
     weights.write_bytes(bytes(data))
-    with pytest.raises(CorruptFileError, match=r"model\.safetensors is truncated or altered"):
+    with pytest.raises(
+        CorruptFileError,
+        match=r"model\.safetensors was truncated or altered: it is not",
+    ):
         load_model(copy)
     weights.unlink()
-    with pytest.raises(CorruptFileError, match="is listed in SHA256SUMS and missing"):
+    with pytest.raises(CorruptFileError, match="is missing: it is not what SHA256SUMS beside"):
         load_model(copy)
 
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
+from interp_compose._versions import environment_versions, mixed_versions
 from interp_compose.errors import InputError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.runs import folder as sweep_folder
 from interp_compose.runs.files import read_json
-from interp_compose.runs.result import environment_versions, mixed_versions
 from interp_compose.studies.anchors import run as complexity_run
 from interp_compose.studies.anchors.run import (
     CIRCUITS,

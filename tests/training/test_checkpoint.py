@@ -14,7 +14,7 @@ import torch
 
 from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import read_signed
+from interp_compose.runs.checksums import read_signed
 from interp_compose.training import loop, objectives
 from interp_compose.training.finetune import finetune_on
 from interp_compose.training.history import read_history

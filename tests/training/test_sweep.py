@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from interp_compose._versions import environment_versions
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.runs import folder as sweep_folder
 from interp_compose.runs.folder import FORMAT, Plan, hashed, register, versions_of
-from interp_compose.runs.result import environment_versions
 from interp_compose.runs.sweep import run_sweep, sweep_status
 from interp_compose.runs.workers import PROGRESS
 from tests.training.sweep_jobs import JOBS, events, sweep

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError
-from interp_compose.runs.result import environment_versions
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.seeds import mean_interval
 from interp_compose.studies.core.result import StudyResult

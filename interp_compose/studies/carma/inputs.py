@@ -21,13 +21,8 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights
-from interp_compose.runs.files import (
-    differences,
-    make_folder,
-    plain_json,
-    read_signed,
-    write_signed,
-)
+from interp_compose.runs.checksums import read_signed, write_signed
+from interp_compose.runs.files import differences, make_folder, plain_json
 from interp_compose.studies.carma.plan import ComparePlan, Replacement, plan_of_test
 from interp_compose.tasks.task import Task
 from interp_compose.training.carma import CarmaConfig

@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from interp_compose._versions import gathered_versions
 from interp_compose.checks import check_limit
 from interp_compose.errors import CorruptFileError, InputError, MissingDataError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.runs.files import locked, plain_json
 from interp_compose.runs.folder import Plan, hashed
-from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import check_options, sweep
 from interp_compose.studies.carma.inputs import write_inputs
 from interp_compose.studies.carma.options import CarmaCommand

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose._versions import environment_versions
 from interp_compose.errors import OptionError
-from interp_compose.runs.result import environment_versions
 from interp_compose.studies.cap.result import POOLINGS
 from interp_compose.studies.carma.differences import (
     AVERAGE,

@@ -10,13 +10,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from interp_compose._versions import PACKAGES, environment_versions
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weights import save_weights
 from interp_compose.runs.checkpoint import CheckpointFolder
-from interp_compose.runs.files import file_sha256, plain_json
+from interp_compose.runs.checksums import digests_of
+from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import hashed
-from interp_compose.runs.result import PACKAGES, Result, environment_versions, store
+from interp_compose.runs.result import Result, store
 from interp_compose.studies.carma.inputs import read_inputs
 from interp_compose.studies.carma.plan import ComparePlan
 from interp_compose.studies.carma.tables import TABLES
@@ -120,8 +122,7 @@ def run_version(
     others: dict[str, bytes | str] = {}
     if training:
         save_weights(model, folder / WEIGHTS)
-        beside = (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)
-        others = {name: file_sha256(folder / name) for name in beside}
+        others.update(digests_of(folder, (WEIGHTS, f"{WEIGHTS}.sha256", HISTORY)))
     store(run, folder, others, overwrite=True)
     CheckpointFolder(folder / CHECKPOINTS, {}).clear()
     return run

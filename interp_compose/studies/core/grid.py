@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pandas as pd
 
+from interp_compose._versions import gathered_versions
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import Plan, resolve, versions_of
-from interp_compose.runs.result import gathered_versions
 from interp_compose.runs.sweep import sweep
 from interp_compose.studies.core.options import Execution, GridOptions, Output
 from interp_compose.studies.core.output import check_folder, check_larger, write_result

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pandas as pd
 
-from interp_compose.runs.result import RESULT, Result, environment_versions
+from interp_compose._versions import environment_versions
+from interp_compose.runs.result import RESULT, Result
 from interp_compose.studies.core.tables import Table
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from interp_compose.errors import InputError
-from interp_compose.runs.files import digest_of, make_folder, read_signed, write_signed
+from interp_compose.runs.checksums import digest_of, read_signed, write_signed
+from interp_compose.runs.files import make_folder
 from interp_compose.tasks.sequences import SequencePair, SequenceTask
 from interp_compose.text.vocabulary import EOS, Vocabulary
 from interp_compose.training.sequences import EncodedPair

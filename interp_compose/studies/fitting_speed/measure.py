@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from interp_compose._versions import gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import OptionError
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, read_json
 from interp_compose.runs.folder import versions_of
-from interp_compose.runs.result import gathered_versions
 from interp_compose.stats.agreement import agreement
 from interp_compose.studies.anchors.grid import (
     grid_config,

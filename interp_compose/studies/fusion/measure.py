@@ -8,10 +8,10 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.folder import versions_of
-from interp_compose.runs.result import environment_versions, gathered_versions
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.fusion.grammar import grammar_of, marks_of

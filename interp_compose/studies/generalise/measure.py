@@ -11,7 +11,7 @@ from typing import Any, Final
 from interp_compose.checks import check_limit, drawn
 from interp_compose.errors import OptionError
 from interp_compose.models.seq2seq import Seq2SeqConfig
-from interp_compose.runs.files import digest_of
+from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 from tqdm.auto import tqdm
 
+from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import CapabilityError, InputError, OptionError
 from interp_compose.runs.folder import versions_of
-from interp_compose.runs.result import environment_versions, gathered_versions
 from interp_compose.studies.anchors.finished import FinishedRun, chosen, finished_runs
 from interp_compose.studies.anchors.grid import setting_of
 from interp_compose.studies.anchors.masked_outputs import MODES, circuit_numbers

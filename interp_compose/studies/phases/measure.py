@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from interp_compose._versions import gathered_versions
 from interp_compose.errors import OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import versions_of
-from interp_compose.runs.result import gathered_versions
 from interp_compose.studies.anchors.grid import (
     GRID,
     TRAIN,

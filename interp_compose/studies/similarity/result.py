@@ -17,9 +17,9 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from interp_compose._public import public
+from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
-from interp_compose.runs.result import environment_versions
 from interp_compose.stats.agreement import METRICS, agreement
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult

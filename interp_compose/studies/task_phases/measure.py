@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from interp_compose.runs.files import digest_of
+from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.decoder_run import config_of_runs, runs_of, sizes_of

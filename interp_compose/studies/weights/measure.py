@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from interp_compose._versions import environment_versions
 from interp_compose.errors import NonFiniteError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
@@ -28,7 +29,6 @@ from interp_compose.probes.rank import (
     spectrum,
     stable_rank,
 )
-from interp_compose.runs.result import environment_versions
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
