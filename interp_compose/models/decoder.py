@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import torch
@@ -25,7 +26,7 @@ from interp_compose.models.model_files import MAX_LAYERS
 from interp_compose.tensors import positions_from_mask
 
 Norm = Literal["pre", "post", "query"]
-Act = Literal["gelu", "relu"]
+Act = Literal["gelu", "gelu_new", "relu"]
 Biases = Literal["all", "unembed"]
 
 MAX_PARAMETERS: Final = 2**31
@@ -53,6 +54,7 @@ class DecoderConfig:
     sum, and none at the end (complexity control, eq. 6). ``"query"``: as ``"pre"``, but keys and
     values read the residual itself, as in that paper's released code."""
     act: Act = "gelu"
+    """``"gelu_new"`` is GPT-2's, with tanh."""
     biases: Biases = "all"
     """``"unembed"``: of the unembedding alone (LayerNorm keeps its own)."""
 
@@ -101,7 +103,11 @@ class BlockShape(Protocol):
     def biases(self) -> Biases: ...
 
 
-ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {"gelu": gelu, "relu": relu}
+ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
 MODULE_OF: Final = {
     **{"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"},
     **dict.fromkeys(("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"), "attn"),

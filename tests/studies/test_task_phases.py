@@ -20,8 +20,11 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.studies.core.decoder_run import inside
 from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.task_phases.run import TaskRun, by_epoch
+from interp_compose.studies.task_phases.start import start_of
 from interp_compose.text.vocabulary import BOS, EOS
 from interp_compose.training.sequences import TargetSequence
+from tests import architectures
+from tests.studies.conftest import splitting_tokenizer
 from tests.studies.test_generalise import toy
 
 TINY = ic.TaskTraining(
@@ -229,6 +232,50 @@ def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
         logits = model.plain(torch.tensor([[*prompt, BOS]]))[0, -1].log_softmax(-1)
     expected = float(logits[int(target[0])])
     assert curve.clean["target_logprob"].iloc[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
+    """From its weights: the first loss is that of the model as it is, on the task's words."""
+    architectures.build("GPT-2").save_pretrained(tmp_path / "gpt2")
+    splitting_tokenizer().save_pretrained(tmp_path / "gpt2")
+    model = ic.load_model(tmp_path / "gpt2", device="cpu")
+    at_once = replace(TINY, max_steps=1, batch_tokens=1000)
+    asked: dict[str, Any] = {"seeds": 2, "where": "here", "progress": False, "model": model}
+    found = ic.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked)
+    assert (found.config["init_rates"], found.config["n_layers"]) == ([], 3)
+    assert found.config["d_model"] == model.d_model
+    runs = found.frames["runs"]
+    assert len(runs) == 4
+    assert runs["init_rate"].isna().all()
+    assert list(dict.fromkeys(found.frame["setting"])) == ["fine-tuned, wd 0", "fine-tuned, wd 0.1"]
+    assert set(found.differences["other"]) == {"fine-tuned, wd 0"}
+    assert len(found.epochs_to_fit()) == 4
+    assert "fine-tuned, wd 0.1" in found.summary()
+    assert found.figures()["task_phases_accuracy"].chart.subtitle.startswith("gpt2, 3 layers")
+    found.save(tmp_path / "saved")
+    assert ic.TaskPhases.load(tmp_path / "saved").frames["runs"]["init_rate"].isna().all()
+
+    data = SequenceData.of(toy().splits, one_sequence=True)
+    started = start_of(model, data).lens.double()
+    losses = []
+    for pair in data.splits["train"]:
+        tokens = [*pair.source.tolist(), BOS, *pair.target.tolist()]
+        with torch.no_grad():
+            logprobs = started(torch.tensor([tokens]))[0].log_softmax(-1)
+        at = range(len(pair.source), len(tokens) - 1)
+        losses += [-float(logprobs[i, tokens[i + 1]]) for i in at]
+    assert runs["first_loss"].tolist() == pytest.approx([np.mean(losses)] * 4, rel=1e-5)
+
+    trained = ic.load_model(next((tmp_path / "out" / "runs").glob("*/model"))).lens
+    change = (trained.W_Q - started.W_Q).abs().max()
+    assert 0 < change < 0.01  # one step of AdamW at a rate of 1e-3
+    with pytest.raises(OptionError, match=r"init_rates=\[0.5\] with the model .* leave them out"):
+        ic.task_phases(toy(), [0.5], [0.1], tmp_path / "out", run=at_once, **asked)
+    command = "task-phases --task scan-length --sizes 20 --weight-decays 0.1 --seeds 1 --quiet"
+    given = f"--model {tmp_path / 'gpt2'} --max-steps 1 --n-looks 1 --n-curve 3 --where here"
+    cli.main([*command.split(), *given.split(), "--out", str(tmp_path / "command")])
+    read = ic.TaskPhases.load(tmp_path / "command")
+    assert set(read.frame["setting"]) == {"fine-tuned, wd 0.1"}
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:

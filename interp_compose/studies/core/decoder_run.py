@@ -29,8 +29,8 @@ class DecoderRun:
 
     data: str
     """Digest of the data, kept beside the runs."""
-    init_rate: float
-    """γ: every matrix starts with the deviation fan_in^-γ."""
+    init_rate: float | None
+    """γ: every matrix starts with the deviation fan_in^-γ. None where the model is given."""
     weight_decay: float
     """Decoupled, on every parameter."""
     size: int
@@ -62,7 +62,8 @@ class DecoderRun:
         """Refuse a shape, or an init rate, that cannot be."""
         with torch.device("meta"):
             model = SmallDecoder(shape)
-        init_scales(model, InitRates(*[self.init_rate] * 4))
+        if self.init_rate is not None:
+            init_scales(model, InitRates(*[self.init_rate] * 4))
 
 
 R = TypeVar("R", bound=DecoderRun)
@@ -76,19 +77,19 @@ def _of(run: DecoderRun, kind: type) -> dict[str, Any]:
 def runs_of(
     kind: type[R],
     common: Mapping[str, Any],
-    init_rates: Sequence[float],
+    init_rates: Sequence[float] | None,
     weight_decays: Sequence[float],
     sizes: Sequence[int] | int,
     asked: GridOptions,
 ) -> list[R]:
     """Every run of a grid, those of the first seed first; ``sizes`` as one number: it is the only
-    one, and was not asked.
+    one, and was not asked. ``init_rates`` as None: the model is given.
 
     Raises:
         OptionError: an axis that is empty, repeats, or holds what cannot be.
     """
     decays = checked(weight_decays, "weight_decays")
-    rates = checked(init_rates, "init_rates")
+    rates = [None] if init_rates is None else checked(init_rates, "init_rates")
     each = [sizes] if isinstance(sizes, int) else [int(one) for one in checked(sizes, "sizes")]
     return [
         kind(**common, init_rate=rate, weight_decay=decay, size=size, seed=seed)
@@ -102,7 +103,9 @@ def config_of_runs(
 ) -> dict[str, Any]:
     """What a result says of itself."""
     shape = {name: value for name, value in asdict(runs[0]).items() if name not in KEY}
-    values = {axis: sorted({getattr(run, name) for run in runs}) for axis, name in AXES.items()}
+    values = {
+        axis: sorted({getattr(run, name) for run in runs} - {None}) for axis, name in AXES.items()
+    }
     return {"study": study, "task": task, "data_report": dict(report), **shape, **values}
 
 

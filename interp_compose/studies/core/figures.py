@@ -150,7 +150,8 @@ def size_figure(
 
 def about_decoders(config: Mapping[str, Any]) -> tuple[str, str]:
     """Like ("2 layers, width 64", "5 seeds")."""
-    return f"{config['n_layers']} layers, width {config['d_model']}", n_seeds(config)
+    shape = f"{config['n_layers']} layers, width {config['d_model']}"
+    return f"{model_name(config)}, {shape}" if "model" in config else shape, n_seeds(config)
 
 
 def n_seeds(config: Mapping[str, Any]) -> str:

@@ -20,7 +20,8 @@ AXES: Final = {
     "seeds": "seed",
 }
 """What the result calls the axes of its grid, and the fields of a run that they vary."""
-PLACE: Final = "init_rate float, weight_decay float, size int, seed int"
+PLACE: Final = "init_rate float null, weight_decay float, size int, seed int"
+"""The init rate is NaN where the model was given."""
 EACH: Final = tuple((axis,) for axis in KEY)
 RUNS: Final = Table(
     "runs",
@@ -37,7 +38,7 @@ WITH_STEPS: Final = (*EACH[:2], ("size", "step"), *EACH[3:])
 def with_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """With a column that names init rate and weight decay together, like "γ 0.5, wd 0.01"."""
     names = [
-        f"γ {rate:g}, wd {decay:g}"
+        f"{'fine-tuned' if pd.isna(rate) else f'γ {rate:g}'}, wd {decay:g}"
         for rate, decay in zip(frame["init_rate"], frame["weight_decay"], strict=True)
     ]
     return frame.assign(setting=names)

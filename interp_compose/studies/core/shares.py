@@ -21,7 +21,7 @@ def shares_of(accuracy: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
     ``place`` are the columns that tell settings apart; ``seed`` tells their runs apart.
     """
     run = [*place, "seed", "split"]
-    overall = accuracy.groupby(run, sort=False)[["n_right", "n"]].sum().reset_index()
+    overall = accuracy.groupby(run, sort=False, dropna=False)[["n_right", "n"]].sum().reset_index()
     parts = [overall.assign(kind=ALL)]
     if (accuracy["kind"] != "").any():
         parts.append(accuracy[accuracy["kind"] != ""])
@@ -33,7 +33,7 @@ def summary_of(values: pd.DataFrame, place: Sequence[str], *, most: float = 1.0)
     """Over seeds: mean, the ends of Student's t interval at 95 %, cut at 0 and at the largest value
     there can be, smallest and largest."""
     rows = []
-    for where, group in values.groupby(list(place), sort=False):
+    for where, group in values.groupby(list(place), sort=False, dropna=False):
         shares = group["value"].tolist()
         low, high = mean_interval(shares)
         about = dict(zip(place, where, strict=True))

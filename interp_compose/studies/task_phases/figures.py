@@ -33,13 +33,15 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 
 def fitted(fits: pd.DataFrame) -> pd.Series[bool]:
     """Of each setting and size, whether all runs fit the training data."""
-    return fits["steps"].notna().groupby([fits[name] for name in CELL], sort=False).all()
+    return (
+        fits["steps"].notna().groupby([fits[name] for name in CELL], sort=False, dropna=False).all()
+    )
 
 
 def steps_figure(fits: pd.DataFrame, config: Mapping[str, Any], loss: float) -> ChartFigure:
     """How many steps the training data take, by their number (complexity control, Fig. 7E); where a
     run does not fit them there is no point."""
-    each = fits.groupby(CELL, sort=False)["steps"]
+    each = fits.groupby(CELL, sort=False, dropna=False)["steps"]
     over_seeds = each.agg(mean="mean", smallest="min", largest="max", n_seeds="size")
     return size_figure(
         over_seeds[fitted(fits)].reset_index().assign(split=""),

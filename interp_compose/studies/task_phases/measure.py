@@ -8,6 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from interp_compose.errors import OptionError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.models.memory import weights_digest
+from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
@@ -17,9 +22,10 @@ from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.settings import AXES, KEY
-from interp_compose.studies.task_phases.options import TaskPhasesCommand, TaskTraining
+from interp_compose.studies.task_phases.options import GAMMAS, TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
 from interp_compose.studies.task_phases.run import WORK, TaskRun
+from interp_compose.studies.task_phases.start import keep_start, shape_of, start_of
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
 TRAIN: Final = "interp_compose.studies.task_phases.run:train"
@@ -34,6 +40,9 @@ class TaskPhasesOptions(GridOptions):
     """Numbers of training sequences; None: all that the task has."""
     run: TaskTraining | None = None
     """Shape and training of every run."""
+    model: LensModel | None = None
+    """A GPT-2 of :func:`load_model` to fine-tune instead of training from scratch; its shape is the
+    runs', and ``init_rates`` is then empty."""
 
 
 @keywords(TaskPhasesOptions)
@@ -56,21 +65,27 @@ def task_phases(
 
     Args:
         task: from :func:`load_sequences`.
-        init_rates: γ; a larger one is a smaller initialisation.
+        init_rates: γ; a larger one is a smaller initialisation. Empty with ``model``.
         weight_decays: of AdamW, on every parameter.
         out: folder for the runs: data, histories and weights.
         asked: every option.
 
     Raises:
-        OptionError: a grid that is empty or repeats; a shape, a rate or a size that cannot be.
+        OptionError: a grid that is empty or repeats; a shape, a rate or a size that cannot be;
+            init rates of a model that is given.
+        CapabilityError: the model that is given is no GPT-2.
         InputError: ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     check_options(asked.where, asked.workers, asked.slurm)
-    runs = _runs(task, init_rates, weight_decays, asked)
+    check_measured(task)
+    start = _start(task, init_rates, asked)
+    runs = _runs(task, init_rates, weight_decays, asked, start)
     keep(task.splits, Path(out).absolute())
+    if start is not None:
+        keep_start(start, Path(out).absolute())
     plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs), out, asked)
+    return result_of_grid(TaskPhases, plan, KEY, _config(task, runs, start), out, asked)
 
 
 def _runs(
@@ -78,11 +93,14 @@ def _runs(
     init_rates: Sequence[float],
     weight_decays: Sequence[float],
     asked: TaskPhasesOptions,
+    start: SmallDecoderModel | None,
 ) -> list[TaskRun]:
     common = {**asdict(asked.run or TaskTraining()), "data": digest_of(plain(task.splits))}
+    if start is not None:
+        common |= {**shape_of(start.lens.cfg), "start": weights_digest(start)}
     sizes = len(task.splits["train"]) if asked.sizes is None else asked.sizes
-    runs = runs_of(TaskRun, common, init_rates, weight_decays, sizes, asked)
-    check_measured(task)
+    rates = None if start is not None else init_rates
+    runs = runs_of(TaskRun, common, rates, weight_decays, sizes, asked)
     data = SequenceData.of(task.splits, one_sequence=True)
     for run in runs:
         if run.seed == runs[0].seed:
@@ -90,23 +108,50 @@ def _runs(
     return runs
 
 
-def _config(task: SequenceTask, runs: Sequence[TaskRun]) -> dict[str, Any]:
+def _start(
+    task: SequenceTask, init_rates: Sequence[float], asked: TaskPhasesOptions
+) -> SmallDecoderModel | None:
+    """The given model on the task's words."""
+    if asked.model is None:
+        return None
+    if init_rates:
+        raise OptionError(
+            f"init_rates={list(init_rates)!r} with the model {asked.model.name!r}, which has its "
+            "weights already: leave them out (init_rates=(); no --gammas)"
+        )
+    return start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
+
+
+def _config(
+    task: SequenceTask, runs: Sequence[TaskRun], start: SmallDecoderModel | None
+) -> dict[str, Any]:
     """What a result says of itself."""
-    return config_of_runs("task_phases", task.name, task.report, runs)
+    config = config_of_runs("task_phases", task.name, task.report, runs)
+    return config if start is None else {**config, "model": start.name}
 
 
 def run(command: TaskPhasesCommand) -> TaskPhases:
     """The command ``interp-compose phases --task …``: train what is missing, and write."""
     task = load_sequences(command.source.task, data_dir=command.source.data_dir)
-    rates = numbers(command.gammas, "gammas")
+    rates = [] if command.model is not None else numbers(GAMMAS, "gammas")
+    if command.gammas is not None:
+        rates = numbers(command.gammas, "gammas")
     decays = numbers(command.weight_decays, "weight_decays")
     sizes = sizes_of(command.sizes)
-    given: Mapping[str, Any] = {**vars(command.grid), "sizes": sizes, "run": command.run}
+    model = None if command.model is None else load_model(command.model)
+    given: Mapping[str, Any] = {
+        **vars(command.grid),
+        "sizes": sizes,
+        "run": command.run,
+        "model": model,
+    }
     asked = TaskPhasesOptions(**given)
+    check_measured(task)
+    start = _start(task, rates, asked)
     return run_grid(
         command.output,
         TaskPhases,
-        _config(task, _runs(task, rates, decays, asked)),
+        _config(task, _runs(task, rates, decays, asked, start), start),
         list(AXES),
         lambda bar: task_phases(
             task, rates, decays, command.output.out, **{**given, "progress": bar}

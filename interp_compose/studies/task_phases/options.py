@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 from interp_compose._public import public
-from interp_compose.studies.core.options import GridOptions, Output, Part
+from interp_compose.studies.core.options import GridOptions, Output, Part, by_default
+
+GAMMAS: Final = "0.5,0.7"
+"""The command's init rates, where none are given and no model is."""
 
 
 @public
@@ -60,7 +63,7 @@ class TaskPhasesCommand:
     """Does a small initialisation, or more weight decay, make a decoder find the rule of a task
     (complexity control, section VII)? The task's source is the prompt, its target what follows."""
 
-    gammas: str = "0.5,0.7"
+    gammas: Annotated[str | None, by_default("0.5,0.7; none with --model")] = None
     """Init rates: from:to:step, or a list by commas."""
     weight_decays: str = "0.01,0.1"
     """The same of weight decays."""
@@ -70,6 +73,9 @@ class TaskPhasesCommand:
     """Take one of the paper's models as the defaults of shape and training, as far as they are
     known: GPT-2 small, or addition's of two layers and one head. For a GPU; what differs is listed
     in docs/task-phases.md."""
+    model: str | None = None
+    """Fine-tune this GPT-2 (hub name, such as gpt2, or folder) instead of training from scratch;
+    its shape is the runs'."""
     source: Part[TaskOfSequences] = field(default_factory=TaskOfSequences)
     grid: Part[GridOptions] = field(default_factory=GridOptions)
     run: Part[TaskTraining] = field(default_factory=TaskTraining)

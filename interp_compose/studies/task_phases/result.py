@@ -131,14 +131,16 @@ class TaskPhases(StudyResult):
         epochs = with_settings(self.frames["epochs"])
         fits = epochs[epochs["loss"] <= loss]
         run = ["setting", *KEY]
-        first = fits.groupby(run, as_index=False)[["epoch", "step"]].min()
+        first = fits.groupby(run, as_index=False, dropna=False)[["epoch", "step"]].min()
         found = epochs[run].drop_duplicates().merge(first, on=run, how="left")
         return found.rename(columns={"epoch": "epochs", "step": "steps"})
 
     def summary(self) -> str:
         """A row per setting, size and split."""
         place = ["init_rate", "weight_decay", "size"]
-        ranks = self.frames["runs"].groupby(place, as_index=False)["stable_rank"].mean()
+        ranks = (
+            self.frames["runs"].groupby(place, as_index=False, dropna=False)["stable_rank"].mean()
+        )
         overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
         rows = overall.assign(
             mean=100 * overall["mean"],

@@ -18,6 +18,7 @@ from interp_compose.studies.core.decoder_run import DecoderRun, inside
 from interp_compose.studies.core.sequence_data import SequenceData, kept
 from interp_compose.studies.core.sequence_run import accuracy, keep_run, trained
 from interp_compose.studies.task_phases.options import TaskTraining
+from interp_compose.studies.task_phases.start import kept_start
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.loop import trains
 from interp_compose.training.sequences import ContinuedBatch, EncodedPair, TargetSequence
@@ -30,6 +31,9 @@ WORK: Final = "task_phases"
 @dataclass(frozen=True, kw_only=True)
 class TaskRun(DecoderRun, TaskTraining):
     """Everything that decides a run."""
+
+    start: str = ""
+    """Digest of the model that is fine-tuned, kept beside the runs; empty: from scratch."""
 
     def model_config(self, data: SequenceData) -> DecoderConfig:
         """The model's shape; its context holds the longest source, the separator and target."""
@@ -57,8 +61,11 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     """History, accuracy and weights of a run into its folder."""
     run = TaskRun(**config)
     data = kept(folder.parents[1], run.data, one_sequence=True)
-    model = SmallDecoder(run.model_config(data))
-    init_weights(model, run.init_rate, seed=run.seed)
+    if run.init_rate is None:
+        model = kept_start(folder.parents[1], run.start).lens.train()
+    else:
+        model = SmallDecoder(run.model_config(data))
+        init_weights(model, run.init_rate, seed=run.seed)
     pairs = run.training(data)
     curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
@@ -72,7 +79,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         "accuracy": accuracy(model, data),
         "inside": inside(model),
     }
-    name = f"γ = {run.init_rate:g}"
+    name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
     keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
 
 

@@ -62,6 +62,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     run = TextRun(**config)
     data = kept(folder.parents[1], run.data)
     model = SmallDecoder(run.shape(d_vocab=run.vocab_size, n_ctx=run.n_ctx))
+    assert run.init_rate is not None
     init_weights(model, run.init_rate, seed=run.seed)
     stream = run.training(data)
     windows = Windows.of(stream, run.n_ctx)
