@@ -22,13 +22,15 @@ N_OUTSIDE = 10_000
 """Pairs outside the square that are kept from training as well."""
 MOST = 9_999
 """The largest number to add: all pairs are made."""
+LARGEST: Final = 999
+"""That of the paper."""
 
 
 @public
 @making_many()
 def addition(
     *,
-    largest: int = 999,
+    largest: int = LARGEST,
     square: tuple[int, int] = (400, 600),
     reverse: bool = False,
     seed: int = 0,
@@ -77,8 +79,13 @@ def addition(
         raise OptionError(f"square={square!r} leaves no pair to train on; make it smaller")
     report: dict[str, int | str | float] = {"source": f"0 to {largest}, without {low} to {high}"}
     report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
-    name = "addition-reversed" if reverse else "addition"
+    name = f"addition{'-reversed' * reverse}{'' if largest == LARGEST else f'-{largest}'}"
     return SequenceTask(name, {split: tuple(pairs) for split, pairs in splits.items()}, report)
+
+
+def square_of(largest: int) -> tuple[int, int]:
+    """From two to three fifths of the range, as 400 to 600 are of 0 to 999."""
+    return 2 * (largest + 1) // 5, 3 * (largest + 1) // 5
 
 
 def _blocks(numbers: range) -> dict[int, str]:

@@ -194,7 +194,8 @@ def load_sequences(
             primitive alone is a tenth of the training split, as published), ``"scan-simple"``;
             ``"cogs"`` (Kim and Linzen 2020); ``"cfq-mcd1"``, ``"cfq-mcd2"``, ``"cfq-mcd3"``
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
-            ``"addition-reversed"`` (:func:`addition`, which takes other ranges); ``"prontoqa"``,
+            ``"addition-reversed"``, each also with the largest number to add, as in
+            ``"addition-99"`` (:func:`addition`, which takes other squares); ``"prontoqa"``,
             ``"prontoqa-1"`` (one hop, and no longer ones; so for every other number of them) and
             ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
@@ -208,7 +209,7 @@ def load_sequences(
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file, which it names, or one of another data set or version.
     """
-    from interp_compose.tasks.addition import addition
+    from interp_compose.tasks.addition import LARGEST, addition, square_of
     from interp_compose.tasks.cfq import cfq
     from interp_compose.tasks.cognition import cognition
     from interp_compose.tasks.cogs import cogs
@@ -216,10 +217,13 @@ def load_sequences(
     from interp_compose.tasks.scan import scan
 
     hops = re.fullmatch(r"prontoqa-(\d)", name)
-    if name not in SEQUENCE_TASK_NAMES and not name.startswith("scan-length-") and hops is None:
+    sums = re.fullmatch(r"addition(-reversed)?(?:-(\d{1,4}))?", name)
+    is_length = name.startswith("scan-length-")
+    if name not in SEQUENCE_TASK_NAMES and not (is_length or hops or sums):
         raise OptionError(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
-            "scan-length-26 (or another number of actions), prontoqa-1 (or another number of hops)"
+            "scan-length-26 (or another number of actions), prontoqa-1 (or another number of "
+            "hops), addition-99 (or another largest number)"
         )
     if seed is not None and seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
@@ -231,8 +235,10 @@ def load_sequences(
     if name.startswith(("prontoqa", "addition")):
         if data_dir is not None:
             raise OptionError(f"{name!r} is generated; leave data_dir={str(data_dir)!r} out")
-        if name.startswith("addition"):
-            return addition(reverse=name == "addition-reversed")
+        if sums is not None:
+            largest = int(sums[2] or LARGEST)
+            square = square_of(largest)
+            return addition(largest=largest, square=square, reverse=sums[1] is not None)
         if hops is not None:
             n = int(hops[1])
             return prontoqa(hops=n, longer=0, n_concepts=max(8, 2 * n + 2))

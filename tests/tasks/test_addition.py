@@ -8,7 +8,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import OptionError
-from interp_compose.tasks.addition import block_of
+from interp_compose.tasks.addition import block_of, square_of
 
 
 def number(digits: str) -> int:
@@ -84,6 +84,12 @@ def test_by_name_it_is_generated() -> None:
         ic.load_sequences("addition", data_dir="x")
     with pytest.raises(OptionError, match="seed=1 has no use"):
         ic.load_sequences("addition", seed=1)
+    found = ic.load_sequences("addition-reversed-24")
+    assert found.name == "addition-reversed-24"
+    assert found == ic.addition(largest=24, square=(10, 15), reverse=True)
+    assert square_of(999) == (400, 600)  # the paper's
+    with pytest.raises(OptionError, match=r"'addition-x' is unknown; .* addition-99"):
+        ic.load_sequences("addition-x")
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import pandas as pd
 
 from interp_compose.plots.chart import Chart, Line, Panel, short
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, Style
 
@@ -144,6 +146,39 @@ def size_figure(
             x_ticks=[float(i) for i in range(len(sizes))],
             x_notes=[f"{size:,}" for size in sizes],
             x_is_category=True,
+        )
+    )
+
+
+def grid_figure(
+    summary: pd.DataFrame,
+    config: Mapping[str, Any],
+    *,
+    by: str,
+    title: str,
+    unit: str,
+    y_is_share: bool,
+) -> ChartFigure | None:
+    """The mean over seeds at each init rate (from top to bottom) and weight decay, with the largest
+    training set; a part for each value of ``by``. None where one of the two does not vary."""
+    largest = summary[summary["size"] == summary["size"].max()]
+    rates, decays = (sorted(set(largest[name])) for name in ("init_rate", "weight_decay"))
+    if min(len(rates), len(decays)) < 2:
+        return None
+    means = largest.pivot_table(index=[by, "init_rate"], columns="weight_decay", values="mean")
+    parts = [(part, rate) for part in dict.fromkeys(largest[by]) for rate in rates]
+    size = f"{int(largest['size'].iloc[0]):,} {unit}"
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: {title}",
+            subtitle=" · ".join((*about_decoders(config), size, "mean over seeds")),
+            x_title="weight decay",
+            y_title="init rate γ",
+            columns=[f"{decay:g}" for decay in decays],
+            rows=[f"{part}: {rate:g}" if part else f"{rate:g}" for part, rate in parts],
+            values=means.reindex(index=parts, columns=decays).to_numpy().tolist(),
+            value_name=title,
+            limits=(0.0, 1.0) if y_is_share else None,
         )
     )
 

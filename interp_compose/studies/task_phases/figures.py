@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.core.figures import about_decoders, size_figure
+from interp_compose.studies.core.figures import about_decoders, grid_figure, size_figure
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.addition import block_of
 
@@ -27,6 +27,18 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
         title="sequences that are right",
         x_title="training sequences",
         y_title="exact match",
+        y_is_share=True,
+    )
+
+
+def map_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure | None:
+    """What each init rate and weight decay gets right, where both vary."""
+    return grid_figure(
+        summary[summary["kind"] == ALL],
+        config,
+        by="split",
+        title="exact match",
+        unit="training sequences",
         y_is_share=True,
     )
 

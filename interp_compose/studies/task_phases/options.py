@@ -52,8 +52,9 @@ class TaskOfSequences:
 
     task: str = "scan-turn-left"
     """scan-turn-left and the other splits of SCAN (scan-jump, scan-length-26, …), cogs,
-    addition, addition-reversed, prontoqa, prontoqa-1 (or another number of hops), or another task
-    of `interp-compose generalise`."""
+    addition, addition-reversed, addition-99 (or another largest number), prontoqa, prontoqa-1 (or
+    another number of hops), or another task of `interp-compose generalise`; text and
+    concept-graphs are studies of their own."""
     data_dir: Path | None = None
     """Folder of the data, where they are not generated."""
 

@@ -65,6 +65,7 @@ class TaskPhases(StudyResult):
     FIGURES = (
         "task_phases_accuracy",
         "task_phases_curve",
+        "task_phases_map",
         "task_phases_steps",
         "task_phases_square",
     )
@@ -177,9 +178,9 @@ class TaskPhases(StudyResult):
         return lines
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Accuracy by size of the training set, and over training with the largest size; steps to
-        fit the training data, where all runs of a setting do; of addition, the square that is held
-        out."""
+        """Accuracy by size of the training set, and over training with the largest size; by init
+        rate and weight decay, where both vary; steps to fit the training data, where all runs of a
+        setting do; of addition, the square that is held out."""
         from interp_compose.studies.core.figures import about_decoders, curve_figure
         from interp_compose.studies.task_phases import figures
 
@@ -191,6 +192,8 @@ class TaskPhases(StudyResult):
             "task_phases_accuracy": figures.accuracy_figure(self.frame, self.config),
             "task_phases_curve": curve_figure(last, "setting", self.config, about),
         }
+        if (grid := figures.map_figure(self.frame, self.config)) is not None:
+            found["task_phases_map"] = grid
         fits = self.epochs_to_fit()
         if figures.fitted(fits).any():
             found["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)

@@ -1,4 +1,4 @@
-"""The figure of language models: perplexity by size of the training set."""
+"""Figures of language models: perplexity by size of the training set, and over the grid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.core.figures import size_figure
+from interp_compose.studies.core.figures import grid_figure, size_figure
 
 
 def perplexity_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -20,5 +20,17 @@ def perplexity_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> Chart
         title="perplexity of held-out text",
         x_title="training tokens",
         y_title="perplexity",
+        y_is_share=False,
+    )
+
+
+def map_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure | None:
+    """Perplexity at each init rate and weight decay, where both vary."""
+    return grid_figure(
+        summary[summary["measure"] == "perplexity"].assign(split=""),
+        config,
+        by="split",
+        title="perplexity",
+        unit="training tokens",
         y_is_share=False,
     )

@@ -80,7 +80,7 @@ class TextPhases(StudyResult):
     SCHEMA = (RUNS, HELD_OUT, CURVE)
     TABLES = ("runs", "held_out", "curve", "summary", "differences")
     RUNS = ("runs/ (weights and history of each)",)
-    FIGURES = ("text_phases_perplexity", "text_phases_curve")
+    FIGURES = ("text_phases_perplexity", "text_phases_curve", "text_phases_map")
 
     @classmethod
     def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> TextPhases:
@@ -167,14 +167,15 @@ class TextPhases(StudyResult):
         return lines
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Perplexity by training tokens, and the loss over training with the most of them."""
+        """Perplexity by training tokens, and the loss over training with the most of them; by init
+        rate and weight decay, where both vary."""
         from interp_compose.studies.core.figures import about_decoders, curve_figure
-        from interp_compose.studies.text_phases.figures import perplexity_figure
+        from interp_compose.studies.text_phases.figures import map_figure, perplexity_figure
 
         curve = self.frames["curve"]
         largest = int(curve["size"].max())
         last = with_settings(curve[curve["size"] == largest])
-        return {
+        found = {
             "text_phases_perplexity": perplexity_figure(self.frame, self.config),
             "text_phases_curve": curve_figure(
                 last,
@@ -186,3 +187,6 @@ class TextPhases(StudyResult):
                 of="tokens",
             ),
         }
+        if (grid := map_figure(self.frame, self.config)) is not None:
+            found["text_phases_map"] = grid
+        return found
