@@ -33,7 +33,7 @@ COMMANDS = {
     "--epochs 1 --batch-size 8 --layers 0 1.0 --rates 0.25",
     "weights": "--model mini-base --no-heads --device cpu",
     "phases": RUNS,
-    "task-phases": "--task scan-length --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
+    "task-phases": "--task addition-19 --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
     "--d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 20 --where here",
     "text-phases": "--data-dir people.txt --vocab-size 280 --n-ctx 8 --gammas 0.4,0.8 --seeds 2 "
     "--weight-decays 0.01 --d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 5 "

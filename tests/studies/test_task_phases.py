@@ -283,7 +283,7 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     assert 0 < change < 0.01  # one step of AdamW at a rate of 1e-3
     with pytest.raises(OptionError, match=r"init_rates=\[0.5\] with the model .* leave them out"):
         ic.task_phases(toy(), [0.5], [0.1], tmp_path / "out", run=at_once, **asked)
-    command = "task-phases --task scan-length --sizes 20 --weight-decays 0.1 --seeds 1 --quiet"
+    command = "task-phases --task addition-9 --sizes 20 --weight-decays 0.1 --seeds 1 --quiet"
     given = f"--model {tmp_path / 'gpt2'} --max-steps 1 --n-looks 1 --n-curve 3 --where here"
     cli.main([*command.split(), *given.split(), "--out", str(tmp_path / "command")])
     read = ic.TaskPhases.load(tmp_path / "command")
