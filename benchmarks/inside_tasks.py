@@ -13,8 +13,8 @@ asked of the models that reason, or do not, on sequences: of every run with the 
 
 Beside the last two stands what is right untouched of the sequences that have such tokens or
 phrases. A token is right if it is predicted from the target's own tokens before it. Sequences are
-samples of those that the rules tell apart: sums of two numbers of three digits with a sum of three,
-and all commands.
+samples of those that the rules tell apart: sums in which both numbers and their sum have as many
+digits as the largest number to add, and all commands.
 """
 
 from __future__ import annotations
@@ -70,16 +70,24 @@ def parts_of(source: Sequence[str]) -> Parts:
     return Parts(kinds, phrases)
 
 
-def sampled(pairs: Sequence[ic.SequencePair]) -> list[ic.SequencePair]:
-    """Sequences of a split, always the same."""
-    asked = [pair for pair in pairs if is_asked(pair)]
-    return [asked[i] for i in np.random.default_rng(0).permutation(len(asked))[:N]]
+def sampled(task: ic.SequenceTask) -> dict[str, list[ic.SequencePair]]:
+    """Sequences of each split, always the same."""
+    width = max(max(digits_of(pair)[:2]) for pairs in task.splits.values() for pair in pairs)
+    found = {}
+    for split, pairs in task.splits.items():
+        asked = [pair for pair in pairs if set(digits_of(pair)) <= {0, width}]
+        order = np.random.default_rng(0).permutation(len(asked))
+        found[split] = [asked[i] for i in order[:N]]
+    return found
 
 
-def is_asked(pair: ic.SequencePair) -> bool:
-    """Whether it is a command, or a sum of three digits of two numbers of three."""
+def digits_of(pair: ic.SequencePair) -> tuple[int, int, int]:
+    """Of both numbers and their sum; three times 0 of a command."""
     numbers = re.split(r" [+=] ?", pair.source)
-    return len(numbers) == 1 or all(len(n.split()) == 3 for n in (*numbers[:2], pair.target))
+    if len(numbers) == 1:
+        return 0, 0, 0
+    one, other, total = (len(number.split()) for number in (*numbers[:2], pair.target))
+    return one, other, total
 
 
 @dataclass(frozen=True)
@@ -209,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"the folders are of several tasks: {', '.join(sorted(names))}")
     (name,) = names
     task = ic.load_sequences(name)
-    samples = {split: sampled(pairs) for split, pairs in task.splits.items()}
+    samples = sampled(task)
     rows = []
     for folder in folders:
         size = max(read_json(folder / "result.json")["config"]["sizes"])

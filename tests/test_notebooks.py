@@ -43,10 +43,18 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "scan-length-8": "scan-length-2",
         "[:60]": "[:5]",
     },
+    "07_rule_or_cases.ipynb": {
+        "seeds=1": 'seeds=1, where="here"',
+        "epochs=100": "max_steps=2, n_looks=1, n_curve=20",
+        "epochs=5": "samples=8, channels=(2,), max_steps=2, sample_steps=1",
+        "n_images=20": "n_images=1",
+        "[:200]": "[:5]",
+    },
 }
 ALSO = {
     "04_circuits.ipynb": {"torch", "transformers"},
     "06_generalise.ipynb": {"torch"},
+    "07_rule_or_cases.ipynb": {"torch"},
 }  # tensors, and a shape of one's own
 
 
@@ -64,6 +72,7 @@ def test_there_is_a_notebook_for_each_study() -> None:
         "04_circuits.ipynb",
         "05_human_judgements.ipynb",
         "06_generalise.ipynb",
+        "07_rule_or_cases.ipynb",
     ]
 
 
