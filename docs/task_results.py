@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from docs.generalise_results import difference, points
 from docs.measured import Table, read
@@ -44,6 +44,50 @@ def by_size(name: str) -> Table:
             cells.append(f"{to_first['p_holm']:.2f}")
         table.append(cells)
     return heads, table
+
+
+def by_setting(name: str, split: str) -> Table:
+    """A row per setting, of one size of the training set: what is right of each split, and of one
+    split how far that is from the first setting."""
+    rows = overall(name)
+    splits = list(dict.fromkeys(row["split"] for row in rows))
+    found = {(row["setting"], row["split"]): row for row in rows}
+    to_first = {
+        row["setting"]: row
+        for row in read(name)["differences"]
+        if row["kind"] == "all" and row["split"] == split
+    }
+    table = []
+    for setting in settings(rows):
+        other = to_first.get(setting)
+        apart = ["–", "–"] if other is None else [difference(other), f"{other['p_holm']:.2f}"]
+        table.append([setting, *(_right(found[setting, one]) for one in splits), *apart])
+    heads = ["setting", *(f"{one}: right, % (seeds)" for one in splits)]
+    return [*heads, f"{split}: difference, 95 %", "p (Holm)"], table
+
+
+def by_kind(name: str, split: str) -> Table:
+    """A row per kind of a split, those that no setting gets right together in the last: what each
+    setting gets right, and how far the second is from the first."""
+    rows = [row for row in read(name)["summary"] if row["split"] == split and row["kind"] != "all"]
+    found = {(row["kind"], row["setting"]): row for row in rows}
+    apart = {row["kind"]: row for row in read(name)["differences"] if row["split"] == split}
+    kinds, names = dict.fromkeys(row["kind"] for row in rows), settings(rows)
+    table, never = [], []
+    for kind in kinds:
+        if max(found[kind, one]["largest"] for one in names) < NEVER:
+            never.append(kind)
+            continue
+        cells = [_right(found[kind, one]) for one in names]
+        table.append([kind, *cells, difference(apart[kind]), f"{apart[kind]['p_holm']:.2f}"])
+    if never:
+        table.append([", ".join(never), *[f"< {100 * NEVER:g}"] * len(names), "–", "–"])
+    heads = ["type", *(f"{one}: right, % (seeds)" for one in names)]
+    return [*heads, "difference, 95 %", "p (Holm)"], table
+
+
+NEVER: Final = 0.005
+"""What every seed is below, of kinds that are not shown one by one."""
 
 
 def inside(name: str) -> Table:

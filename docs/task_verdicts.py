@@ -85,10 +85,20 @@ def _scan() -> Found:
     return compared("task_phases_scan_turn_left", "test")
 
 
-CLAIMS.untested(
-    "COGS: it wins out of distribution, at equal accuracy within", "VII, Fig. 7B", PENDING
+@CLAIMS.add(
+    "COGS: it wins out of distribution, at equal accuracy within", "VII, Fig. 7B", "cogs-decoders"
 )
-CLAIMS.untested("Addition: it finds the rule, from scratch", "VII, Fig. 7C", PENDING)
+def _cogs() -> Found:
+    ((text, _), (outside, verdict)) = (compared("task_phases_cogs", s) for s in ("test", "gen"))
+    within = text.split(BREAK)[-1].split(": ", 1)[1]
+    return f"{outside}{BREAK}within the distribution: {within}", verdict
+
+
+@CLAIMS.add("Addition: it finds the rule, from scratch", "VII, Fig. 7C", "addition")
+def _addition() -> Found:
+    return compared("task_phases_addition_99", "inside")
+
+
 CLAIMS.untested("… and fine-tuning GPT-2 with weight decay does", "VII, Fig. 7C", PENDING)
 
 

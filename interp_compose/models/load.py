@@ -49,6 +49,7 @@ from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.runs.checksums import SUMS, check_sums
+from interp_compose.runs.folder import DONE
 from interp_compose.shipped import SHIPPED, shipped_folder
 
 LOADING_LOCK = threading.RLock()
@@ -217,6 +218,8 @@ def _load_pretrained(
                 device=_device(device),
                 dtype=options["dtype"],
             )
+        if (folder / DONE).is_file():
+            raise OptionError(_is_a_run(folder))
         if (folder / SUMS).is_file():
             check_sums(folder / SUMS)
     config = None
@@ -264,6 +267,13 @@ def _load_pretrained(
     if isinstance(model, BridgeModel):
         model.states(stated)
     return model
+
+
+def _is_a_run(folder: Path) -> str:
+    where = f"its model is in {folder / 'model'}"
+    if not (folder / "model").is_dir():
+        where = "it keeps no transformer"
+    return f"{folder} is the folder of a finished run, not of a model; {where}"
 
 
 def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exception:

@@ -78,8 +78,7 @@ def perform(batch: Sequence[Claim], function: Callable[..., object], *, many: bo
         seconds = (time.perf_counter() - started) / len(batch)
         for claim in batch:
             claim.finish(seconds)
-    except (Exception, SystemExit):  # noqa: BLE001  recorded in FAILED, and said on stderr
-        traceback.print_exc()
+    except (Exception, SystemExit):  # noqa: BLE001  recorded in FAILED, which the caller names
         for claim in batch:
             if not claim.run.is_done:
                 claim.fail(traceback.format_exc())

@@ -82,9 +82,10 @@ def load_text(
     found = list(chain.from_iterable(_documents(path, documents) for path in files))
     different = {_plain(document): document for document in reversed(found)}
     if len(different) < 2:
+        times = f" ({len(found)} times)" if len(found) > 1 else ""
         raise InputError(
-            f"{source} holds one document with documents={documents!r}, which cannot be split; "
-            "expected two or more (separated by blank lines, or by files)"
+            f"{source} holds one document{times} with documents={documents!r}, which cannot be "
+            "split; expected two or more different ones (separated by blank lines, or by files)"
         )
     ordered = [different[key] for key in sorted(different, key=_digest)]
     n = min(max(1, round(held_out * len(ordered))), len(ordered) - 1)

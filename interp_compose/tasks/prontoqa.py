@@ -95,7 +95,8 @@ def prontoqa(
         for split, pairs in _pairs(sentences, share, derivation, random).items()
     }
     report: dict[str, int | str | float] = {
-        "source": f"1 to {hops} hops, {n_concepts} concepts, {n_properties} properties, seed {seed}"
+        "source": f"{'' if hops == 1 else '1 to '}{_number(hops, 'hop')}, {n_concepts} concepts, "
+        f"{n_properties} properties, seed {seed}"
     }
     report |= {f"{split}_all": len(pairs) for split, pairs in splits.items()}
     return SequenceTask(

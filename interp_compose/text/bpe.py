@@ -33,6 +33,7 @@ class BpeTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
             eos_token=END,
             pad_token=END,
             clean_up_tokenization_spaces=False,
+            split_special_tokens=True,  # as in :meth:`stream`
         )
 
     @classmethod

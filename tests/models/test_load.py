@@ -136,6 +136,15 @@ def test_truncated_weights_are_refused(copy: Path) -> None:
         load_model(copy)
 
 
+def test_the_folder_of_a_run_is_no_model_s(tmp_path: Path) -> None:
+    (tmp_path / "DONE").touch()
+    with pytest.raises(OptionError, match="finished run, not of a model; it keeps no transformer"):
+        load_model(tmp_path)
+    (tmp_path / "model").mkdir()
+    with pytest.raises(OptionError, match=r"not of a model; its model is in .*model$"):
+        load_model(tmp_path)
+
+
 def test_a_flipped_bit_is_seen_where_checksums_lie(copy: Path) -> None:
     from interp_compose.runs.checksums import SUMS, check_sums
     from interp_compose.runs.files import file_sha256

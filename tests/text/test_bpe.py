@@ -51,6 +51,8 @@ def test_end_stands_between_texts_and_never_inside() -> None:
     assert len(places) == 3
     assert places[0] == 0
     assert TOKENIZER.decode(stream[1 : places[1]].tolist()) == inside
+    for tokenizer in (TOKENIZER, BpeTokenizer(json.dumps(TOKENIZER.saved()))):
+        assert tokenizer(inside)["input_ids"] == stream[: places[1]].tolist()  # as in training
     assert stream[places[1] + 1 : -1].tolist() == TOKENIZER("low")["input_ids"][1:]
 
 
