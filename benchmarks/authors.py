@@ -466,7 +466,7 @@ def step_of(
 
     def by_us() -> None:
         for _ in range(repeats):
-            trainer.update(samples.tokens[None], samples.targets[None], 1e-5)
+            trainer.update(samples.tokens[None], samples.targets[None], lr=1e-5)
 
     weights = sum(weight.numel() for weight in model.parameters())
     about = {"batch": batch, "steps": repeats, "weights": weights, "logits_apart": apart}

@@ -104,7 +104,7 @@ def steps(device: str, repeats: int) -> dict[str, Any]:
 
     def library() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            trainer.update(batch[None], answers[None], 1e-4)
+            trainer.update(batch[None], answers[None], lr=1e-4)
 
     def by_hand() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
@@ -141,11 +141,11 @@ def together(device: str, repeats: int) -> dict[str, Any]:
 
     def batched() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            many.update(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), 1e-4)
+            many.update(batch.expand(GRID, -1, -1), answers.expand(GRID, -1), lr=1e-4)
 
     def single() -> None:
         for batch, answers in zip(tokens, targets, strict=True):
-            one.update(batch[None], answers[None], 1e-4)
+            one.update(batch[None], answers[None], lr=1e-4)
 
     times = _turns({"batched": batched, "single": single}, repeats, device)
     ratios = [GRID * a / b for a, b in zip(times["single"], times["batched"], strict=True)]

@@ -308,6 +308,16 @@ def decoders_opened(name: str, split: str) -> str:
     return NOTICE + table(*task_results.opened(name, split))
 
 
+def decoders_by_setting(name: str, split: str) -> str:
+    """What decoders get right of a task at each setting."""
+    return NOTICE + table(*task_results.by_setting(name, split))
+
+
+def decoders_by_kind(name: str, split: str) -> str:
+    """What decoders get right of each kind of a split."""
+    return NOTICE + table(*task_results.by_kind(name, split))
+
+
 def perplexities(name: str) -> str:
     """How well decoders predict held-out text."""
     return NOTICE + table(*task_results.perplexities(name))
@@ -384,10 +394,10 @@ FILES: dict[str, Callable[[], str]] = {
     "turn_left.md": partial(decoders, "task_phases_scan_turn_left"),
     "turn_left_inside.md": partial(decoders_inside, "task_phases_scan_turn_left"),
     "turn_left_opened.md": partial(decoders_opened, "inside_scan_turn_left", "test"),
-    "cogs_decoders.md": partial(by_setting, "task_phases_cogs", "gen"),
-    "cogs_decoders_kinds.md": partial(by_kind, "task_phases_cogs", "gen"),
+    "cogs_decoders.md": partial(decoders_by_setting, "task_phases_cogs", "gen"),
+    "cogs_decoders_kinds.md": partial(decoders_by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside.md": partial(decoders_inside, "task_phases_cogs"),
-    "addition.md": partial(by_setting, "task_phases_addition_99", "inside"),
+    "addition.md": partial(decoders_by_setting, "task_phases_addition_99", "inside"),
     "addition_inside.md": partial(decoders_inside, "task_phases_addition_99"),
     "addition_opened.md": partial(decoders_opened, "inside_addition_99", "inside"),
     "text_perplexity.md": partial(perplexities, "text_phases_text"),

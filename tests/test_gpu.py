@@ -149,7 +149,7 @@ def learned(device: str) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Losses of ten steps of three models at once, and their weights."""
     trainer = decoders.trainer([model.to(device) for model in decoders.models()])
     tokens, targets = (of.to(device) for of in decoders.batches())
-    losses = [trainer.update(tokens[step], targets[step], 1e-3) for step in range(10)]
+    losses = [trainer.update(tokens[step], targets[step], lr=1e-3) for step in range(10)]
     return torch.stack(losses).cpu(), [weight.detach().cpu() for weight in trainer.parameters]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -47,6 +47,35 @@ Measure = Callable[["ParallelTrainer"], Sequence[Row]]
 """A row of what is measured of each model, now."""
 
 
+@runtime_checkable
+class Together(Protocol):
+    """What many models are trained for.
+
+    Attributes:
+        seeds: order the training data of each model.
+        lengths: tokens of each training example, of which every model has as many.
+        same_batches: whether one order, and so one batch of any kind, is that of all.
+        measure: gives a row of each model.
+    """
+
+    @property
+    def seeds(self) -> Sequence[int]: ...
+    @property
+    def lengths(self) -> Sequence[int]: ...
+    @property
+    def same_batches(self) -> bool: ...
+    @property
+    def measure(self) -> Measure: ...
+    @property
+    def loss(self) -> Callable[..., Tensor]:
+        """Of one model and its part of each tensor of a batch."""
+        ...
+
+    def collate(self, indices: Int[np.ndarray, "model batch"]) -> tuple[Tensor, ...]:
+        """The tensors of a batch, with a dimension of models first."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class NextOfSequence:
     """Cross-entropy (nats) of the token that follows each sequence, as on anchor functions.
@@ -60,6 +89,8 @@ class NextOfSequence:
     seeds: tuple[int, ...]
     measure: Measure = lambda trainer: [{}] * len(trainer)
     label_smoothing: float = 0.0
+
+    same_batches: ClassVar[bool] = False
 
     @property
     def lengths(self) -> list[int]:
@@ -122,7 +153,7 @@ class ParallelTrainer(Executor):
         self,
         models: Sequence[nn.Module],
         weight_decays: Sequence[float],
-        objective: NextOfSequence,
+        objective: Together,
         config: TrainConfig,
         *,
         until: Callable[[Sequence[Sequence[Row]]], bool] | None = None,
@@ -139,6 +170,8 @@ class ParallelTrainer(Executor):
                 "a run of their own"
             )
         for name, value in ONE_MODEL_ONLY.items():
+            if name == "batch_tokens" and objective.same_batches:
+                continue
             if getattr(config, name) != value:
                 raise OptionError(
                     f"{name}={getattr(config, name)!r}: expected {value!r} where models are "
@@ -161,7 +194,7 @@ class ParallelTrainer(Executor):
             BatchOrder(objective.lengths, replace(config, seed=seed)) for seed in objective.seeds
         ]
         self.rows: list[list[dict[str, Any]]] = [[] for _ in models]
-        self._losses = torch.zeros(len(models), device=first.device)
+        self._losses = self.last_losses = torch.zeros(len(models), device=first.device)
         self._losses_of = 0
 
     @property
@@ -221,16 +254,15 @@ class ParallelTrainer(Executor):
     def train_step(self) -> Row:
         indices = np.stack([order.at(self.step) for order in self.orders])
         lr = self.config.lr_at(self.step, self.total)
-        self._losses += self.update(*self.objective.collate(indices), lr)
+        self.last_losses = self.update(*self.objective.collate(indices), lr=lr)
+        self._losses += self.last_losses
         self._losses_of += 1
         self.step += 1
         return {}
 
-    def update(
-        self, tokens: Int[Tensor, "model batch pos"], targets: Int[Tensor, "model batch"], lr: float
-    ) -> Float[Tensor, "model"]:
+    def update(self, *batch: Int[Tensor, "model ..."], lr: float) -> Float[Tensor, "model"]:
         """One optimiser step of each model; the losses before it, in nats."""
-        losses = self.of_each(self.objective.loss, tokens, targets)
+        losses = self.of_each(self.objective.loss, *batch)
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()
         self._clip()

@@ -172,11 +172,11 @@ def test_checkpoints_are_used_and_taken_away(
     steps: list[float] = []
     update = ParallelTrainer.update
 
-    def stops(trainer: ParallelTrainer, tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+    def stops(trainer: ParallelTrainer, tokens: Tensor, targets: Tensor, *, lr: float) -> Tensor:
         steps.append(lr)
         if len(steps) == 8:
             raise Stopped
-        return update(trainer, tokens, targets, lr)
+        return update(trainer, tokens, targets, lr=lr)
 
     monkeypatch.setattr(ParallelTrainer, "update", stops)
     with pytest.raises(Stopped):

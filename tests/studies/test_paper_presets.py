@@ -35,7 +35,7 @@ def test_a_few_steps_of_the_papers_model(run: PhaseRun) -> None:
     trainer = ParallelTrainer([model], [run.weight_decay], objective, config)
     total = config.total_steps(run.samples)
     losses = [
-        float(trainer.update(tokens, targets, config.lr_at(step, total)))
+        float(trainer.update(tokens, targets, lr=config.lr_at(step, total)))
         for step in range(config.warmup_of(total), config.warmup_of(total) + 3)
     ]
     assert losses[0] == pytest.approx(math.log(task.vocabulary), rel=0.02)  # it knows nothing yet

@@ -61,9 +61,9 @@ def test_side_by_side_as_alone(norm: Norm, dtype: torch.dtype) -> None:
     near = 1e-10 if dtype == torch.float64 else 2e-4
     for step in range(10 if dtype == torch.float64 else STEPS):
         lr = CONFIG.lr_at(step, STEPS)
-        losses = together.update(tokens[step], targets[step], lr)
+        losses = together.update(tokens[step], targets[step], lr=lr)
         for k, one in enumerate(alone):
-            own = one.update(tokens[step, k : k + 1], targets[step, k : k + 1], lr)
+            own = one.update(tokens[step, k : k + 1], targets[step, k : k + 1], lr=lr)
             torch.testing.assert_close(losses[k : k + 1], own, rtol=near, atol=near)
     together.copy_to_models()
     for stacked, one in zip(together.models, alone, strict=True):
@@ -89,7 +89,7 @@ def test_a_step_is_clipped_decoupled_adamw(n: int, clip: float | None, dtype: to
     ]
     tokens, targets = batches(n)
     for step in range(4):
-        many.update(tokens[step], targets[step], 1e-2)
+        many.update(tokens[step], targets[step], lr=1e-2)
         for k in range(n):
             grads = slow_gradients(slow[k], tokens[step, k], targets[step, k])
             norm = math.sqrt(sum(float(g.square().sum()) for g in grads.values()))
@@ -132,8 +132,8 @@ def test_a_broken_model_breaks_no_other() -> None:
     with_it, without = trainer(broken), trainer(sound)
     assert with_it.finite().tolist() == [True, False, True]
     for step in range(3):
-        with_it.update(tokens[step], targets[step], 1e-3)
-        without.update(tokens[step], targets[step], 1e-3)
+        with_it.update(tokens[step], targets[step], lr=1e-3)
+        without.update(tokens[step], targets[step], lr=1e-3)
     with_it.copy_to_models()
     without.copy_to_models()
     assert with_it.finite().tolist() == [True, False, True]
@@ -150,12 +150,12 @@ def test_it_goes_on_from_what_is_kept(n: int) -> None:
     whole = trainer(models(n=n), DECAYS[:n])
     first, second = (trainer(models(n=n), DECAYS[:n]) for _ in range(2))
     for step in range(6):
-        whole.update(tokens[step], targets[step], 1e-3)
+        whole.update(tokens[step], targets[step], lr=1e-3)
     for step in range(3):
-        first.update(tokens[step], targets[step], 1e-3)
+        first.update(tokens[step], targets[step], lr=1e-3)
     second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
     for step in range(3, 6):
-        second.update(tokens[step], targets[step], 1e-3)
+        second.update(tokens[step], targets[step], lr=1e-3)
     for a, b in zip(whole.parameters, second.parameters, strict=True):
         assert torch.equal(a, b)
 
@@ -193,7 +193,9 @@ def test_smoothed_targets(n: int) -> None:
     tokens, targets = batches(n)
     made = models(n=n)
     objective = NextOfSequence(tokens[0], targets[0], (0,) * n, label_smoothing=0.3)
-    losses = ParallelTrainer(made, DECAYS[:n], objective, CONFIG).update(tokens[0], targets[0], 0.0)
+    losses = ParallelTrainer(made, DECAYS[:n], objective, CONFIG).update(
+        tokens[0], targets[0], lr=0.0
+    )
     for k, model in enumerate(models(n=n)):
         logs = model.last_logits(tokens[0, k]).log_softmax(-1)
         wanted = torch.full_like(logs, 0.3 / 23)

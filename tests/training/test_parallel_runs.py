@@ -72,9 +72,9 @@ def test_rows_tell_what_was_at_their_step() -> None:
     losses: list[Tensor] = []
     update = trainer.update
 
-    def watched(tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+    def watched(tokens: Tensor, targets: Tensor, *, lr: float) -> Tensor:
         seen.append((tokens, targets, lr))
-        losses.append(update(tokens, targets, lr))
+        losses.append(update(tokens, targets, lr=lr))
         return losses[-1]
 
     trainer.update = watched  # type: ignore[method-assign]
@@ -104,11 +104,11 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(stop: int, tmp_path: Path) -> 
     update = first.update
     done: list[float] = []
 
-    def stopping(tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+    def stopping(tokens: Tensor, targets: Tensor, *, lr: float) -> Tensor:
         if len(done) == stop:
             raise KeyboardInterrupt
         done.append(lr)
-        return update(tokens, targets, lr)
+        return update(tokens, targets, lr=lr)
 
     first.update = stopping  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
@@ -132,9 +132,9 @@ def test_rows_can_be_enough(last: int, tmp_path: Path) -> None:
     rates: list[float] = []
     update = trainer.update
 
-    def watched(tokens: Tensor, targets: Tensor, lr: float) -> Tensor:
+    def watched(tokens: Tensor, targets: Tensor, *, lr: float) -> Tensor:
         rates.append(lr)
-        return update(tokens, targets, lr)
+        return update(tokens, targets, lr=lr)
 
     trainer.update = watched  # type: ignore[method-assign]
     folder = CheckpointFolder(tmp_path, {"a": "run"})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 
+from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import save_model
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
@@ -22,8 +24,63 @@ from interp_compose.training.history import Recorder
 from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import Objective
 from interp_compose.training.sequences import exact_match
+from interp_compose.training.side_by_side import SideBySide, SideBySideTrainer
 
 MODEL: Final = "model"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A run that trains a decoder, before its first step.
+
+    ``keep`` writes what was found into the run's folder.
+    """
+
+    model: SmallDecoder
+    objective: Any
+    config: TrainConfig
+    keep: Callable[[dict[str, Any], Path], None]
+
+
+def train_alone(prepared: Prepared, folder: Path) -> None:
+    """Train one decoder, on the CPU or on the GPU where there is one."""
+    found = trained(prepared.model, prepared.objective, prepared.config, folder)
+    prepared.keep(found, folder)
+
+
+def train_together(
+    prepared: Sequence[Prepared], groups: Sequence[Hashable], folders: Sequence[Path]
+) -> None:
+    """Train decoders of one shape, those of a group, which see the same batches, as one program."""
+    for group in dict.fromkeys(groups):
+        places = [i for i, each in enumerate(groups) if each == group]
+        own = [prepared[i] for i in places]
+        for i, found in zip(places, side_by_side(own, [folders[i] for i in places]), strict=True):
+            prepared[i].keep(found, folders[i])
+
+
+def side_by_side(prepared: Sequence[Prepared], folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """As :func:`trained`, of each of several decoders; the seconds are a step's by their number."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    first = prepared[0]
+    objective = SideBySide(first.objective, len(prepared), first.config.seed, device)
+    models = [each.model.to(device) for each in prepared]
+    decays = [each.config.weight_decay for each in prepared]
+    trainer = SideBySideTrainer(models, decays, objective, first.config)
+    run_training(trainer, checkpoints=checkpoints_together(folders), progress=False)
+    found = []
+    for i, model in enumerate(models):
+        tables: dict[str, list[Any]] = defaultdict(list)
+        for row in trainer.rows[i]:
+            for table in sorted(set(row) - {"step", "train_loss", "finite"}):
+                tables[table] += [{"step": row["step"], **each} for each in row[table]]
+        about = {
+            "n_parameters": sum(weight.numel() for weight in model.parameters()),
+            "step_seconds": float(np.median(trainer.seconds)) / len(models),
+            "losses": [losses[i] for losses in trainer.losses],
+        }
+        found.append(about | tables)
+    return found
 
 
 def trained(

@@ -14,7 +14,6 @@ from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.runs.checksums import digest_of
-from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.decoder_run import config_of_runs, runs_of, sizes_of
 from interp_compose.studies.core.grid import numbers, result_of_grid, run_grid
@@ -22,14 +21,15 @@ from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.settings import AXES, KEY
+from interp_compose.studies.core.together import plan_of, step_bytes
 from interp_compose.studies.task_phases.options import GAMMAS, TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
 from interp_compose.studies.task_phases.run import WORK, TaskRun
 from interp_compose.studies.task_phases.start import keep_start, shape_of, start_of
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
-TRAIN: Final = "interp_compose.studies.task_phases.run:train"
-"""The function that trains them."""
+MODULE: Final = "interp_compose.studies.task_phases.run"
+"""Where the functions are that train them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,12 @@ def task_phases(
     keep(task.splits, Path(out).absolute())
     if start is not None:
         keep_start(start, Path(out).absolute())
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+
+    def bytes_of_each() -> int:
+        shape = runs[0].model_config(SequenceData.of(task.splits, one_sequence=True))
+        return step_bytes(shape, runs[0].batch_tokens, shape.n_ctx, runs[0].batch_tokens)
+
+    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
     return result_of_grid(TaskPhases, plan, KEY, _config(task, runs, start), out, asked)
 
 

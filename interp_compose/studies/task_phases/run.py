@@ -16,7 +16,13 @@ from interp_compose.models.init import init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.studies.core.decoder_run import DecoderRun, inside
 from interp_compose.studies.core.sequence_data import SequenceData, kept
-from interp_compose.studies.core.sequence_run import accuracy, keep_run, trained
+from interp_compose.studies.core.sequence_run import (
+    Prepared,
+    accuracy,
+    keep_run,
+    train_alone,
+    train_together,
+)
 from interp_compose.studies.task_phases.options import TaskTraining
 from interp_compose.studies.task_phases.start import kept_start
 from interp_compose.text.vocabulary import BOS
@@ -56,13 +62,11 @@ class TaskRun(DecoderRun, TaskTraining):
         self.train_config([len(pair) for pair in self.training(data)])
 
 
-@trains
-def train(config: Mapping[str, Any], folder: Path) -> None:
-    """History, accuracy and weights of a run into its folder."""
-    run = TaskRun(**config)
-    data = kept(folder.parents[1], run.data, one_sequence=True)
+def prepared(run: TaskRun, out: Path) -> Prepared:
+    """A run of the sweep in ``out``, before its first step."""
+    data = kept(out, run.data, one_sequence=True)
     if run.init_rate is None:
-        model = kept_start(folder.parents[1], run.start).lens.train()
+        model = kept_start(out, run.start).lens.train()
     else:
         model = SmallDecoder(run.model_config(data))
         init_weights(model, run.init_rate, seed=run.seed)
@@ -70,17 +74,34 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     curve = {**data.sample(run.n_curve), "train": pairs[: run.n_curve]}
     objective = TargetSequence(pairs, BOS, curve=curve, batches=ContinuedBatch)
     schedule = run.train_config(objective.lengths)
-    found = trained(model, objective, schedule, folder)
-    steps_per_epoch = schedule.steps_per_epoch(len(pairs), objective.lengths)
-    about = {
-        "run": asdict(run),
-        **found,
-        "epochs": by_epoch(found["losses"], steps_per_epoch),
-        "accuracy": accuracy(model, data),
-        "inside": inside(model),
-    }
-    name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
-    keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
+
+    def keep(found: dict[str, Any], folder: Path) -> None:
+        steps_per_epoch = schedule.steps_per_epoch(len(pairs), objective.lengths)
+        about = {
+            "run": asdict(run),
+            **found,
+            "epochs": by_epoch(found["losses"], steps_per_epoch),
+            "accuracy": accuracy(model, data),
+            "inside": inside(model),
+        }
+        name = "fine-tuned" if run.init_rate is None else f"γ = {run.init_rate:g}"
+        keep_run(folder, about, SmallDecoderModel(model.cpu().eval(), name=name, words=data.source))
+
+    return Prepared(model, objective, schedule, keep)
+
+
+@trains
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """History, accuracy and weights of a run into its folder."""
+    train_alone(prepared(TaskRun(**config), folder.parents[1]), folder)
+
+
+@trains
+def train_many(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """:func:`train` of several; those of one seed and size as one program."""
+    runs = [TaskRun(**config) for config in configs]
+    starts = [prepared(run, folders[0].parents[1]) for run in runs]
+    train_together(starts, [(run.seed, run.size) for run in runs], folders)
 
 
 def by_epoch(losses: Sequence[float], steps_per_epoch: int) -> list[dict[str, Any]]:

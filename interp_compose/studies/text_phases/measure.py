@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from interp_compose.errors import OptionError
-from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.decoder_run import config_of_runs, runs_of, sizes_of
 from interp_compose.studies.core.grid import numbers, result_of_grid, run_grid
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.settings import AXES, KEY
+from interp_compose.studies.core.together import plan_of, step_bytes
 from interp_compose.studies.text_phases.data import encoded
 from interp_compose.studies.text_phases.options import TextPhasesCommand, TextTraining
 from interp_compose.studies.text_phases.result import TextPhases
 from interp_compose.studies.text_phases.run import WORK, TextRun
 from interp_compose.tasks.corpus import TextCorpus, load_text
 
-TRAIN: Final = "interp_compose.studies.text_phases.run:train"
-"""The function that trains them."""
+MODULE: Final = "interp_compose.studies.text_phases.run"
+"""Where the functions are that train them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,14 @@ def text_phases(
     check_options(asked.where, asked.workers, asked.slurm)
     runs = _runs(corpus, init_rates, weight_decays, asked)
     encoded(corpus, runs[0].vocab_size).keep(Path(out).absolute())
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+
+    def bytes_of_each() -> int:
+        first = runs[0]
+        shape = first.shape(d_vocab=first.vocab_size, n_ctx=first.n_ctx)
+        n_tokens = first.batch_size * first.n_ctx
+        return step_bytes(shape, n_tokens, first.n_ctx, n_tokens)
+
+    plan = plan_of(WORK, MODULE, runs, asked, bytes_of_each)
     return result_of_grid(TextPhases, plan, KEY, _config(corpus, runs), out, asked)
 
 

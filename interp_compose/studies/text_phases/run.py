@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,12 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.studies.core.decoder_run import DecoderRun, inside
-from interp_compose.studies.core.sequence_run import keep_run, trained
+from interp_compose.studies.core.sequence_run import (
+    Prepared,
+    keep_run,
+    train_alone,
+    train_together,
+)
 from interp_compose.studies.text_phases.data import TextData, kept
 from interp_compose.studies.text_phases.options import TextTraining
 from interp_compose.training.loop import trains
@@ -56,11 +61,9 @@ class TextRun(DecoderRun, TextTraining):
         self.train_config(Windows.of(self.training(data), self.n_ctx).lengths)
 
 
-@trains
-def train(config: Mapping[str, Any], folder: Path) -> None:
-    """History, loss and weights of a run into its folder."""
-    run = TextRun(**config)
-    data = kept(folder.parents[1], run.data)
+def prepared(run: TextRun, out: Path) -> Prepared:
+    """A run of the sweep in ``out``, before its first step."""
+    data = kept(out, run.data)
     model = SmallDecoder(run.shape(d_vocab=run.vocab_size, n_ctx=run.n_ctx))
     assert run.init_rate is not None
     init_weights(model, run.init_rate, seed=run.seed)
@@ -70,10 +73,26 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     seen = Windows.by_document(stream[: run.n_curve * (run.n_ctx + 1)], run.n_ctx, 0)
     curve = {"held-out": held_out.first(run.n_curve), "train": seen.first(run.n_curve)}
     objective = NextToken(windows, curve)
-    found = trained(model, objective, run.train_config(objective.lengths), folder)
-    n = sum(held_out.lengths)
-    measured = {"loss": total_loss(model, held_out) / n, "n": n, "n_bytes": data.held_out_bytes}
-    about = {"run": asdict(run), **found, "held_out": [measured], "inside": inside(model)}
-    name = f"γ = {run.init_rate:g}"
-    kept_model = SmallDecoderModel(model.cpu().eval(), name=name, tokenizer=data.tokenizer)
-    keep_run(folder, about, kept_model)
+
+    def keep(found: dict[str, Any], folder: Path) -> None:
+        n = sum(held_out.lengths)
+        measured = {"loss": total_loss(model, held_out) / n, "n": n, "n_bytes": data.held_out_bytes}
+        about = {"run": asdict(run), **found, "held_out": [measured], "inside": inside(model)}
+        decoder, name = model.cpu().eval(), f"γ = {run.init_rate:g}"
+        keep_run(folder, about, SmallDecoderModel(decoder, name=name, tokenizer=data.tokenizer))
+
+    return Prepared(model, objective, run.train_config(objective.lengths), keep)
+
+
+@trains
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """History, loss and weights of a run into its folder."""
+    train_alone(prepared(TextRun(**config), folder.parents[1]), folder)
+
+
+@trains
+def train_many(configs: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """:func:`train` of several; those of one seed and size as one program."""
+    runs = [TextRun(**config) for config in configs]
+    starts = [prepared(run, folders[0].parents[1]) for run in runs]
+    train_together(starts, [(run.seed, run.size) for run in runs], folders)
