@@ -22,11 +22,14 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import RESULTS as RESULTS_FOLDER, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, machine, plain_rows, write
+from interp_compose.plots.export import save_png
+from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.settings import with_settings
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.task_phases import figures as task_figures
 from interp_compose.studies.text_phases.result import measures_of, summary_of_text
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = RESULTS[study].load(folder)
     measured = "held_out" if study == "text_phases" else "accuracy"
     axes, curve = AXES[study], found.frames["curve"]
-    last = curve.groupby([*axes, "seed"])["step"].transform("max")
+    last = curve.groupby([*axes, "seed"], dropna=False)["step"].transform("max")
     tables = {
         "runs": found.frames["runs"].drop(columns="step_seconds"),
         measured: found.frames[measured],
@@ -65,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
         tables["runs"] = tables["runs"].merge(fits)
     config = {key: value for key, value in found.config.items() if key != "data"}
-    name = re.sub(r"\W+", "_", f"{study}_{config['task']}")
+    kind = (study, config["task"], *([config["model"]] if "model" in config else []))
+    name = re.sub(r"\W+", "_", "_".join(kind))
     path = RESULTS_FOLDER / f"{name}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     tables = with_known(tables, config, before, axes)
@@ -74,7 +78,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kept = {table: plain_rows(rows) for table, rows in tables.items()}
     over = over_seeds(tables[measured], study)
     write(name, {"machine": machine(), "config": config, **over, **kept})
+    draw(name)
     print(found.summary())
+
+
+def draw(name: str) -> None:
+    """The pictures of a file of results, into the pages' folder: of all settings that it has."""
+    found = json.loads((RESULTS_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    summary, differences = (pd.DataFrame(found[key]) for key in ("summary", "differences"))
+    config = found["config"]
+    figures: dict[str, ChartFigure | None] = {}
+    if config["study"] == "task_phases":
+        config["seeds"] = sorted({run["seed"] for run in found["runs"]})
+        of_tasks = task_figures
+        figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
+        if len(set(summary["setting"])) == len(config["init_rates"]) * len(config["weight_decays"]):
+            figures["map"] = of_tasks.map_figure(summary, config)
+        figures["types"] = of_tasks.types_figure(summary, differences, config)
+        if len(blocks := of_tasks.blocks_of(summary)):
+            figures["square"] = of_tasks.square_figure(blocks, config)
+    for figure, drawn in figures.items():
+        if drawn is not None:
+            save_png(drawn, IMAGES / f"{name}_{figure}.png")
 
 
 def keep_concepts(found: ic.ConceptGraphs) -> None:
@@ -112,8 +137,9 @@ def with_known(
 
 
 def places(rows: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The setting of each row."""
-    return list(rows[list(axes)].itertuples(index=False, name=None))
+    """The setting of each row; what is not there, as the init rate of a given model, is None."""
+    own = rows[list(axes)].astype(object)
+    return list(own.where(own.notna(), None).itertuples(index=False, name=None))
 
 
 def over_seeds(accuracy: pd.DataFrame, study: str) -> dict[str, list[dict[str, Any]]]:

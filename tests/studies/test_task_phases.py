@@ -151,6 +151,24 @@ def test_the_grid_is_drawn_where_both_axes_vary() -> None:
     assert "task_phases_map" not in one.figures()
 
 
+def test_types_are_drawn_with_the_largest_training_set() -> None:
+    tables = frames()
+    rows = tables["accuracy"].to_dict("records")
+    typed = [
+        row | {"kind": kind, "n_right": right}
+        for row in rows
+        for kind, right in (("subj_to_obj_common", row["n_right"]), ("1 hop", 9))
+    ]
+    found = ic.TaskPhases.from_runs({**tables, "accuracy": pd.DataFrame(typed)}, CONFIG)
+    chart = found.figures()["task_phases_types"].chart
+    assert isinstance(chart, HeatMap)
+    assert chart.rows == ["subj → obj common", "1 hop"]
+    assert chart.columns == ["γ 0.3, wd 0", "γ 0.5, wd 0", "γ 0.3, wd 0.1", "γ 0.5, wd 0.1"]
+    assert np.allclose(np.array(chart.values, dtype=float)[:, 1], [0.55, 0.9])
+    assert "7 training sequences" in chart.subtitle
+    assert "task_phases_types" not in result().figures()
+
+
 def run_of(**changes: Any) -> TaskRun:
     given = {"data": "", "init_rate": 0.4, "weight_decay": 0.1, "size": 7, **vars(TINY), **changes}
     return TaskRun(**given)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import pandas as pd
 
@@ -12,6 +12,11 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.studies.core.shares import ALL
+
+ALPHA: Final = 0.05
+MOST_KINDS: Final = 60
+"""Kinds are drawn where there are at most so many, all of them together included."""
 
 
 def line_of(
@@ -181,6 +186,54 @@ def grid_figure(
             limits=(0.0, 1.0) if y_is_share else None,
         )
     )
+
+
+def kinds_figure(
+    summary: pd.DataFrame,
+    differences: pd.DataFrame,
+    config: Mapping[str, Any],
+    subtitle: str,
+    *,
+    by: str,
+    named: Callable[[str], str] = str,
+) -> ChartFigure:
+    """The share of each kind of each split that is right, a column for each value of ``by``; marked
+    where it differs from the first one (Holm, 5 %)."""
+    of_kinds = summary[summary["kind"] != ALL]
+    columns = list(dict.fromkeys(of_kinds[by]))
+    place = ["split", "kind"]
+    rows = list(dict.fromkeys(of_kinds[place].itertuples(index=False, name=None)))
+    means = of_kinds.pivot_table(index=place, columns=by, values="mean").loc[rows, columns]
+    found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
+    marked = [
+        (rows.index((row["split"], row["kind"])), columns.index(row[by]))
+        for row in found.to_dict("records")
+    ]
+    one_split = len({split for split, _ in rows}) == 1
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: sequences that are right, by type",
+            subtitle=subtitle,
+            x_title=by,
+            y_title="type",
+            columns=[named(column) for column in columns],
+            rows=[
+                _readable(kind) if one_split else f"{split}: {_readable(kind)}"
+                for split, kind in rows
+            ],
+            values=means.to_numpy().tolist(),
+            value_name="exact match",
+            limits=(0.0, 1.0),
+            marked=marked,
+            mark_name=f"p (Holm) < {ALPHA:.0%} against {columns[0]}" if marked else "",
+        )
+    )
+
+
+def _readable(kind: str) -> str:
+    """Like "unacc subj → unerg subj" of COGS' "only_seen_as_unacc_subj_as_unerg_subj"."""
+    short = kind.removeprefix("only_seen_as_").replace("_as_", " → ").replace("_to_", " → ")
+    return short.replace("_", " ")
 
 
 def about_decoders(config: Mapping[str, Any]) -> tuple[str, str]:

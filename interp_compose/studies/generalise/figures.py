@@ -14,10 +14,9 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import lines_of, n_seeds
+from interp_compose.studies.core.figures import kinds_figure, lines_of, n_seeds
 
 ALL: Final = "all"
-ALPHA: Final = 0.05
 
 
 def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -50,36 +49,9 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 def types_figure(
     summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
 ) -> ChartFigure:
-    """The share of each type of each split that is right; marked where a model differs from the
-    first one (Holm, 5 %)."""
-    typed = summary[summary["kind"] != ALL]
-    models = list(dict.fromkeys(typed["model"]))
-    place = ["split", "kind"]
-    rows = list(dict.fromkeys(typed[place].itertuples(index=False, name=None)))
-    means = typed.pivot_table(index=place, columns="model", values="mean").loc[rows, models]
-    found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
-    marked = [
-        (rows.index((row.split, row.kind)), models.index(row.model)) for row in found.itertuples()
-    ]
-    one_split = len({split for split, _ in rows}) == 1
-    return draw_heatmap(
-        HeatMap(
-            title=f"{config['task']}: sequences that are right, by type",
-            subtitle=_subtitle(config, "mean over seeds"),
-            x_title="model",
-            y_title="type",
-            columns=[_shortened(model) for model in models],
-            rows=[
-                _readable(kind) if one_split else f"{split}: {_readable(kind)}"
-                for split, kind in rows
-            ],
-            values=means.to_numpy().tolist(),
-            value_name="exact match",
-            limits=(0.0, 1.0),
-            marked=marked,
-            mark_name=f"p (Holm) < {ALPHA:.0%} against {models[0]}" if marked else "",
-        )
-    )
+    """The share of each type of each split that is right, by model."""
+    subtitle = _subtitle(config, "mean over seeds")
+    return kinds_figure(summary, differences, config, subtitle, by="model", named=_shortened)
 
 
 def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -108,12 +80,6 @@ def _shortened(model: str) -> str:
     """Like "transformer rel."."""
     variant, _, positions = model.rpartition("-")
     return f"{variant} {positions[:3]}." if positions in get_args(Positions) else model
-
-
-def _readable(kind: str) -> str:
-    """Like "unacc subj → unerg subj" of COGS' "only_seen_as_unacc_subj_as_unerg_subj"."""
-    short = kind.removeprefix("only_seen_as_").replace("_as_", " → ").replace("_to_", " → ")
-    return short.replace("_", " ")
 
 
 def about(config: Mapping[str, Any]) -> tuple[str, str]:

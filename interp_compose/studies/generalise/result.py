@@ -51,10 +51,6 @@ READS: Final = Table(
 )
 
 
-MOST_TYPES: Final = 60
-"""Types are drawn where there are at most so many, all of them together included."""
-
-
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class Generalisation(StudyResult):
@@ -171,11 +167,11 @@ class Generalisation(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by split, by type where there are types, and over training; what fuse-attention
         reads."""
-        from interp_compose.studies.core.figures import curve_figure
+        from interp_compose.studies.core.figures import MOST_KINDS, curve_figure
         from interp_compose.studies.generalise import figures
 
         found = {"generalise_accuracy": figures.accuracy_figure(self.frame, self.config)}
-        if 1 < self.frame["kind"].nunique() <= MOST_TYPES:
+        if 1 < self.frame["kind"].nunique() <= MOST_KINDS:
             found["generalise_types"] = figures.types_figure(
                 self.frame, self.differences, self.config
             )

@@ -11,7 +11,13 @@ import pandas as pd
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.core.figures import about_decoders, grid_figure, size_figure
+from interp_compose.studies.core.figures import (
+    MOST_KINDS,
+    about_decoders,
+    grid_figure,
+    kinds_figure,
+    size_figure,
+)
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.addition import block_of
 
@@ -41,6 +47,19 @@ def map_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure 
         unit="training sequences",
         y_is_share=True,
     )
+
+
+def types_figure(
+    summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
+) -> ChartFigure | None:
+    """What each setting gets right of each type, with the largest training set; None where there
+    are none, or the types are a square's blocks."""
+    largest = summary["size"].max()
+    own, apart = (table[table["size"] == largest] for table in (summary, differences))
+    if not 1 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
+        return None
+    subtitle = (*about_decoders(config), f"{largest:,} training sequences", "mean over seeds")
+    return kinds_figure(own, apart, config, " · ".join(subtitle), by="setting")
 
 
 def fitted(fits: pd.DataFrame) -> pd.Series[bool]:

@@ -66,6 +66,7 @@ class TaskPhases(StudyResult):
         "task_phases_accuracy",
         "task_phases_curve",
         "task_phases_map",
+        "task_phases_types",
         "task_phases_steps",
         "task_phases_square",
     )
@@ -179,8 +180,8 @@ class TaskPhases(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by size of the training set, and over training with the largest size; by init
-        rate and weight decay, where both vary; steps to fit the training data, where all runs of a
-        setting do; of addition, the square that is held out."""
+        rate and weight decay, where both vary; by type, where there are types; steps to fit the
+        training data, where all runs of a setting do; of addition, the square that is held out."""
         from interp_compose.studies.core.figures import about_decoders, curve_figure
         from interp_compose.studies.task_phases import figures
 
@@ -194,6 +195,9 @@ class TaskPhases(StudyResult):
         }
         if (grid := figures.map_figure(self.frame, self.config)) is not None:
             found["task_phases_map"] = grid
+        types = figures.types_figure(self.frame, self.differences, self.config)
+        if types is not None:
+            found["task_phases_types"] = types
         fits = self.epochs_to_fit()
         if figures.fitted(fits).any():
             found["task_phases_steps"] = figures.steps_figure(fits, self.config, FITTED)
