@@ -87,6 +87,15 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-large
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/turn-left-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
+	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/cogs-large
+	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs-large
+	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/cogs-small
+	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs-small
+	$(BIN)/interp-compose phases --task addition-99 --n-heads 1 --epochs 100 --gammas 0.5,0.7 --weight-decays 0.01,0.1 --seeds 5 --out out/addition
+	$(BIN)/python -m benchmarks.sequence_outcomes out/addition
+	$(BIN)/python -m benchmarks.inside_tasks out/addition
+	$(BIN)/interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 --epochs 40 --seeds 3 --out out/fine-tuned
+	$(BIN)/python -m benchmarks.sequence_outcomes out/fine-tuned
 	$(BIN)/interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 --out out/concepts
 	$(BIN)/python -m benchmarks.sequence_outcomes out/concepts
 	$(BIN)/interp-compose phases --task text --data-dir texts --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/text-large
@@ -95,6 +104,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/text-small
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
 	$(BIN)/python -m benchmarks.decoder_steps --repeats 15
+	$(BIN)/python -m benchmarks.side_by_side
 	$(BIN)/python -m benchmarks.generation
 	$(BIN)/python -m benchmarks.idm_counts
 	$(BIN)/python -m benchmarks.similarity

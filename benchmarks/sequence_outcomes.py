@@ -68,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
         tables["runs"] = tables["runs"].merge(fits)
     config = {key: value for key, value in found.config.items() if key != "data"}
+    report = config.get("data_report", {})
+    if "source" in report:  # a folder's name will do
+        config["data_report"] = {**report, "source": re.sub(r" in \S*/", " in ", report["source"])}
     kind = (study, config["task"], *([config["model"]] if "model" in config else []))
     name = re.sub(r"\W+", "_", "_".join(kind))
     path = RESULTS_FOLDER / f"{name}.json"
@@ -85,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def draw(name: str) -> None:
     """The pictures of a file of results, into the pages' folder: of all settings that it has."""
     found = json.loads((RESULTS_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    summary, differences = (pd.DataFrame(found[key]) for key in ("summary", "differences"))
+    summary = pd.DataFrame(found["summary"])
+    none = pd.DataFrame(columns=["setting", "size", "split", "kind", "p_holm"])  # of one setting
+    differences = pd.DataFrame(found["differences"]) if found["differences"] else none
     config = found["config"]
     figures: dict[str, ChartFigure | None] = {}
     if config["study"] == "task_phases":

@@ -400,6 +400,7 @@ FILES: dict[str, Callable[[], str]] = {
     "addition.md": partial(decoders_by_setting, "task_phases_addition_99", "inside"),
     "addition_inside.md": partial(decoders_inside, "task_phases_addition_99"),
     "addition_opened.md": partial(decoders_opened, "inside_addition_99", "inside"),
+    "fine_tuned.md": partial(decoders_by_setting, "task_phases_addition_99_mini_base", "inside"),
     "text_perplexity.md": partial(perplexities, "text_phases_text"),
     "concepts_failure.md": partial(failures, "concept_graphs"),
     "concepts_drawn.md": partial(drawn, "concept_graphs"),

@@ -25,15 +25,15 @@ def shares(rows: Iterable[Row]) -> str:
     )
 
 
-def compared(name: str, split: str) -> Found:
+def compared(name: str, split: str, settings: tuple[str, str] = (LARGE, SMALL)) -> Found:
     """At each size of the training set, by ranges of seeds."""
     found = {(row["size"], row["setting"]): row for row in overall(name) if row["split"] == split}
     each, verdicts = [], []
     for size in dict.fromkeys(size for size, _ in found):
-        ends = [found[size, setting] for setting in (LARGE, SMALL)]
+        ends = [found[size, setting] for setting in settings]
         each.append(f"{size:,}: {shares(ends)}")
         verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
-    head = f"sequences that are right, by training sequences, {LARGE} → {SMALL}"
+    head = f"sequences that are right, by training sequences, {' → '.join(settings)}"
     return BREAK.join([head, *each]), agreed(verdicts)
 
 
@@ -99,7 +99,10 @@ def _addition() -> Found:
     return compared("task_phases_addition_99", "inside")
 
 
-CLAIMS.untested("… and fine-tuning GPT-2 with weight decay does", "VII, Fig. 7C", PENDING)
+@CLAIMS.add("… and fine-tuning GPT-2 with weight decay does", "VII, Fig. 7C", "fine-tuned")
+def _fine_tuned() -> Found:
+    settings = ("fine-tuned, wd 0.01", "fine-tuned, wd 0.1")
+    return compared("task_phases_addition_99_mini_base", "inside", settings)
 
 
 @CLAIMS.add("Text: it lowers the perplexity, in the paper of GPT-2 medium", "VII, Fig. 7D", "text")

@@ -235,13 +235,14 @@ def _generalised(task: str) -> str:
     )
 
 
-def _decoders(task: str) -> str:
+def _decoders(task: str, *splits: str) -> str:
     config = read(f"task_phases_{task}")["config"]
     report = config["data_report"]
+    heads = f"{config['n_heads']} head{'' if config['n_heads'] == 1 else 's'}"
+    counts = [f"{report[f'{split}_all']:,} of {split}" for split in ("train", *splits)]
     return (
-        f"pre-LN, {config['n_layers']} layers of {config['n_heads']} heads, {config['d_model']} "
-        f"wide; {report['train_all']:,} training and {report['test_all']:,} test commands, "
-        f"{config['epochs']} epochs; {seeds(config)}"
+        f"pre-LN, {config['n_layers']} layers of {heads}, {config['d_model']} wide; "
+        f"{', '.join(counts)}, {config['epochs']} epochs; {seeds(config)}"
     )
 
 
@@ -341,8 +342,32 @@ RUNS: Final = {
         "interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 "
         "--weight-decays 0.1 --seeds 3 --out out/turn-left-small",
         lambda: (
-            _decoders("scan_turn_left")
+            _decoders("scan_turn_left", "test")
             + ". The other setting is a call of its own, with 0.5 and 0.01 and another --out"
+        ),
+    ),
+    "cogs-decoders": Run(
+        "task_phases_cogs",
+        "interp-compose phases --task cogs --data-dir cogs --gammas 0.7 --weight-decays 0.1 "
+        "--seeds 3 --out out/cogs-small",
+        lambda: (
+            _decoders("cogs", "test", "gen")
+            + ". The other setting is a call of its own, with 0.5 and 0.01 and another --out"
+        ),
+    ),
+    "addition": Run(
+        "task_phases_addition_99",
+        "interp-compose phases --task addition-99 --n-heads 1 --epochs 100 --gammas 0.5,0.7 "
+        "--weight-decays 0.01,0.1 --seeds 5 --out out/addition",
+        lambda: _decoders("addition_99", "outside", "inside"),
+    ),
+    "fine-tuned": Run(
+        "task_phases_addition_99_mini_base",
+        "interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 "
+        "--epochs 40 --seeds 3 --out out/fine-tuned",
+        lambda: (
+            "The shipped model mini-base, in place of GPT-2: "
+            + _decoders("addition_99_mini_base", "outside", "inside")
         ),
     ),
     "concepts": Run(
