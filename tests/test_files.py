@@ -35,6 +35,7 @@ from interp_compose.runs.checksums import check_sums
 from interp_compose.runs.files import (
     atomic_write,
     check_writable,
+    file_sha256,
     json_value,
     locked,
     make_folder,
@@ -338,6 +339,40 @@ def test_checksums_that_are_not_utf_8(tmp_path: Path) -> None:
         check_sums(tmp_path / "SHA256SUMS")
     with pytest.raises(CorruptFileError, match="which has the checksums"):
         check_sums(tmp_path / "none.sha256")
+    listing, sha256 = tmp_path / "SHA256SUMS", file_sha256(path)
+    others = f"# somebody's list\n\n{sha256.upper()} *./{path.name}\n"
+    listing.write_text(others)
+    check_sums(listing)
+    with pytest.raises(CorruptFileError, match="SHA256SUMS is truncated or altered"):
+        check_sums(listing, [path.name])  # of one that this library writes, nothing else will do
+    for text in (others.replace(sha256.upper(), "0" * 64), others + f"SHA256 (x) = {sha256}\n"):
+        listing.write_text(text)
+        with pytest.raises(CorruptFileError, match="truncated or altered"):
+            check_sums(listing)
+
+
+def test_a_new_file_that_is_taken_for_a_stale_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process locks it before its own does, and deletes it: another name is tried."""
+    real, held = _files.lock_file, []
+
+    def slow(path: Path) -> Any:
+        if not held:
+            held.append((real(path), path))
+        return real(path)
+
+    monkeypatch.setattr(_files, "lock_file", slow)
+
+    def write(file: Any) -> None:
+        lock, path = held[0]
+        path.unlink()
+        lock.release()
+        file.write(b"whole")
+
+    atomic_write(tmp_path / "f", write)
+    assert (tmp_path / "f").read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
 @pytest.mark.parametrize("text", ["notes\n", '{"a": 1}\n', "3\n", '{"table": "x"}\n', "[[\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Final, cast, get_args
 
@@ -9,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.models.decoder import Act, DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.text.vocabulary import SPECIALS, Vocabulary
@@ -44,7 +45,9 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
 
     Raises:
         CapabilityError: another architecture, or a GPT-2 that a small decoder cannot be.
-        OptionError: no tokenizer; fewer positions than asked for.
+        OptionError: no tokenizer, or one that makes no token of a word; fewer positions than asked
+            for.
+        InterventionError: interventions are open.
     """
     original: Any = getattr(model.lens, "original_model", None)
     if model.architecture != ARCHITECTURE or original is None:
@@ -65,6 +68,11 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
             f"{model.name!r} has no tokenizer with an end of text (eos_token, or bos_token): load "
             "it with load_model(tokenizer=…)"
         )
+    if model.active_hooks or model.wrappers or model.preparations:
+        raise InterventionError(
+            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which "
+            "would be left out of the training; end their `with` blocks first."
+        )
     if n_ctx > model.n_ctx:
         raise OptionError(
             f"the task's longest sequence has {n_ctx} tokens, and {model.name!r} "
@@ -83,7 +91,7 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
         act=cast(Act, original.config.activation_function),
     )
     decoder = SmallDecoder(config)
-    pieces = _tokens_of(tokenizer, words)
+    pieces = _tokens_of(tokenizer, words, len(lens.W_E))
     own = {
         "embed.W_E": _means(lens.W_E, pieces),
         "pos_embed.W_pos": lens.W_pos[:n_ctx],
@@ -100,14 +108,52 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
             for name in "wb":
                 own[f"blocks.{i}.{norm}.{name}"] = getattr(getattr(block, norm), name)
     decoder.load_state_dict({name: tensor.detach().float().cpu() for name, tensor in own.items()})
+    _check(decoder, model, pieces)
     return decoder
 
 
-def _tokens_of(tokenizer: Any, words: Vocabulary) -> list[list[int]]:
+def _check(decoder: SmallDecoder, model: LensModel, pieces: Sequence[Sequence[int]]) -> None:
+    """Prove that both say the same of a text whose words are tokens: of words that are one token,
+    and of the end of text, which always is.
+
+    Raises:
+        CapabilityError: they do not, as where TransformerLens has folded the weights.
+    """
+    single = [i for i, ids in enumerate(pieces) if len(ids) == 1]
+    text, theirs = single[: decoder.cfg.n_ctx], [pieces[i][0] for i in single]
+    logits = model.plain(torch.tensor([theirs[: len(text)]], device=model.device))[0, :, theirs]
+    ours = decoder(torch.tensor([text]))[0, :, single]
+    exact = model.dtype in (torch.float32, torch.float64)
+    apart = float((ours - logits.float().cpu()).abs().max())
+    if not apart <= (1e-3 if exact else 0.1) * max(1.0, float(logits.abs().max())):
+        raise CapabilityError(
+            f"a small decoder with the weights of {model.name!r} computes something else (logits "
+            f"differ by {apart:.3g}): expected weights as Hugging Face has them, not folded by "
+            "TransformerLens (enable_compatibility_mode)"
+        )
+
+
+def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int]]:
     """Of each id of the vocabulary, what the model's tokenizer makes of it."""
     ends = (tokenizer.eos_token_id, tokenizer.bos_token_id)
     end = next(token for token in ends if token is not None)
     pieces = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words.words]
+    first: dict[tuple[int, ...], str] = {}
+    alike = []
+    for word, ids in zip(words.words, pieces, strict=True):
+        if not ids or max(ids) >= d_vocab:
+            raise OptionError(
+                f"the model's tokenizer makes {ids} of {word!r}: expected tokens, of the "
+                f"{d_vocab} that the model has"
+            )
+        if first.setdefault(tuple(sorted(ids)), word) != word:
+            alike.append((first[tuple(sorted(ids))], word))
+    if alike:
+        warnings.warn(
+            f"{len(alike)} of {len(pieces)} words of the task begin with the embedding of another: "
+            f"the model's tokenizer makes the same tokens of {alike[0][0]!r} and {alike[0][1]!r}",
+            stacklevel=4,
+        )
     return [[end]] * len(SPECIALS) + pieces
 
 

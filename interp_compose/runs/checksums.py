@@ -28,6 +28,8 @@ from interp_compose.runs.files import (
 SUMS: Final = "SHA256SUMS"
 LINE: Final = re.compile(r"^([0-9a-f]{64}) [ *](.+)$", re.MULTILINE)
 """Of a list that ``sha256sum`` writes; the star is that of its binary mode."""
+OTHER: Final = re.compile(r"\s*(#.*)?|([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
+"""A line of somebody else's list: empty, a comment, or a file."""
 
 
 def digests_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -56,10 +58,11 @@ def _as_sums(digests: Mapping[str, str]) -> str:
 
 
 def check_sums(listing: Path, names: Collection[str] = ()) -> None:
-    """Check all files that a list of :func:`write_sums` names, in its folder.
+    """Check all files that a list names, in its folder.
 
     Args:
-        names: of files that it has to name.
+        names: of files that it has to name, if it is one of :func:`write_sums`. Without, it may be
+            somebody else's, in the format of ``sha256sum``.
 
     Raises:
         CorruptFileError: there is no such list, it was altered, or a file is missing or altered.
@@ -69,7 +72,12 @@ def check_sums(listing: Path, names: Collection[str] = ()) -> None:
         raise CorruptFileError(f"{listing} is missing, which has the checksums. {remedy}")
     text = LINE.sub(r"\1  \2", read_text(listing))
     digests = {name: sha256 for sha256, name in LINE.findall(text)}
-    if _as_sums(digests) != text or not set(names) <= set(digests):
+    intact = _as_sums(digests) == text and set(names) <= set(digests)
+    if not names:
+        lines = [OTHER.fullmatch(line) for line in text.splitlines()]
+        intact = all(lines)
+        digests = {line[3]: line[2].lower() for line in lines if line and line[3]}
+    if not intact:
         raise CorruptFileError(f"{listing} is truncated or altered. {remedy}")
     damage = damage_of(listing.parent, digests)
     if damage:

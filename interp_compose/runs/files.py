@@ -159,7 +159,9 @@ def remove_stale(folder: Path) -> None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
         for name in [entry.name for entry in entries if TEMPORARY.fullmatch(entry.name)]:
-            lock = _held(folder / name)
+            lock = None
+            with suppress(OutputError):
+                lock = lock_file(folder / name)
             if lock is not None:
                 shutil.rmtree(_inside(folder / name), ignore_errors=True)
                 with suppress(OSError):
@@ -184,10 +186,15 @@ def _temporary(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
     while True:
         path = folder / f".interp_compose.{secrets.token_hex(8)}.tmp"
         with open(path, "xb") as file:
-            lock = None if sys.platform == "win32" else _held(path)
+            lock = None
+            if sys.platform != "win32":
+                with suppress(OutputError):  # not every file system can lock
+                    lock = lock_file(path)
+                    if lock is None:
+                        continue  # taken for a stale one before it was locked
             try:
-                if sys.platform != "win32" and not os.fstat(file.fileno()).st_nlink:
-                    continue  # taken for a stale one before it was locked
+                if not os.fstat(file.fileno()).st_nlink:
+                    continue  # and deleted already
                 yield path, file
             finally:
                 shutil.rmtree(_inside(path), ignore_errors=True)
@@ -196,13 +203,6 @@ def _temporary(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
                 if lock is not None:
                     lock.release()
             return
-
-
-def _held(temporary: Path) -> BaseFileLock | None:
-    """The lock of a temporary file; None where another process has it, or nothing can be locked."""
-    with suppress(OutputError):
-        return lock_file(temporary)
-    return None
 
 
 def _inside(temporary: Path) -> Path:

@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +26,15 @@ from interp_compose.runs.folder import LOG, Claim, Run, read_plan, resolve
 
 PROGRESS: ContextVar[Callable[[float], object]] = ContextVar("progress", default=lambda share: None)
 """Called by long work with the share of it that is done, for the bar of the sweep it belongs to."""
+
+
+class SomeFailed(Exception):
+    """Of a call that was handed several runs: those that failed, by their place in the lists; the
+    others are done."""
+
+    def __init__(self, failures: Mapping[int, Exception]) -> None:
+        super().__init__(f"{len(failures)} of the runs failed")
+        self.failures = failures
 
 
 def claimed(runs: Sequence[Run], size: int) -> Iterator[list[Claim]]:
@@ -65,19 +74,26 @@ def perform(batch: Sequence[Claim], function: Callable[..., object], *, many: bo
     """Do the runs of a batch, and record how they ended; what they raise goes no further.
 
     With ``many`` the function gets lists. Each run of a batch is then said to have taken its share
-    of the seconds, and if one raises, all have failed.
+    of the seconds, and if the function raises anything but :class:`SomeFailed`, all have failed.
     """
     configs = [plain_json(claim.run.config, "config") for claim in batch]  # the work's own copies
     folders = [claim.run.folder for claim in batch]
     started = time.perf_counter()
+    failures: Mapping[int, Exception] = {}
     try:
-        if many:
-            function(configs, folders)
-        else:
-            function(configs[0], folders[0])
+        try:
+            if many:
+                function(configs, folders)
+            else:
+                function(configs[0], folders[0])
+        except SomeFailed as some:
+            failures = some.failures
         seconds = (time.perf_counter() - started) / len(batch)
-        for claim in batch:
-            claim.finish(seconds)
+        for place, claim in enumerate(batch):
+            if place in failures:
+                claim.fail("".join(traceback.format_exception(failures[place])))
+            else:
+                claim.finish(seconds)
     except (Exception, SystemExit):  # noqa: BLE001  recorded in FAILED, which the caller names
         for claim in batch:
             if not claim.run.is_done:

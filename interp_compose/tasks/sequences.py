@@ -217,13 +217,13 @@ def load_sequences(
     from interp_compose.tasks.scan import scan
 
     hops = re.fullmatch(r"prontoqa-(\d)", name)
-    sums = re.fullmatch(r"addition(-reversed)?(?:-(\d{1,4}))?", name)
+    sums = re.fullmatch(r"addition(-reversed)?(?:-([2-9]|[1-9][0-9]{1,2}))?", name)
     is_length = name.startswith("scan-length-")
     if name not in SEQUENCE_TASK_NAMES and not (is_length or hops or sums):
         raise OptionError(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
             "scan-length-26 (or another number of actions), prontoqa-1 (or another number of "
-            "hops), addition-99 (or another largest number)"
+            "hops), addition-99 (or another largest number, 2 to 999)"
         )
     if seed is not None and seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")

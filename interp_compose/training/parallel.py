@@ -143,6 +143,8 @@ class ParallelTrainer(Executor):
         rows: of each model, a row for each evaluation: ``step``, ``train_loss`` (nats, mean over
             the steps since the last row), ``finite`` (whether the weights are numbers) and what
             the objective measures.
+        last_losses, last_norms: of each model, at the last step: the loss, and the norm of the
+            gradient before it was clipped (0 where nothing is).
 
     Raises:
         InputError: no model, another number of weight decays, or models of different shapes.
@@ -194,7 +196,8 @@ class ParallelTrainer(Executor):
             BatchOrder(objective.lengths, replace(config, seed=seed)) for seed in objective.seeds
         ]
         self.rows: list[list[dict[str, Any]]] = [[] for _ in models]
-        self._losses = self.last_losses = torch.zeros(len(models), device=first.device)
+        self._losses = torch.zeros(len(models), device=first.device)
+        self.last_losses = self.last_norms = torch.zeros_like(self._losses)
         self._losses_of = 0
 
     @property
@@ -324,10 +327,12 @@ class ParallelTrainer(Executor):
             return
         gradients = [w.grad for w in self.parameters if w.grad is not None]
         if self.alone:
-            nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+            norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+            self.last_norms = norm.detach().reshape(1)
             return
         squares = torch.stack([grad.flatten(1).square().sum(1) for grad in gradients])
-        factor = (self.config.clip / (squares.sum(0).sqrt() + 1e-6)).clamp(max=1)
+        self.last_norms = squares.sum(0).sqrt()
+        factor = (self.config.clip / (self.last_norms + 1e-6)).clamp(max=1)
         for grad in gradients:
             grad.mul_(_per_model(factor, grad))
 

@@ -79,17 +79,25 @@ class SideBySide:
         return losses.mean(0)
 
     def measure(self, trainer: ParallelTrainer) -> list[Row]:
-        """The tables of each model."""
+        """The tables of each model; none of one whose numbers are not finite."""
         trainer.copy_to_models()
-        return [self.of_one.evaluate(SimpleNamespace(model=model)) for model in trainer.models]
+        rows: list[Row] = []
+        for model in trainer.models:
+            try:
+                rows.append(self.of_one.evaluate(SimpleNamespace(model=model)))
+            except NonFiniteError:
+                rows.append({})
+        return rows
 
 
 class SideBySideTrainer(ParallelTrainer):
-    """A :class:`.ParallelTrainer` that keeps every step's losses, and stops where one is no number.
+    """A :class:`.ParallelTrainer` that keeps every step's losses, and says which models diverged;
+    the others go on beside them.
 
     Attributes:
-        losses: of each step so far and each model, before the step.
+        losses: of each step so far and each model, before the step; None after it diverged.
         seconds: of each step so far.
+        diverged: what was not finite, and at which step, by model.
     """
 
     def __init__(
@@ -100,32 +108,34 @@ class SideBySideTrainer(ParallelTrainer):
         config: TrainConfig,
     ) -> None:
         super().__init__(models, weight_decays, objective, config)
-        self.losses: list[list[float]] = []
+        self.losses: list[list[float | None]] = []
         self.seconds: list[float] = []
+        self.diverged: dict[int, str] = {}
+
+    @property
+    def stopped(self) -> bool:
+        return len(self.diverged) == len(self)
 
     def train_step(self) -> Row:
-        """The step, and how long it took.
-
-        Raises:
-            NonFiniteError: a model's loss is not finite.
-        """
+        """The step, and how long it took."""
         started = time.perf_counter()
         super().train_step()
-        losses = self.last_losses.tolist()
-        for i, loss in enumerate(losses):
-            if not math.isfinite(loss):
-                raise NonFiniteError(
-                    f"step {self.step}: the loss of model {i} of {len(self)} is {loss}; lower the "
-                    "learning rate, or train on workers, where the other runs go on"
-                )
-        self.losses.append(losses)
+        losses, norms = self.last_losses.tolist(), self.last_norms.tolist()
+        for i, numbers in enumerate(zip(losses, norms, strict=True)):
+            for what, number in zip(("loss", "gradient"), numbers, strict=True):
+                if not math.isfinite(number):
+                    self.diverged.setdefault(i, f"step {self.step}: the {what} is {number}")
+        kept = [None if i in self.diverged else loss for i, loss in enumerate(losses)]
+        self.losses.append(kept)
         self.seconds.append(time.perf_counter() - started)
         return {}
 
     def note(self) -> dict[str, Any]:
-        return {**super().note(), "step_losses": self.losses, "seconds": self.seconds}
+        kept = {"step_losses": self.losses, "seconds": self.seconds}
+        return {**super().note(), **kept, "diverged": {str(i): w for i, w in self.diverged.items()}}
 
     def restore(self, checkpoint: Checkpoint) -> None:
         super().restore(checkpoint)
         self.losses = [list(row) for row in checkpoint.note["step_losses"]]
         self.seconds = list(checkpoint.note["seconds"])
+        self.diverged = {int(i): what for i, what in checkpoint.note["diverged"].items()}

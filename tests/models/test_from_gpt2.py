@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import interp_compose as ic
-from interp_compose.errors import CapabilityError, OptionError
+from interp_compose.errors import CapabilityError, InterventionError, OptionError
 from interp_compose.models.from_gpt2 import decoder_from_gpt2
 from interp_compose.text.vocabulary import Vocabulary
 from tests import architectures
@@ -57,6 +57,41 @@ def test_a_word_of_several_tokens_is_their_mean() -> None:
     assert torch.equal(decoder.W_U[:, 5], decoder.W_E[5])
     assert torch.equal(decoder.W_E[0], plain.transformer.wte.weight[0])  # <s> stands for the end
     assert len(decoder.W_pos) == 6
+
+
+def test_weights_that_transformer_lens_has_folded_are_refused() -> None:
+    from interp_compose.models.bridge import bridge_around
+
+    plain = gpt2()
+    for weight in plain.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    bridge = bridge_around(plain)
+    bridge.enable_compatibility_mode(disable_warnings=True)
+    with pytest.raises(CapabilityError, match="computes something else .* not folded"):
+        decoder_from_gpt2(loaded(bridge), WORDS, n_ctx=6)
+
+
+def test_words_that_the_model_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded(gpt2())
+    with pytest.warns(UserWarning, match="1 of 3 words .* same tokens of 'A' and 'B'"):
+        decoder_from_gpt2(model, Vocabulary(("A", "B", "a")), n_ctx=6)  # both are unknown
+
+    class Empty:
+        eos_token_id, bos_token_id = 0, None
+
+        def __init__(self, ids: list[int]) -> None:
+            self.ids = ids
+
+        def __call__(self, word: str, add_special_tokens: bool) -> dict[str, list[int]]:
+            return {"input_ids": self.ids}
+
+    for ids in ([], [97]):
+        with pytest.raises(OptionError, match=rf"makes \{ids} of 'a': expected tokens, of the 97"):
+            decoder_from_gpt2(loaded(gpt2(), tokenizer=Empty(ids)), WORDS, n_ctx=6)
+    with ic.ablate(model, heads=[(0, 0)]):
+        model(torch.tensor([[1, 2]]))
+        with pytest.raises(InterventionError, match="has open interventions"):
+            decoder_from_gpt2(model, WORDS, n_ctx=6)
 
 
 def test_what_a_small_decoder_cannot_be() -> None:

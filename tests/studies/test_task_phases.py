@@ -264,12 +264,14 @@ def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
     assert curve.clean["target_logprob"].iloc[0] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.* words of the task begin with the embedding of another")
 def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     """From its weights: the first loss is that of the model as it is, on the task's words."""
     architectures.build("GPT-2").save_pretrained(tmp_path / "gpt2")
     splitting_tokenizer().save_pretrained(tmp_path / "gpt2")
     model = ic.load_model(tmp_path / "gpt2", device="cpu")
-    at_once = replace(TINY, max_steps=1, batch_tokens=1000)
+    shape = {name: getattr(ic.TaskTraining(), name) for name in ("n_layers", "d_model", "n_heads")}
+    at_once = replace(TINY, max_steps=1, batch_tokens=1000, d_mlp=256, **shape)
     asked: dict[str, Any] = {"seeds": 2, "where": "here", "progress": False, "model": model}
     found = ic.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked)
     assert (found.config["init_rates"], found.config["n_layers"]) == ([], 3)
@@ -281,7 +283,9 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     assert set(found.differences["other"]) == {"fine-tuned, wd 0"}
     assert len(found.epochs_to_fit()) == 4
     assert "fine-tuned, wd 0.1" in found.summary()
-    assert found.figures()["task_phases_accuracy"].chart.subtitle.startswith("gpt2, 3 layers")
+    figures = found.figures()
+    assert figures["task_phases_accuracy"].chart.subtitle.startswith("gpt2, 3 layers")
+    assert "task_phases_map" not in figures  # there are no init rates
     found.save(tmp_path / "saved")
     assert ic.TaskPhases.load(tmp_path / "saved").frames["runs"]["init_rate"].isna().all()
 
@@ -301,6 +305,14 @@ def test_a_given_model_is_fine_tuned(tmp_path: Path) -> None:
     assert 0 < change < 0.01  # one step of AdamW at a rate of 1e-3
     with pytest.raises(OptionError, match=r"init_rates=\[0.5\] with the model .* leave them out"):
         ic.task_phases(toy(), [0.5], [0.1], tmp_path / "out", run=at_once, **asked)
+    flat = replace(at_once, n_layers=1)
+    with pytest.raises(OptionError, match=r"n_layers=1 with the model .*, whose own is 3"):
+        ic.task_phases(toy(), (), [0.1], tmp_path / "out", run=flat, **asked)
+    (kept,) = (tmp_path / "out" / "start").iterdir()
+    (kept / "weights.safetensors").write_bytes(b"damaged")
+    asked_more = {**asked, "seeds": 3}
+    again = ic.task_phases(toy(), (), [0.0, 0.1], tmp_path / "out", run=at_once, **asked_more)
+    assert again.frames["runs"]["first_loss"].tolist() == pytest.approx([np.mean(losses)] * 6)
     command = "task-phases --task addition-9 --sizes 20 --weight-decays 0.1 --seeds 1 --quiet"
     given = f"--model {tmp_path / 'gpt2'} --max-steps 1 --n-looks 1 --n-curve 3 --where here"
     cli.main([*command.split(), *given.split(), "--out", str(tmp_path / "command")])

@@ -88,8 +88,9 @@ def test_by_name_it_is_generated() -> None:
     assert found.name == "addition-reversed-24"
     assert found == ic.addition(largest=24, square=(10, 15), reverse=True)
     assert square_of(999) == (400, 600)  # the paper's
-    with pytest.raises(OptionError, match=r"'addition-x' is unknown; .* addition-99"):
-        ic.load_sequences("addition-x")
+    for name in ("addition-x", "addition-1", "addition-9999", "addition-\u0663", "addition-09"):
+        with pytest.raises(OptionError, match=rf"'{name}' is unknown; .* addition-99"):
+            ic.load_sequences(name)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

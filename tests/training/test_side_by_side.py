@@ -73,12 +73,35 @@ def test_losses_weights_and_curves_are_those_of_each_alone() -> None:
     assert not torch.allclose(trainer.models[0].W_Q, trainer.models[1].W_Q)
 
 
-def test_a_loss_that_is_no_number_ends_it() -> None:
-    made = models()
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_model_that_diverges_disturbs_none_beside_it(what: str) -> None:
+    made = [model.float() for model in models()]
     with torch.no_grad():
-        made[1].unembed.W_U[0, 0] = float("nan")
-    with pytest.raises(NonFiniteError, match="step 1: the loss of model 1 of 2 is nan; lower"):
-        run_training(together_of(made), progress=False)
+        if what == "loss":
+            made[1].unembed.W_U[0, 0] = float("nan")
+        else:  # squares overflow, the loss does not
+            made[1].ln_final.w.fill_(1e30)
+            made[1].unembed.W_U.mul_(1e-31)
+    trainer = together_of(made)
+    run_training(trainer, progress=False)
+    ((model, said),) = trainer.diverged.items()
+    assert model == 1
+    assert said.startswith(f"step 1: the {what} is {'nan' if what == 'loss' else 'inf'}")
+    assert all(row[1] is None for row in trainer.losses)
+    alone = Trainer(models()[0].float(), OBJECTIVE, replace(CONFIG, weight_decay=DECAYS[0]))
+    run_training(alone, progress=False)
+    losses = [row["loss"] for row in alone.recorder.rows if row["table"] == "steps"]
+    assert [row[0] for row in trainer.losses] == pytest.approx(losses, rel=1e-4)
+
+
+def test_only_the_run_that_diverges_fails(as_if_on_a_gpu: None, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"seeds": 1, "where": "here", "progress": False}
+    fast = replace(TINY, lr=1.0, schedule="constant", warmup_steps=0)
+    for _ in range(2):
+        with pytest.raises(NonFiniteError, match="1 of 3 runs failed.*the (loss|gradient) is"):
+            ic.task_phases(toy(), [0.3], [0.0, 0.1, 1e30], tmp_path / "out", run=fast, **given)
+        states = ic.sweep_status(tmp_path / "out").set_index("weight_decay")["state"]
+        assert states.to_dict() == {0.0: "done", 0.1: "done", 1e30: "failed"}
 
 
 @pytest.fixture

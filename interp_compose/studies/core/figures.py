@@ -167,7 +167,9 @@ def grid_figure(
     """The mean over seeds at each init rate (from top to bottom) and weight decay, with the largest
     training set; a part for each value of ``by``. None where one of the two does not vary."""
     largest = summary[summary["size"] == summary["size"].max()]
-    rates, decays = (sorted(set(largest[name])) for name in ("init_rate", "weight_decay"))
+    rates, decays = (
+        sorted(largest[name].dropna().unique()) for name in ("init_rate", "weight_decay")
+    )
     if min(len(rates), len(decays)) < 2:
         return None
     means = largest.pivot_table(index=[by, "init_rate"], columns="weight_decay", values="mean")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interp_compose.errors import InputError
+from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.runs.checksums import digest_of, read_signed, write_signed
 from interp_compose.runs.files import make_folder
 from interp_compose.tasks.sequences import SequencePair, SequenceTask
@@ -145,7 +145,10 @@ def kept(out: Path, digest: str, *, one_sequence: bool = False) -> SequenceData:
     Raises:
         CorruptFileError: they are gone, or were altered.
     """
-    splits = read_signed(out / DATA / f"{digest}.json")
+    path = out / DATA / f"{digest}.json"
+    splits = read_signed(path)
+    if digest_of(splits) != digest:
+        raise CorruptFileError(f"{path} holds other data; delete it, and call the study again")
     return SequenceData.of(
         {name: [SequencePair(*pair) for pair in pairs] for name, pairs in splits.items()},
         one_sequence=one_sequence,

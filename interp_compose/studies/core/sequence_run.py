@@ -11,11 +11,13 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from interp_compose.errors import NonFiniteError
 from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.own_folder import save_model
 from interp_compose.runs.checkpoint import checkpoints_together, clear_together
 from interp_compose.runs.files import atomic_write, json_bytes, remove
+from interp_compose.runs.workers import SomeFailed
 from interp_compose.studies.core.grid import RESULT
 from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.text.vocabulary import BOS
@@ -27,6 +29,8 @@ from interp_compose.training.sequences import exact_match
 from interp_compose.training.side_by_side import SideBySide, SideBySideTrainer
 
 MODEL: Final = "model"
+Found = dict[str, Any] | NonFiniteError
+"""What a run recorded, or what was not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +55,29 @@ def train_alone(prepared: Prepared, folder: Path) -> None:
 def train_together(
     prepared: Sequence[Prepared], groups: Sequence[Hashable], folders: Sequence[Path]
 ) -> None:
-    """Train decoders of one shape, those of a group, which see the same batches, as one program."""
+    """Train decoders of one shape, those of a group, which see the same batches, as one program.
+
+    Raises:
+        SomeFailed: of some a loss or a gradient was not finite; the others are kept.
+    """
+    failures: dict[int, Exception] = {}
     for group in dict.fromkeys(groups):
         places = [i for i, each in enumerate(groups) if each == group]
         own = [prepared[i] for i in places]
         for i, found in zip(places, side_by_side(own, [folders[i] for i in places]), strict=True):
-            prepared[i].keep(found, folders[i])
+            if isinstance(found, NonFiniteError):
+                failures[i] = found
+            else:
+                prepared[i].keep(found, folders[i])
+    if failures:
+        raise SomeFailed(failures)
 
 
-def side_by_side(prepared: Sequence[Prepared], folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """As :func:`trained`, of each of several decoders; the seconds are a step's by their number."""
+def side_by_side(
+    prepared: Sequence[Prepared], folders: Sequence[Path]
+) -> list[dict[str, Any] | NonFiniteError]:
+    """As :func:`trained`, of each of several decoders; the seconds are a step's by their number.
+    Of one that diverged, what was not finite."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     first = prepared[0]
     objective = SideBySide(first.objective, len(prepared), first.config.seed, device)
@@ -68,8 +85,11 @@ def side_by_side(prepared: Sequence[Prepared], folders: Sequence[Path]) -> list[
     decays = [each.config.weight_decay for each in prepared]
     trainer = SideBySideTrainer(models, decays, objective, first.config)
     run_training(trainer, checkpoints=checkpoints_together(folders), progress=False)
-    found = []
+    found: list[Found] = []
     for i, model in enumerate(models):
+        if i in trainer.diverged:
+            found.append(NonFiniteError(f"{trainer.diverged[i]}. Lower the learning rate"))
+            continue
         tables: dict[str, list[Any]] = defaultdict(list)
         for row in trainer.rows[i]:
             for table in sorted(set(row) - {"step", "train_loss", "finite"}):

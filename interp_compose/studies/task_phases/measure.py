@@ -124,7 +124,15 @@ def _start(
             f"init_rates={list(init_rates)!r} with the model {asked.model.name!r}, which has its "
             "weights already: leave them out (init_rates=(); no --gammas)"
         )
-    return start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
+    start = start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
+    default, given = asdict(TaskTraining()), asdict(asked.run or TaskTraining())
+    for name, value in shape_of(start.lens.cfg).items():
+        if given[name] not in (default[name], value):
+            raise OptionError(
+                f"{name}={given[name]!r} with the model {asked.model.name!r}, whose own is "
+                f"{value!r}: leave it out"
+            )
+    return start
 
 
 def _config(
