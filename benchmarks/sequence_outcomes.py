@@ -96,7 +96,8 @@ def draw(name: str) -> None:
     if config["study"] == "task_phases":
         config["seeds"] = sorted({run["seed"] for run in found["runs"]})
         of_tasks = task_figures
-        figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
+        if len(config["sizes"]) > 1:
+            figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
         if len(set(summary["setting"])) == len(config["init_rates"]) * len(config["weight_decays"]):
             figures["map"] = of_tasks.map_figure(summary, config)
         figures["types"] = of_tasks.types_figure(summary, differences, config)
