@@ -333,8 +333,8 @@ RUNS: Final = {
     ),
     "turn-left-fused": Run(
         "generalise_scan_turn_left",
-        "interp-compose generalise --task scan-turn-left --models transformer,lrf,parameters "
-        "--seeds 5 --out out/turn-left",
+        "interp-compose generalise --task scan-turn-left --models "
+        "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/turn-left",
         lambda: _generalised("scan_turn_left"),
     ),
     "turn-left": Run(
