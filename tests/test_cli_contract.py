@@ -297,7 +297,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--sizes 2.5": "sizes holds 2.5: expected whole numbers",
         "--sizes inf": "sizes holds inf: expected whole numbers",
         "--sizes nan": "sizes holds nan: expected whole numbers",
-        "--sizes 99999": "size=99999: expected at most 16990",
+        "--sizes 99999": "size=99999: expected at most 372",
         "--gammas x": "gammas='x': 'x' is no number",
         "--weight-decays -1": "weight_decays holds -1",
         "--seeds 0": "seeds=0",
