@@ -12,7 +12,7 @@ from docs.measured import Table, read
 from docs.phase_results import share
 from docs.verdicts import BREAK, RULES, VERDICTS, Claims, Found, agreed, by_ranges
 
-NOT_IMPLEMENTED: Final = "not implemented yet"
+NOT_JUDGED: Final = "the model is built, and not judged yet"
 NOT_TRAINED: Final = "implemented, not trained: a GPU's work, and the data are not at hand"
 LRF: Final = Claims()
 
@@ -110,7 +110,7 @@ for _words, _where in (
     ("On GLUE nothing is lost (+0.09)", "5.4, Table 4"),
     ("Composed ones need no fewer examples", "App. C.2, Fig. 3, Table 7"),
 ):
-    CAT.untested(_words, _where, NOT_IMPLEMENTED)
+    CAT.untested(_words, _where, NOT_JUDGED)
 
 
 @dataclass(frozen=True)

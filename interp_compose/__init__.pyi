@@ -7,14 +7,17 @@ from .interventions.mask_attention import mask_attention as mask_attention
 from .interventions.mask_residual import mask_residual as mask_residual
 from .interventions.pool_at import pool_at as pool_at
 from .interventions.pooling import pool_groups as pool_groups
+from .models.bert import EncoderConfig as EncoderConfig
 from .models.decode import beam_search as beam_search, greedy_search as greedy_search
 from .models.decoder import DecoderConfig as DecoderConfig
 from .models.embed import embed_texts as embed_texts
+from .models.from_bert import composed_encoder as composed_encoder
 from .models.init import InitRates as InitRates
 from .models.load import load_model as load_model
 from .models.own_folder import save_model as save_model
 from .models.seq2seq import Seq2SeqConfig as Seq2SeqConfig
 from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
+from .models.small_encoder import small_encoder as small_encoder
 from .models.small_seq2seq import small_seq2seq as small_seq2seq
 from .models.weights import load_weights as load_weights, save_weights as save_weights
 from .probes.condensation import condensation as condensation
@@ -47,6 +50,9 @@ from .studies.mechanism.measure import mechanism as mechanism
 from .studies.mechanism.result import Mechanism as Mechanism
 from .studies.phases.measure import phase_diagram as phase_diagram
 from .studies.phases.result import PhaseDiagram as PhaseDiagram
+from .studies.pretrain.measure import pretrain as pretrain
+from .studies.pretrain.options import EncoderTraining as EncoderTraining
+from .studies.pretrain.result import Pretrained as Pretrained
 from .studies.similarity.measure import similarity_curve as similarity_curve
 from .studies.similarity.result import (
     SimilarityCurve as SimilarityCurve,
@@ -73,6 +79,7 @@ from .tasks.examples import read_examples as read_examples
 from .tasks.load import load_pairs as load_pairs, load_task as load_task
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs
 from .tasks.prontoqa import prontoqa as prontoqa
+from .tasks.sememes import Sememes as Sememes, load_sememes as load_sememes
 from .tasks.sequences import (
     SequencePair as SequencePair,
     SequenceTask as SequenceTask,

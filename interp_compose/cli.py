@@ -28,6 +28,7 @@ from interp_compose.studies.fusion.options import FusionCommand
 from interp_compose.studies.generalise.options import GeneraliseCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
+from interp_compose.studies.pretrain.options import PretrainCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
 from interp_compose.studies.task_phases.options import TaskPhasesCommand
 from interp_compose.studies.text_phases.options import TextPhasesCommand
@@ -50,6 +51,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
     "fusion": (FusionCommand, "fusion.measure:run"),
+    "pretrain": (PretrainCommand, "pretrain.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}

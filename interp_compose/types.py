@@ -39,8 +39,10 @@ Read = Literal["logits", "last", "hidden"]
 hidden state: what leaves the last block, after the final norm where the model has one (Hugging
 Face's ``last_hidden_state``)."""
 
-Side = Literal["source", "target"] | None
-"""One of the two sequences of an encoder–decoder; None where there is one sequence."""
+Side = Literal["source", "target", "twice"] | None
+"""One of the two sequences of an encoder–decoder; None where there is one sequence. ``"twice"``:
+the sequence, and after it the same again, as CAT's representation enhancement has composed and
+contextual vectors."""
 
 ForwardFn = Callable[[Tensor, Tensor, Read], Tensor]
 """``(tokens, attention_mask, read) -> the output that read names``."""

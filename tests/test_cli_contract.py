@@ -45,6 +45,10 @@ COMMANDS = {
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --where here",
     "fusion": "--runs generalise --models lrf --n-pairs 2 --n-probe 4",
+    "pretrain": "--data-dir people.txt --sememes sememes --models bert,cat --seeds 2 "
+    "--vocab-size 52 --held-out 0.2 --held-out-words 0.3 --n-ctx 24 --n-layers 2 --d-model 8 "
+    "--n-heads 2 --d-mlp 8 --n-codes 5 --max-steps 2 --batch-tokens 200 --n-looks 1 --n-curve 5 "
+    "--where here",
 }
 """A small run of each."""
 READS = {"mechanism": ("phases", ""), "fusion": ("generalise", "--seeds 1 --limit 8")}
@@ -63,9 +67,25 @@ OTHER = {
     "speed": ("--steps 7", "steps was 6, is now 7"),
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
     "fusion": ("--n-pairs 1", "n_pairs was 2, is now 1"),
+    "pretrain": ("--max-steps 3", "max_steps was 2, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
+
+
+HOWNET = {
+    "sememe_1400_EnZh.txt": "human|人\nperceive|感知\nknowledge|知识\nName|姓名\n",
+    "hownet.txt": "安\t人 姓名\n鲍勃\t人 姓名\n金\t人\n认识\t感知 知识\n知道\t知识\n听见\t感知\n",
+    "en2zh_dict.txt": "ann\t安\nBob\t鲍勃/金\nkim\t金\njoe\t无名/金\nknows\t认识/知道\n"
+    "hears\t听见\nto hear\t听见\nzoo\t动物园\n",
+}
+"""Annotations of words in HowNet's scheme."""
+SEMEMES = {
+    "sememes": {},
+    "garbled": {"hownet.txt": "安 人 姓名\n"},
+    "others": {"en2zh_dict.txt": "zoo\t动物园\n"},
+}
+"""Folders of them, and what they have in the place of a file."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -87,7 +107,7 @@ def quick() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models' folders, a JSONL file of examples and a TSV file of pairs."""
+    """Two models' folders, a JSONL file of examples, a TSV file of pairs, a text, and sememes."""
     folder = tmp_path_factory.mktemp("inputs")
     for name, tokenizer in (("GPT-2", splitting_tokenizer()), ("BERT", bert_tokenizer())):
         architectures.build(name).save_pretrained(folder / name)
@@ -97,6 +117,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
     tsv(folder / "pairs.tsv")
     (folder / "people.txt").write_text("\n\n".join(DOCUMENTS), encoding="utf-8")
+    for name, sememes in SEMEMES.items():
+        (folder / name).mkdir()
+        for file, text in {**HOWNET, **sememes}.items():
+            (folder / name / file).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -350,6 +374,32 @@ REFUSED: dict[str, dict[str, str]] = {
         "--runs nosuch": "nosuch holds no runs; train them first: interp-compose generalise",
         "--out generalise": "--out and --runs are both",
     },
+    "pretrain": {
+        "--data-dir nosuch": "MissingDataError: there is no nosuch",
+        "--data-dir empty.txt": "DataFormatError: empty.txt is empty",
+        "--data-dir binary.txt": "DataFormatError: binary.txt has a NUL byte",
+        "--data-dir line.txt": "of line.txt has no document, of 1; give more text",
+        "--documents file": "of people.txt has no document, of 1; give more text",
+        "--sememes nosuch": "MissingDataError: there is no nosuch/sememe_1400_EnZh.txt",
+        "--sememes garbled": "DataFormatError: line 1 of garbled/hownet.txt is '安 人 姓名'",
+        "--sememes others": "DataFormatError: no word of en2zh_dict.txt has a translation",
+        "--sememes None": "InputError: the model 'cat' needs sememes",
+        "--models bert,cta": "OptionError: model 'cta': expected one of bert, cat",
+        "--models bert,bert": "OptionError: models name 'bert' more than once",
+        "--models cat,cat-last --n-layers 1": "'cat' and 'cat-last', which are the same model",
+        "--held-out 1": "OptionError: held_out=1.0: expected a share between 0 and 1",
+        "--held-out-words 0": "OptionError: share=0.0: expected a number between 0 and 1",
+        "--vocab-size 5000": "OptionError: vocab_size=5000: the text supports 54 entries",
+        "--n-ctx 4": "OptionError: n_ctx=4: expected 5 or more",
+        "--n-ctx 9": "two sentences that fit into n_ctx=9 tokens together",
+        "--d-model 9": "n_heads=2: expected a divisor of d_model=9",
+        "--dropout 1": "dropout=1.0",
+        "--beta -1": "OptionError: beta=-1.0: expected a finite number, 0 or more",
+        "--seeds 0": "seeds=0",
+        "--n-looks 0": "n_looks=0",
+        "--n-curve 0": "n_curve=0",
+        "--where here --workers 2": "OptionError: workers=2 with where='here'",
+    },
     "carma": {
         **MODEL,
         "--seeds 1 1": "OptionError: seeds=[1, 1] name 1 more than once",
@@ -382,6 +432,7 @@ GARBLED = {
     "garbled.jsonl": '{"prompt": "x", "answer": "a"}\n{"prompt": 3}\n',
     "empty.txt": " \n",
     "binary.txt": "a\n\n\0",
+    "line.txt": "one line alone\n",
     "garbled.tsv": "text1\ttext2\tscore\na b\tc d\t0.5\na\tb\thigh\n",
 }
 

@@ -24,6 +24,7 @@ EXECUTED = (
     "cap.md",
     "carma-losses.md",
     "carma.md",
+    "cat.md",
     "concept-graphs.md",
     "finetuning.md",
     "generalise.md",

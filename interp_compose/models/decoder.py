@@ -119,13 +119,14 @@ MODULE_OF: Final = {
 class LayerNorm(nn.Module):
     """Over ``d_model``, with weight and bias."""
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.w = nn.Parameter(torch.ones(d_model))
         self.b = nn.Parameter(torch.zeros(d_model))
+        self.eps = eps
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return layer_norm(x, self.w.shape, self.w, self.b)
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        return layer_norm(x, self.w.shape, self.w, self.b, self.eps)
 
 
 Joined = tuple[Float[Tensor, "width d_model"], Float[Tensor, "width"] | None]
@@ -169,6 +170,16 @@ class Attention(nn.Module):
         masked: Bool[Tensor, "#batch 1 #query pos"] | None,
     ) -> Float[Tensor, "batch query d_model"]:
         """What the heads add, from projections that are there already."""
+        return self.written(self.summed(q, k, v, masked))
+
+    def summed(
+        self,
+        q: Float[Tensor, "batch query head d_head"],
+        k: Float[Tensor, "batch pos head d_head"],
+        v: Float[Tensor, "batch pos head d_head"],
+        masked: Bool[Tensor, "#batch 1 #query pos"] | None,
+    ) -> Float[Tensor, "batch query head d_head"]:
+        """Each head's sum of values."""
         q = self.hook_q(q).transpose(1, 2)  # [batch head query d_head]
         k = self.hook_k(k).permute(0, 2, 3, 1)  # [batch head d_head key]
         v = self.hook_v(v).transpose(1, 2)  # [batch head key d_head]
@@ -177,7 +188,13 @@ class Attention(nn.Module):
             scores = scores.masked_fill(masked, torch.finfo(scores.dtype).min)
         # models/attention.py edits what enters and leaves this softmax
         pattern = self.hook_pattern(self.softmax(self.hook_attn_scores(scores)))
-        z = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
+        z: Tensor = self.hook_z((pattern @ v).transpose(1, 2))  # [batch query head d_head]
+        return z
+
+    def written(
+        self, z: Float[Tensor, "batch query head d_head"]
+    ) -> Float[Tensor, "batch query d_model"]:
+        """The heads' sums through W_O."""
         return linear(z.flatten(2), self.W_O.flatten(0, 1).mT, self.b_O)  # [batch query d_model]
 
     def scores(

@@ -20,6 +20,7 @@ from interp_compose.errors import (
     OptionError,
     first_line,
 )
+from interp_compose.models.bert import SmallEncoder
 from interp_compose.models.bridge import (
     BridgeModel,
     TransformerBridge,
@@ -47,6 +48,7 @@ from interp_compose.models.own_folder import OwnModel, kind_of_folder, load_own
 from interp_compose.models.own_forward import OwnForward, small_random_model
 from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.runs.checksums import SUMS, check_sums
 from interp_compose.runs.folder import DONE
@@ -54,7 +56,7 @@ from interp_compose.shipped import SHIPPED, shipped_folder
 
 LOADING_LOCK = threading.RLock()
 """transformers builds models on a device that it sets for all threads."""
-OWN: Sequence[type[OwnModel]] = (SmallDecoderModel, SmallSeq2SeqModel)
+OWN: Sequence[type[OwnModel]] = (SmallDecoderModel, SmallSeq2SeqModel, SmallEncoderModel)
 """Kinds of models that are saved by :func:`.own_folder.save_model`."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -78,8 +80,8 @@ def load_model(
             RoBERTa, with or without a masked-LM head; sentence-transformers folders) or
             encoder–decoder (T5, BART, Marian, mBART, …), a ``TransformerBridge``, a
             ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder``, a
-            ``SmallSeq2Seq`` or a folder of :func:`.own_folder.save_model`. Objects are wrapped in
-            place and keep their device, dtype and training mode.
+            ``SmallSeq2Seq``, a ``SmallEncoder`` or a folder of :func:`.own_folder.save_model`.
+            Objects are wrapped in place and keep their device, dtype and training mode.
         tokenizer: used as it is. By default the one that TransformerLens loads with the model,
             which prepends BOS where the model has one.
         device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
@@ -112,6 +114,8 @@ def load_model(
         return SmallDecoderModel(source, name="small-decoder", tokenizer=tokenizer)
     if isinstance(source, SmallSeq2Seq):
         return SmallSeq2SeqModel(source, name="small-seq2seq", tokenizer=tokenizer)
+    if isinstance(source, SmallEncoder):
+        return SmallEncoderModel(source, name="small-encoder", tokenizer=tokenizer)
     if is_hooked_transformer(source):
         lens: Any = source
         tokenizer = tokenizer if tokenizer is not None else lens.tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +17,6 @@ from interp_compose.errors import DataFormatError, InputError, MissingDataError,
 Documents = Literal["blank-line", "file"]
 SUFFIXES: Final = (".txt", ".txt.gz")
 """Of the files of a folder that are read."""
-BLANK: Final = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 
 
 @public
@@ -44,9 +43,9 @@ class TextCorpus:
             for place, document in enumerate(documents):
                 if not document.strip():
                     raise InputError(f"document {place} of the part {part!r} is blank")
-        trained = set(map(_plain, self.train))
+        trained = set(map(plain_of, self.train))
         for document in self.held_out:
-            if _plain(document) in trained:
+            if plain_of(document) in trained:
                 raise InputError(
                     f"the held-out document {short(document)} is in the training part too; take it "
                     "out of one of the two"
@@ -78,16 +77,16 @@ def load_text(
     if not 0 < held_out < 1:
         raise OptionError(f"held_out={held_out!r}: expected a share between 0 and 1, such as 0.05")
     source = Path(source)
-    files = _files(source)
-    found = list(chain.from_iterable(_documents(path, documents) for path in files))
-    different = {_plain(document): document for document in reversed(found)}
+    files = text_files(source)
+    found = list(read_documents(source, documents))
+    different = {plain_of(document): document for document in reversed(found)}
     if len(different) < 2:
         times = f" ({len(found)} times)" if len(found) > 1 else ""
         raise InputError(
             f"{source} holds one document{times} with documents={documents!r}, which cannot be "
             "split; expected two or more different ones (separated by blank lines, or by files)"
         )
-    ordered = [different[key] for key in sorted(different, key=_digest)]
+    ordered = [different[key] for key in sorted(different, key=digest_of_words)]
     n = min(max(1, round(held_out * len(ordered))), len(ordered) - 1)
     parts = {"train": tuple(ordered[n:]), "held_out": tuple(ordered[:n])}
     report: dict[str, int | str | float] = {"files": len(files), "documents": documents}
@@ -103,7 +102,23 @@ def n_bytes(texts: tuple[str, ...]) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-def _files(source: Path) -> list[Path]:
+def read_documents(source: str | Path, documents: Documents = "blank-line") -> Iterator[str]:
+    """The documents of a file, or of a folder's ``.txt`` and ``.txt.gz`` files, one after another;
+    not more than one is in memory. Lines end in a newline alone, and no document is blank.
+
+    Raises:
+        MissingDataError, DataFormatError: as :func:`load_text`.
+    """
+    for path in text_files(Path(source)):
+        yield from _documents(path, documents)
+
+
+def text_files(source: Path) -> list[Path]:
+    """The files of a text, in their order.
+
+    Raises:
+        MissingDataError: there is no such file, or no text file in the folder.
+    """
     if source.is_file():
         return [source]
     if not source.is_dir():
@@ -122,32 +137,52 @@ def _files(source: Path) -> list[Path]:
 
 
 def _documents(path: Path, documents: Documents) -> Iterator[str]:
-    data = path.read_bytes()
+    whole, empty = documents == "file", True
+    lines: list[str] = []
+    for line in chain(_lines(path), [""]):
+        if whole or line.strip():
+            lines.append(line)
+            continue
+        if lines:
+            empty = False
+            yield "\n".join(lines).strip()
+        lines = []
+    if whole and any(map(str.strip, lines)):
+        empty = False
+        yield "\n".join(lines).strip()
+    if empty:
+        raise DataFormatError(f"{path} is empty; leave it out")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Without their ends."""
+    kind = gzip.open if path.suffix.lower() == ".gz" else open
+    place = 0
     try:
-        if path.suffix.lower() == ".gz":
-            data = gzip.decompress(data)
-    except (OSError, EOFError) as error:
-        raise DataFormatError(f"{path} cannot be decompressed ({error}); get it again") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except ValueError as error:
+        with kind(path, "rt", encoding="utf-8-sig", newline=None) as file:
+            for line in file:
+                if "\0" in line:
+                    raise DataFormatError(
+                        f"{path} has a NUL byte (at character {place + line.index(chr(0))}), as "
+                        "binary files have; leave it out"
+                    )
+                place += len(line)
+                yield line.removesuffix("\n")
+    except UnicodeDecodeError as error:
         raise DataFormatError(
             f"{path} is no UTF-8 text ({error}); save it as UTF-8, or leave it out"
         ) from error
-    if "\0" in text:
-        raise DataFormatError(
-            f"{path} has a NUL byte (at character {text.index(chr(0))}), as binary files have; "
-            "leave it out"
-        )
-    text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
-    if not text:
-        raise DataFormatError(f"{path} is empty; leave it out")
-    yield from BLANK.split(text) if documents == "blank-line" else [text]
+    except (OSError, EOFError, zlib.error) as error:
+        if kind is open:
+            raise
+        raise DataFormatError(f"{path} cannot be decompressed ({error}); get it again") from error
 
 
-def _plain(document: str) -> str:
+def plain_of(document: str) -> str:
+    """Its words, with one blank between them."""
     return " ".join(document.split())
 
 
-def _digest(plain: str) -> bytes:
+def digest_of_words(plain: str) -> bytes:
+    """What a document's place among others depends on."""
     return hashlib.sha256(plain.encode()).digest()

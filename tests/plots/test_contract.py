@@ -42,6 +42,7 @@ from tests.studies import (
     test_concept_graphs as concept_graphs,
     test_fusion as fusion,
     test_generalise as generalise,
+    test_pretrain as pretrain,
     test_task_phases as task_phases,
     test_text_phases as text_phases,
 )
@@ -66,6 +67,7 @@ FIGURES: dict[str, Made] = {
     "concept_graphs": lambda: list(concept_graphs.result().figures().values()),
     "text_phases": lambda: list(text_phases.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
+    "pretrain": lambda: list(pretrain.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),
     **dict(each("speed", speed.FIGURES, as_it_is)),

@@ -1,0 +1,124 @@
+"""CAT's two modules (Huang et al. 2024): a word as a sparse sum of codes, and its way back.
+
+*Multi-primitive composition* (section 3.1) decomposes a contextual vector into codes of a codebook
+and composes them again; *representation enhancement* (section 3.2) lets the composed and the
+contextual vectors of a sentence attend to each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear, normalize, relu
+from transformer_lens.hook_points import HookPoint
+
+from interp_compose.models.decoder import Attention
+
+EPSILON: Final = 1e-12
+"""Of RMSNorm, so that a row without any code stays 0; a mean square of one code is above 1e-6."""
+
+
+class Composition(nn.Module):
+    """Weights over a codebook, and the sum of codes that they give (CAT, eq. 2).
+
+    O = RMSNorm(ReLU(cos(h W_Q, e W_K))) and h_comp = O (e W_V), with e the codebook. The text
+    leaves open what RMSNorm's gain does. Here it has none: a learned gain could shrink the weights,
+    and with them both terms of eq. 4, without dropping a code. Without it a row's weights have the
+    root mean square 1, and their L1 norm is small only where few codes are used; their scale is for
+    W_V to learn. A vector that is like no code has no weights, and is composed as 0.
+    """
+
+    def __init__(self, d_model: int, n_codes: int) -> None:
+        super().__init__()
+        self.codebook = nn.Parameter(torch.zeros(n_codes, d_model))
+        self.W_Q = nn.Parameter(torch.zeros(d_model, d_model))
+        self.W_K = nn.Parameter(torch.zeros(d_model, d_model))
+        self.W_V = nn.Parameter(torch.zeros(d_model, d_model))
+        self.hook_cosines, self.hook_codes = HookPoint(), HookPoint()
+
+    def forward(
+        self, h: Float[Tensor, "batch pos d_model"]
+    ) -> tuple[Float[Tensor, "batch pos code"], Float[Tensor, "batch pos d_model"]]:
+        """O, and h_comp."""
+        queries = normalize(linear(h, self.W_Q.mT), dim=-1)
+        keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)
+        cosines = self.hook_cosines(linear(queries, keys))
+        weights = self.hook_codes(rms_norm(relu(cosines)))
+        return weights, weights @ linear(self.codebook, self.W_V.mT)
+
+
+class DenseComposition(nn.Module):
+    """A control for :class:`Composition`: about as many parameters, in an MLP; no codes."""
+
+    def __init__(self, d_model: int, n_codes: int) -> None:
+        super().__init__()
+        width = (3 * d_model + n_codes) // 2
+        self.W_in = nn.Parameter(torch.zeros(d_model, width))
+        self.W_out = nn.Parameter(torch.zeros(width, d_model))
+        self.hook_post = HookPoint()
+
+    def forward(
+        self, h: Float[Tensor, "batch pos d_model"]
+    ) -> tuple[None, Float[Tensor, "batch pos d_model"]]:
+        """No weights, and what stands in the place of h_comp."""
+        post = self.hook_post(gelu(linear(h, self.W_in.mT)))
+        return None, linear(post, self.W_out.mT)
+
+
+class MixAttention(Attention):
+    """Self-attention over the composed vectors of a sentence and, after them, its contextual ones;
+    what it gives is the mean of the two halves (CAT, eq. 3), taken before W_O, which is the same.
+    """
+
+    def attended(
+        self,
+        q: Float[Tensor, "batch query head d_head"],
+        k: Float[Tensor, "batch pos head d_head"],
+        v: Float[Tensor, "batch pos head d_head"],
+        masked: Bool[Tensor, "#batch 1 #query pos"] | None,
+    ) -> Float[Tensor, "batch half d_model"]:
+        composed, contextual = self.summed(q, k, v, masked).chunk(2, dim=1)
+        return self.written((composed + contextual) / 2)
+
+    def mixed(
+        self,
+        comp: Float[Tensor, "batch pos d_model"],
+        cont: Float[Tensor, "batch pos d_model"],
+        masked: Bool[Tensor, "#batch 1 1 pos"] | None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The mean over both halves; no query attends to what is ``masked``, in either half."""
+        both = self.hook_in(torch.cat([comp, cont], dim=1))
+        twice = None if masked is None else masked.repeat(1, 1, 1, 2)
+        out: Tensor = self(both, None, twice)
+        return out
+
+
+def rms_norm(x: Float[Tensor, "*batch code"]) -> Float[Tensor, "*batch code"]:
+    """x / √mean(x²), without a gain; a row of zeros stays one."""
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    normed: Any = exact * torch.rsqrt(exact.square().mean(dim=-1, keepdim=True) + EPSILON)
+    return normed.to(x.dtype)  # type: ignore[no-any-return]
+
+
+def word_means(
+    x: Float[Tensor, "batch pos d_model"], words: Int[Tensor, "batch pos"]
+) -> Float[Tensor, "batch pos d_model"]:
+    """At each position the mean over the positions of its word (CAT, footnote 2).
+
+    ``words`` numbers the words of a row, not all of which need be there; -1 where there is none,
+    which stays 0.
+    """
+    valid = words >= 0
+    index = words.clamp(min=0)
+    batch, n = len(words), max(int(index.max()) + 1, words.shape[1])
+    counts = torch.zeros((batch, n), dtype=torch.long, device=x.device)
+    counts = counts.scatter_add(1, index, valid.long())
+    sums_of = torch.promote_types(x.dtype, torch.float32)
+    sums = torch.zeros((batch, n, x.shape[2]), dtype=sums_of, device=x.device)
+    across = index[..., None].expand_as(x)
+    sums = sums.scatter_add(1, across, x.masked_fill(~valid[..., None], 0).to(sums.dtype))
+    means = sums / counts.clamp(min=1)[..., None]
+    return means.gather(1, across).masked_fill(~valid[..., None], 0).to(x.dtype)

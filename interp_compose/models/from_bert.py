@@ -1,0 +1,151 @@
+"""BERT's weights as a small encoder that composes: CAT's modules on a pretrained encoder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final, cast, get_args
+
+import torch
+from torch import Tensor
+
+from interp_compose._public import public
+from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.models.bert import ComposedBlocks, Composer, EncoderConfig, SmallEncoder
+from interp_compose.models.decoder import Act
+from interp_compose.models.encoder import EncoderModel
+from interp_compose.models.init import init_bert
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.small_encoder import SmallEncoderModel
+
+KIND: Final = "bert"
+NORMS: Final = {"attention.output.LayerNorm": "ln1", "output.LayerNorm": "ln2"}
+HEADS: Final = ("mlm_head", "pair_head", "b_U", "composition", "mix_attn", "ln_mix")
+"""What a BERT without its heads does not have: drawn anew."""
+
+
+@public
+@torch.no_grad()
+def composed_encoder(
+    model: LensModel,
+    *,
+    seed: int,
+    composition: ComposedBlocks = "last",
+    n_codes: int = 1000,
+    n_last_codes: int | None = None,
+    composer: Composer = "codes",
+    frozen: bool = True,
+) -> LensModel:
+    """A pretrained BERT with CAT's modules behind its blocks, to be trained further.
+
+    Embeddings and blocks are the model's, proven to compute the same; codes, enhancement and the
+    heads of BERT's tasks are drawn by the seed, the unembedding is tied to the word embeddings.
+
+    Args:
+        model: a BERT from :func:`load_model`, with its tokenizer; it stays as it is.
+        seed: of what is drawn.
+        composition, n_codes, n_last_codes, composer: as in :class:`EncoderConfig`.
+        frozen: whether the pretrained weights are left out of the training.
+
+    Raises:
+        CapabilityError: another architecture, or a BERT that a small encoder cannot be.
+        OptionError: a shape, or a seed, that cannot be; a tokenizer that is not of WordPiece.
+        InterventionError: interventions are open.
+    """
+    if not isinstance(model, EncoderModel) or model._core.config.model_type != KIND:
+        raise CapabilityError(
+            f"{model.name!r} is a {model.architecture}; expected a BERT as Hugging Face has it: of "
+            "others a small encoder cannot be made"
+        )
+    if model.active_hooks or model.wrappers or model.preparations:
+        raise InterventionError(
+            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which "
+            "would be left out; end their `with` blocks first."
+        )
+    theirs: Any = model._core.config
+    if theirs.hidden_act not in get_args(Act):
+        raise CapabilityError(
+            f"the config of {model.name!r} states hidden_act = {theirs.hidden_act!r}; expected "
+            f"{' or '.join(get_args(Act))}"
+        )
+    config = EncoderConfig(
+        d_vocab=theirs.vocab_size,
+        n_ctx=theirs.max_position_embeddings,
+        n_layers=theirs.num_hidden_layers,
+        d_model=theirs.hidden_size,
+        n_heads=theirs.num_attention_heads,
+        d_mlp=theirs.intermediate_size,
+        n_segments=theirs.type_vocab_size,
+        composition=composition,
+        n_codes=n_codes,
+        n_last_codes=n_last_codes,
+        composer=composer,
+        act=cast(Act, theirs.hidden_act),
+        eps=theirs.layer_norm_eps,
+    )
+    lens = SmallEncoder(config)
+    init_bert(lens, seed=seed)
+    weights = _weights(model, config)
+    lens.load_state_dict(
+        {name: one.detach().float().cpu() for name, one in weights.items()}, strict=False
+    )
+    if frozen:
+        own = dict(lens.named_parameters())
+        for name in weights:
+            own[name].requires_grad_(False)
+    made = SmallEncoderModel.with_tokenizer(lens.eval(), model.tokenizer, name=model.name)
+    _check(made, model)
+    return made
+
+
+def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
+    """By the small encoder's names."""
+    state: dict[str, Tensor] = dict(model._core.state_dict())
+    found: dict[str, Tensor] = {}
+    plain = {name.replace("_original_component.", ""): one for name, one in state.items()}
+
+    def of(name: str) -> Tensor:
+        return plain[name]
+
+    tables = {"embed.W_E": "word", "pos_embed.W_pos": "position"}
+    for own, kind in (tables | {"token_type_embed.W_token_type": "token_type"}).items():
+        found[own] = of(f"embeddings.{kind}_embeddings.weight")
+    norms = {"embeddings.LayerNorm": "embed_ln"}
+    heads = (config.n_heads, config.head_width)
+    for i in range(config.n_layers):
+        at, block = f"encoder.layer.{i}", f"blocks.{i}"
+        for letter, name in zip("QKV", ("query", "key", "value"), strict=True):
+            weight = of(f"{at}.attention.self.{name}.weight").unflatten(0, heads)
+            found[f"{block}.attn.W_{letter}"] = weight.mT
+            bias = of(f"{at}.attention.self.{name}.bias")
+            found[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
+        written = of(f"{at}.attention.output.dense.weight").mT
+        found[f"{block}.attn.W_O"] = written.unflatten(0, heads)
+        found[f"{block}.attn.b_O"] = of(f"{at}.attention.output.dense.bias")
+        for part, name in (("in", "intermediate"), ("out", "output")):
+            found[f"{block}.mlp.W_{part}"] = of(f"{at}.{name}.dense.weight").mT
+            found[f"{block}.mlp.b_{part}"] = of(f"{at}.{name}.dense.bias")
+        norms |= {f"{at}.{name}": f"{block}.{own}" for name, own in NORMS.items()}
+    for name, own in norms.items():
+        found |= {f"{own}.w": of(f"{name}.weight"), f"{own}.b": of(f"{name}.bias")}
+    return found
+
+
+def _check(made: SmallEncoderModel, model: LensModel) -> None:
+    """Prove that what enters the last block's composition is what the BERT gives.
+
+    Raises:
+        CapabilityError: it is not.
+    """
+    plain = replace(made.lens.cfg, composition="none")
+    bare = SmallEncoder(plain)
+    bare.load_state_dict(made.lens.state_dict(), strict=False)
+    tokens = made.random_tokens(2, min(7, made.n_ctx), torch.Generator().manual_seed(0))
+    ours = bare.eval()(tokens)[-1].cont
+    hidden = model.plain_hidden(tokens.to(model.device)).float().cpu()
+    exact = model.dtype in (torch.float32, torch.float64)
+    apart = float((ours - hidden).abs().max())
+    if not apart <= (1e-3 if exact else 0.1) * max(1.0, float(hidden.abs().max())):
+        raise CapabilityError(
+            f"a small encoder with the weights of {model.name!r} computes something else (hidden "
+            f"states differ by {apart:.3g})"
+        )

@@ -1,0 +1,166 @@
+"""``pretrain``: a sweep of pre-training, done where runs are missing, and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from interp_compose.errors import OptionError
+from interp_compose.models.bert import EncoderConfig
+from interp_compose.runs.folder import Plan
+from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
+from interp_compose.studies.core.keywords import keywords
+from interp_compose.studies.core.options import GridOptions
+from interp_compose.studies.core.output import check_folder
+from interp_compose.studies.pretrain.data import DataOptions, prepared
+from interp_compose.studies.pretrain.options import EncoderTraining, PretrainCommand
+from interp_compose.studies.pretrain.result import Pretrained
+from interp_compose.studies.pretrain.run import PLACE, WORK, PretrainingRun
+from interp_compose.tasks.corpus import Documents
+from interp_compose.tasks.sememes import Sememes, load_sememes
+
+TRAIN: Final = "interp_compose.studies.pretrain.run:train"
+"""The function that trains them."""
+AXES: Final = ("models", "seeds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainOptions(GridOptions):
+    """What :func:`pretrain` takes by name."""
+
+    sememes: Sememes | None = None
+    """Annotations of words, for models that compose."""
+    documents: Documents = "blank-line"
+    """Documents are separated by blank lines, or each file is one."""
+    held_out: float = 0.02
+    """The share of documents on which is measured."""
+    held_out_words: float = 0.1
+    """The share of annotated words that guide nothing."""
+    vocab_size: int = 8192
+    """Entries of the vocabulary: pieces of words of the training part."""
+    run: EncoderTraining | None = None
+    """Shape and training of every run."""
+
+
+@keywords(PretrainOptions)
+def pretrain(
+    source: str | os.PathLike[str],
+    models: Sequence[str],
+    out: str | os.PathLike[str],
+    asked: PretrainOptions,
+) -> Pretrained:
+    """Pre-train encoders on a text, and measure BERT's tasks on documents that are held out.
+
+    Masked words and next sentences, as BERT (Devlin et al. 2019), and for models that compose CAT's
+    guided decomposition and semantics composition (Huang et al. 2024, section 4). All models of a
+    seed see the same batches, masked alike, and begin with the same weights where they have the
+    same. Nothing is selected: the weights after the last step are measured.
+
+    Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
+    their checkpoints.
+
+    Args:
+        source: a text file, or a folder of them: a sentence a line.
+        models: "bert", "cat" (every block composes), "cat-last" (the last one), and as controls
+            "cat-fixed" (random codes that are not trained) and "cat-mlp" (as many parameters in an
+            MLP, without codes). Others are compared with the first.
+        out: folder for the runs: data, histories and weights.
+        asked: every option.
+
+    Raises:
+        MissingDataError, DataFormatError: no text, or none in UTF-8.
+        OptionError: no model, one that is unknown or named twice; a shape, a share or a vocabulary
+            that cannot be.
+        InputError: a part of the text without a document; a model that composes without sememes;
+            ``out`` holds another sweep.
+        ModelError: runs failed; the others are kept. Names the first and its log.
+    """
+    check_options(asked.where, asked.workers, asked.slurm)
+    runs, config = _planned(Path(source), models, Path(out).absolute(), asked)
+    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+    return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
+
+
+def _asked(
+    models: Sequence[str], asked: PretrainOptions
+) -> tuple[list[PretrainingRun], DataOptions, dict[str, Any]]:
+    """The runs, but for their data; how these are made; and what is known of a result before the
+    text is read."""
+    if not models:
+        raise OptionError("models is empty: expected at least one, such as 'bert'")
+    for model in models:
+        if models.count(model) > 1:
+            raise OptionError(f"models name {model!r} more than once; each run is done once")
+    shape = asdict(asked.run or EncoderTraining())
+    runs = [
+        PretrainingRun(**shape, data="", model=model, seed=seed)
+        for seed in seeds_of(asked)
+        for model in models
+    ]
+    known: dict[tuple[EncoderConfig, tuple[bool, ...]], str] = {}
+    for run in runs[: len(models)]:
+        config = run.check(asked.vocab_size, asked.sememes)
+        composing = tuple(map(config.composes, range(config.n_layers)))
+        other = known.setdefault((replace(config, composition="none"), composing), run.model)
+        if other != run.model:
+            raise OptionError(
+                f"models name {other!r} and {run.model!r}, which are the same model with these "
+                "options; leave one of them out"
+            )
+    options = DataOptions(
+        documents=asked.documents,
+        held_out=asked.held_out,
+        vocab_size=asked.vocab_size,
+        held_out_words=asked.held_out_words,
+    )
+    return runs, options, {"study": WORK, **shape, **vars(options)}
+
+
+def _planned(
+    source: Path, models: Sequence[str], out: Path, asked: PretrainOptions
+) -> tuple[list[PretrainingRun], dict[str, Any]]:
+    """The runs, and what a result says of itself; the data are made where they are missing."""
+    runs, options, about = _asked(models, asked)
+    digest, report = prepared(source, asked.sememes, options, out, n_ctx=runs[0].n_ctx)
+    runs = [replace(run, data=digest) for run in runs]
+    config = {
+        **about,
+        "task": source.resolve().name.partition(".")[0],
+        "data": digest,
+        "data_report": report,
+        "models": list(models),
+        "seeds": sorted({run.seed for run in runs}),
+    }
+    return runs, config
+
+
+def run(command: PretrainCommand) -> Pretrained:
+    """The command ``interp-compose pretrain``: train what is missing, and write."""
+    source, output = command.source, command.output
+    if source.data_dir is None:
+        raise OptionError("--data-dir is missing: expected a text file, or a folder of them")
+    given = {
+        **vars(command.grid),
+        "documents": source.documents,
+        "held_out": source.held_out,
+        "held_out_words": source.held_out_words,
+        "vocab_size": source.vocab_size,
+        "sememes": None if source.sememes is None else load_sememes(source.sememes),
+        "run": command.run,
+    }
+    asked, text = PretrainOptions(**given), source.data_dir
+    models = command.models.split(",")
+    _, _, about = _asked(models, asked)
+    check_folder(output.out, Pretrained, about, overwrite=output.overwrite)  # before data are made
+    _, config = _planned(text, models, output.out.absolute(), asked)
+    return run_grid(
+        output,
+        Pretrained,
+        config,
+        AXES,
+        lambda bar: pretrain(text, models, output.out, **{**given, "progress": bar}),
+    )

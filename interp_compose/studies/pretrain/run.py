@@ -1,0 +1,141 @@
+"""One pre-training run: an encoder, with composition or without, on a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from interp_compose._public import public
+from interp_compose.errors import InputError, OptionError
+from interp_compose.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.models.init import init_bert
+from interp_compose.models.small_encoder import SmallEncoderModel
+from interp_compose.studies.core.sequence_run import keep_run, trained
+from interp_compose.studies.pretrain.data import PretrainingData, kept, lexicon_of
+from interp_compose.studies.pretrain.options import EncoderTraining
+from interp_compose.tasks.sememes import Sememes
+from interp_compose.text.wordpiece import continuing
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import trains
+from interp_compose.training.pretraining import CatWeights, Pretraining, measured
+from interp_compose.training.sentences import Passages
+
+WORK: Final = "pretrain"
+"""What a sweep calls these runs."""
+PLACE: Final = ("model", "seed")
+"""What runs of a sweep differ in."""
+LEAST: Final = 5
+"""Positions: [CLS], [SEP] twice, and two sentences of a token."""
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "bert": {"composition": "none"},
+    "cat": {"composition": "every"},
+    "cat-last": {"composition": "last"},
+    "cat-fixed": {"composition": "every", "composer": "fixed"},
+    "cat-mlp": {"composition": "every", "composer": "mlp"},
+}
+"""What a model's name means."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRun(EncoderTraining):
+    """Everything that decides a run."""
+
+    data: str
+    """Digest of the data, kept beside the runs."""
+    model: str
+    """One of :data:`VARIANTS`."""
+    seed: int = 0
+
+    def model_config(self, data: PretrainingData) -> EncoderConfig:
+        """The model's shape.
+
+        Raises:
+            OptionError: no such model, or a shape that cannot be.
+            InputError: a model with codes, and no sememes for the last block's.
+        """
+        n_sememes = None if data.guiding is None else len(data.guiding.names)
+        return self._config(len(data.tokenizer), n_sememes)
+
+    def check(self, vocab_size: int, sememes: Sememes | None) -> EncoderConfig:
+        """The same before the text is read; what else cannot be is refused as well.
+
+        Raises:
+            OptionError, InputError: as :meth:`model_config` and :meth:`train_config`.
+        """
+        n_sememes = None if sememes is None else len(sememes.names)
+        config = self._config(max(vocab_size, 1), n_sememes)
+        if self.n_ctx < LEAST:
+            raise OptionError(
+                f"n_ctx={self.n_ctx}: expected {LEAST} or more, for three special tokens and two "
+                "sentences"
+            )
+        self.weights()
+        self.train_config([self.n_ctx])
+        return config
+
+    def _config(self, d_vocab: int, n_sememes: int | None) -> EncoderConfig:
+        if self.model not in VARIANTS:
+            raise OptionError(f"model {self.model!r}: expected one of {', '.join(VARIANTS)}")
+        if self.composes and n_sememes is None:
+            raise InputError(
+                f"the model {self.model!r} needs sememes, which guide the codes of its last block: "
+                "give the folder of annotations (sememes), or leave the model out"
+            )
+        sizes = {"d_vocab": d_vocab, "n_last_codes": n_sememes}
+        return EncoderConfig(**_of(self, EncoderConfig) | dict(VARIANTS[self.model]) | sizes)
+
+    @property
+    def composes(self) -> bool:
+        """Whether the model has composed vectors."""
+        return bool(VARIANTS[self.model]["composition"] != "none")
+
+    def train_config(self, lengths: Sequence[int]) -> TrainConfig:
+        """AdamW, no decay on vectors.
+
+        Raises:
+            OptionError: a number that cannot be.
+        """
+        for name in ("n_looks", "n_curve"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name}={getattr(self, name)!r}: expected 1 or more")
+        config = TrainConfig(**_of(self, TrainConfig), decay_vectors=False)
+        total = config.total_steps(len(lengths), lengths)
+        return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
+
+    def weights(self) -> CatWeights:
+        """Of CAT's losses."""
+        return CatWeights(**_of(self, CatWeights))
+
+
+def _of(run: PretrainingRun, kind: type) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in asdict(run).items() if name in names}
+
+
+@trains
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """History, measures and weights of a run into its folder."""
+    run = PretrainingRun(**config)
+    data = kept(folder.parents[1], run.data)
+    model = SmallEncoder(run.model_config(data))
+    init_bert(model, seed=run.seed)
+    goes_on = continuing(data.tokenizer)
+    wrapped = SmallEncoderModel.with_tokenizer(model, data.tokenizer, name=run.model)
+    held_out = Passages.of(data.held_out, run.n_ctx)
+    objective = Pretraining(
+        Passages.of(data.train, run.n_ctx),
+        goes_on,
+        None if data.guiding is None else lexicon_of(data.tokenizer, data.guiding),
+        run.weights(),
+        run.composes,
+        curve=held_out.first(run.n_curve),
+    )
+    found = trained(model, objective, run.train_config(objective.lengths), folder)
+    final = measured(objective, model.eval(), held_out)
+    about = {"run": asdict(run), **found, "held_out": final["curve"], "codes": final["codes"]}
+    about["codes_curve"] = found.get("codes", [])
+    wrapped.lens.cpu().eval()
+    keep_run(folder, about, wrapped)

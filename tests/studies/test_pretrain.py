@@ -1,0 +1,745 @@
+"""Encoders pre-trained on a text: numbers by hand, the same batches, resume, data, refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+import interp_compose as ic
+from interp_compose import cli
+from interp_compose.errors import (
+    CorruptFileError,
+    DataFormatError,
+    InputError,
+    MissingDataError,
+    ModelError,
+    OptionError,
+)
+from interp_compose.models.bert import SmallEncoder
+from interp_compose.models.init import init_bert
+from interp_compose.studies.pretrain import data as data_file, run as run_file
+from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, kept, prepared
+from interp_compose.studies.pretrain.presets import PAPER
+from interp_compose.studies.pretrain.run import PretrainingRun
+from interp_compose.training.pretraining import Pretraining, measured
+from interp_compose.training.sentences import MaskedBatch, Passages
+
+NAMES = ("ann", "bob", "eve", "joe", "kim")
+DOCUMENTS = [
+    f"{a} {verb} {b}.\n{b} {verb} {c}; so {a} {verb} {c}.\nthen {c} smiled at {a}."
+    for a, b, c in product(NAMES, repeat=3)
+    for verb in ("knows", "hears")
+    if len({a, b, c}) == 3
+]
+DOCUMENTS[7] += "\n\u200b"  # a line that has no token
+SEMEMES = ic.Sememes(
+    ("human", "perceive", "happy", "unused"),
+    {**dict.fromkeys(NAMES, (0,)), "knows": (1,), "hears": (1, 2), "smiled": (2,), "§": (3,)},
+)
+"""The last word is none of this vocabulary."""
+SHAPE = {"n_ctx": 18, "n_layers": 2, "d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 5}
+TINY = ic.EncoderTraining(
+    **SHAPE, max_steps=6, batch_tokens=150, lr=0.01, n_looks=2, n_curve=6, warmup_steps=0
+)  # type: ignore[arg-type]
+VOCAB, HELD_OUT, HELD_OUT_WORDS = 60, 0.15, 0.3
+MODELS, SEEDS = ("bert", "cat"), (0, 1)
+
+
+# ---- a result of frames ---------------------------------------------------------------------
+
+CONFIG = {
+    "task": "people", "models": list(MODELS), "seeds": [0, 1, 2], "n_layers": 2, "d_model": 8,
+    "n_looks": 1,
+}  # fmt: skip
+LOSSES = {("bert", "cont"): 2.0, ("cat", "cont"): 1.9, ("cat", "comp"): 2.4, ("cat", "mix"): 1.8}
+APART = {"bert": (0.0, 0.1, 0.3), "cat": (0.0, 0.2, 0.25)}
+"""What is added to them, by seed."""
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    made = defaultdict(list)
+    for seed, model in product(range(3), MODELS):
+        place = {"model": model, "seed": seed}
+        size = {"n_parameters": 1000 * len(model), "steps": 4, "step_seconds": 0.25 * (1 + seed)}
+        made["runs"].append({**place, **size, "first_loss": 5.0, "last_loss": 2.5})
+        for (name, output), loss in LOSSES.items():
+            if name != model:
+                continue
+            shares = {"masked_accuracy": 0.25 + seed / 100, "next_accuracy": 0.5 + seed / 50}
+            counts = {"n_masked": 40, "n_pairs": 30}
+            row = {**place, "output": output, **shares, **counts}
+            made["held_out"].append({**row, "masked_loss": loss + APART[model][seed]})
+            for step in (0, 4):
+                at = {**row, "step": step, "n_masked": 10}
+                made["curve"].append({**at, "masked_loss": loss + 4 - step + seed})
+        for layer in (0, 1) if model == "cat" else ():
+            used = {"codes_per_word": 1.5 + seed + layer, "without_codes": 0.125}
+            row = {**place, "layer": layer, "n_codes": 7 - layer, **used}
+            row |= {"dead_codes": 1 + layer, "perplexity": 3.5}
+            made["codes"].append(row)
+            made["codes_curve"] += [{**row, "step": step} for step in (0, 4)]
+    return {name: pd.DataFrame(rows) for name, rows in made.items()}
+
+
+def result() -> ic.Pretrained:
+    return ic.Pretrained.from_runs(frames(), CONFIG)
+
+
+def test_means_intervals_and_differences_by_hand() -> None:
+    found = result().frame.set_index(["model", "output", "measure"])
+    losses = 1.9 + np.array(APART["cat"])
+    row = found.loc[("cat", "cont", "masked_loss")]
+    half = stats.t.ppf(0.975, 2) * losses.std(ddof=1) / math.sqrt(3)
+    assert row["mean"] == pytest.approx(losses.mean())
+    assert row[["low", "high"]].tolist() == pytest.approx(
+        [losses.mean() - half, losses.mean() + half]
+    )
+    assert row[["smallest", "largest"]].tolist() == pytest.approx([1.9, 2.15])
+    assert row[["n", "n_seeds"]].tolist() == [40, 3]
+    following = found.loc[("bert", "cont", "next_accuracy")]
+    assert following["mean"] == pytest.approx((0.5 + 0.52 + 0.54) / 3)
+    assert following["n"] == 30
+    assert found.loc[("cat", "comp", "masked_loss"), "high"] > 1  # losses are no shares
+    differences = result().differences.set_index("reading")
+    assert list(differences.index) == ["cat cont", "cat comp", "cat mix"]
+    assert set(differences["other"]) == {"bert cont"}
+    assert set(differences["measure"]) == {"masked_loss"}
+    by_hand = {}
+    for output in ("cont", "comp", "mix"):
+        ours = LOSSES["cat", output] + np.array(APART["cat"])
+        theirs = LOSSES["bert", "cont"] + np.array(APART["bert"])
+        row = differences.loc[f"cat {output}"]
+        assert row["difference"] == pytest.approx((ours - theirs).mean())
+        by_hand[f"cat {output}"] = float(stats.ttest_rel(ours, theirs).pvalue)
+        assert row["p"] == pytest.approx(by_hand[f"cat {output}"])
+    order = sorted(by_hand, key=lambda name: by_hand[name])
+    adjusted = np.maximum.accumulate([min(1.0, (3 - i) * by_hand[n]) for i, n in enumerate(order)])
+    assert differences.loc[order, "p_holm"].tolist() == pytest.approx(adjusted.tolist())
+
+
+def test_the_summary_has_a_row_for_each_output_and_block() -> None:
+    lines = [" ".join(line.split()) for line in result().summary().splitlines()]
+    assert lines == [
+        "40 masked tokens of held-out documents: means, smallest-largest seed",
+        "",
+        "model output masked loss seeds masked right, % next right, % parameters ms a step",
+        "bert cont 2.1333 2.000-2.300 26.00 52.00 4,000 500.0",
+        "cat cont 2.0500 1.900-2.150 26.00 52.00 3,000 500.0",
+        "cat comp 2.5500 2.400-2.650 26.00 52.00 3,000 500.0",
+        "cat mix 1.9500 1.800-2.050 26.00 52.00 3,000 500.0",
+        "",
+        "codes, after the last step, means over seeds:",
+        "",
+        "cat layer 0 2.5 a word of 7, 1 used by none, perplexity 3.5, 12.50 % of words without",
+        "cat layer 1 3.5 a word of 6, 2 used by none, perplexity 3.5, 12.50 % of words without",
+    ]
+
+
+def test_figures_have_a_panel_for_each_output_and_block() -> None:
+    figures = result().figures()
+    assert set(figures) == set(ic.Pretrained.FIGURES)
+    losses: Any = figures["pretrain_curve"].chart
+    assert losses.title == "people: nats a masked token over training"
+    assert losses.subtitle.startswith(
+        "2 layers, width 8 · 3 seeds · measured on 10 held-out masked"
+    )
+    lines = {(panel.title, line.label): line for panel in losses.panels for line in panel.lines}
+    assert list(lines) == [("cont", "bert"), ("cont", "cat"), ("comp", "cat"), ("mix", "cat")]
+    for (output, model), line in lines.items():
+        loss = LOSSES[model, output]
+        assert line.x == [0.0, 4.0]
+        assert line.y == pytest.approx([loss + 4 + 1, loss + 1])
+        assert line.low == pytest.approx([loss + 4, loss])
+        assert line.high == pytest.approx([loss + 4 + 2, loss + 2])
+    codes: Any = figures["pretrain_codes"].chart
+    assert [panel.title for panel in codes.panels] == ["layer 0", "layer 1"]
+    assert [panel.lines[0].y for panel in codes.panels] == [[2.5, 2.5], [3.5, 3.5]]
+    assert [line.label for panel in codes.panels for line in panel.lines] == ["cat", "cat"]
+
+
+def test_without_codes_there_is_one_figure() -> None:
+    made = frames()
+    plain = {name: frame.query("model == 'bert'") for name, frame in made.items()}
+    found = ic.Pretrained.from_runs(plain, {**CONFIG, "models": ["bert"]})
+    assert set(found.figures()) == {"pretrain_curve"}
+    assert "codes" not in found.summary()
+    assert found.differences.empty
+    one = {name: frame.query("seed == 0") for name, frame in made.items()}
+    single = ic.Pretrained.from_runs(one, CONFIG)
+    assert single.frame["low"].isna().all()
+    assert single.differences["difference"].notna().all()
+    assert single.differences["p"].isna().all()
+
+
+# ---- a small sweep --------------------------------------------------------------------------
+
+
+@dataclass
+class Watch:
+    """Which runs were trained, and what each drew: in training, and to measure."""
+
+    trained: list[tuple[str, int]] = field(default_factory=list)
+    steps: dict[tuple[str, int], list[MaskedBatch]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    measured: dict[tuple[str, int], list[MaskedBatch]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+
+@contextmanager
+def watched(stop_at: int | None = None) -> Iterator[Watch]:
+    """Trainings in this process; Ctrl-C before the step ``stop_at`` of all that they do."""
+    watch, train, drawn = Watch(), run_file.train, Pretraining.drawn
+
+    def starts(config: Any, folder: Path) -> None:
+        watch.trained.append((config["model"], config["seed"]))
+        train(config, folder)
+
+    def keeps(self: Pretraining, passages: Passages, *args: Any) -> MaskedBatch:
+        batch = drawn(self, passages, *args)
+        of = watch.steps if passages is self.passages else watch.measured
+        of[watch.trained[-1]].append(batch)
+        if sum(map(len, watch.steps.values())) == stop_at:
+            raise KeyboardInterrupt
+        return batch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_file, "train", starts)
+        patch.setattr(Pretraining, "drawn", keeps)
+        yield watch
+
+
+def study(source: Path, out: Path, models: Any = MODELS, **asked: Any) -> ic.Pretrained:
+    given: dict[str, Any] = {
+        "seeds": len(SEEDS), "where": "here", "progress": False, "run": TINY, "sememes": SEMEMES,
+        "vocab_size": VOCAB, "held_out": HELD_OUT, "held_out_words": HELD_OUT_WORDS,
+    }  # fmt: skip
+    return ic.pretrain(source, list(models), out, **{**given, **asked})
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that was done without interruption."""
+
+    text: Path
+    out: Path
+    found: ic.Pretrained
+    watch: Watch
+
+    @property
+    def data(self) -> PretrainingData:
+        return kept(self.out, self.found.config["data"])
+
+    def beside(self, out: Path) -> Path:
+        """Another folder with the same data."""
+        shutil.copytree(self.out / "data", out / "data")
+        return out
+
+    def run(self, model: str, seed: int, out: Path | None = None) -> Path:
+        """The folder of a run, here or in another sweep."""
+        for path in ((out or self.out) / "runs").glob("*/run.json"):
+            about = json.loads(path.read_text(encoding="utf-8"))["run"]
+            if (about["model"], about["seed"]) == (model, seed):
+                return path.parent
+        raise AssertionError((model, seed))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A document is there twice, in other lines."""
+    path = tmp_path_factory.mktemp("text") / "people.txt"
+    again = DOCUMENTS[3].replace("; so", ";\nso")
+    path.write_text("\n\n".join([*DOCUMENTS, again]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    out = tmp_path_factory.mktemp("whole")
+    with watched() as watch:
+        found = study(text, out)
+    return Swept(text, out, found, watch)
+
+
+def timeless(found: ic.Pretrained, name: str, query: str = "seed >= 0") -> pd.DataFrame:
+    frame = found.frames[name].query(query).reset_index(drop=True)
+    return frame.drop(columns="step_seconds", errors="ignore")
+
+
+def test_models_of_a_seed_see_the_same_batches_masked_alike(whole: Swept) -> None:
+    steps = whole.watch.steps
+    assert set(steps) == set(product(MODELS, SEEDS))
+    for seed in SEEDS:
+        for one, other in zip(steps["bert", seed], steps["cat", seed], strict=True):
+            for name in ("tokens", "mask", "segments", "words", "at", "target", "follows"):
+                assert torch.equal(getattr(one, name), getattr(other, name)), name
+        assert len(steps["bert", seed]) == 6
+    first, other = (steps["cat", seed][0].tokens for seed in SEEDS)
+    assert not torch.equal(first, other)
+    follows = torch.cat([batch.follows for batch in steps["cat", 0]])
+    assert set(follows.tolist()) >= {0, 1}
+    scored = [[batch.tokens for batch in one] for one in whole.watch.measured.values()]
+    for drawn in scored[1:]:  # all runs are measured on the same
+        assert all(torch.equal(a, b) for a, b in zip(scored[0], drawn, strict=True))
+
+
+def test_models_of_a_seed_begin_with_the_same_weights(whole: Swept) -> None:
+    states = []
+    for model in ("bert", "cat", "cat-mlp"):
+        run = PretrainingRun(data="", model=model, seed=1, **vars(TINY))
+        encoder = SmallEncoder(run.model_config(whole.data))
+        init_bert(encoder, seed=run.seed)
+        states.append(dict(encoder.named_parameters()))
+    assert states[2].keys() - states[1].keys()
+    for other in states[1:]:
+        assert set(states[0]) < set(other)
+        for name, weight in states[0].items():
+            assert torch.equal(weight, other[name]), name
+
+
+def test_words_that_guide_are_those_that_are_not_held_out(whole: Swept) -> None:
+    """Each of their occurrences, and no other, whatever of them is masked."""
+    data = whole.data
+    assert data.guiding is not None
+    assert data.held_out_words is not None
+    guiding, held_out = set(data.guiding.words), set(data.held_out_words.words)
+    assert guiding | held_out == set(SEMEMES.words)
+    assert held_out == {word for word in SEMEMES.words if share_of(word) < HELD_OUT_WORDS}
+    assert not sum(len(batch.guided) for batch in whole.watch.steps["bert", 0])
+    found: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for batch in whole.watch.steps["cat", 0]:
+        tokens = batch.tokens.clone()
+        tokens.view(-1)[batch.at] = batch.target
+        marks = dict(zip(batch.guided.tolist(), batch.sememes, strict=True))
+        for row, words in enumerate(batch.words.tolist()):
+            for number in range(max(words) + 1):
+                places = [i for i, word in enumerate(words) if word == number]
+                word = data.tokenizer.decode(tokens[row, places]).strip()
+                own = marks.pop(row * len(words) + places[0], None)
+                assert (own is not None) == (word in guiding), word
+                if own is not None:
+                    found[word].add(tuple(own.nonzero().flatten().tolist()))
+        assert not marks
+    assert found == {word: {SEMEMES.words[word]} for word in guiding - {"§"}}
+
+
+def share_of(text: str) -> float:
+    """A text's place between 0 and 1, by its SHA-256."""
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+def test_what_is_kept_of_a_run_is_what_was_measured(whole: Swept) -> None:
+    """The model of a run, loaded, has the loss of the table; its history has as many steps."""
+    data, row = whole.data, whole.found.frames["held_out"].query("model == 'cat' and seed == 1")
+    model = ic.load_model(whole.run("cat", 1) / "model")
+    assert model.tokenizer.saved() == data.tokenizer.saved()
+    run = PretrainingRun(data="", model="cat", seed=1, **vars(TINY))
+    objective = Pretraining(
+        Passages.of(data.train, run.n_ctx), model.lens.continues.numpy(), None, run.weights(), True
+    )
+    again = measured(objective, model.lens, Passages.of(data.held_out, run.n_ctx))
+    found = pd.DataFrame(again["curve"]).set_index("output")
+    assert list(row["output"]) == ["cont", "comp", "mix"]
+    for output, each in row.set_index("output").iterrows():
+        assert each["masked_loss"] == pytest.approx(found.loc[output, "masked_loss"], rel=1e-6)
+        assert each["n_pairs"] == found.loc[output, "n_pairs"] > 0
+    curve = whole.found.frames["curve"]
+    assert set(curve["step"]) == {0, 3, 6}
+    assert set(curve.query("model == 'bert'")["output"]) == {"cont"}
+    assert (curve["n_masked"] < row["n_masked"].iloc[0]).all()
+    codes = whole.found.codes
+    assert codes[["model", "layer"]].drop_duplicates().to_numpy().tolist() == [
+        ["cat", 0],
+        ["cat", 1],
+    ]
+    assert codes.groupby("layer")["n_codes"].first().tolist() == [5, 4]  # the last: sememes
+    runs = whole.found.frames["runs"]
+    assert runs["steps"].tolist() == [6] * 4
+    assert (runs["last_loss"] < runs["first_loss"]).all()
+    asked = {"vocab_size": VOCAB, "held_out": HELD_OUT, "held_out_words": HELD_OUT_WORDS}
+    asked |= {"documents": "blank-line", "task": "people", "models": ["bert", "cat"]}
+    assert {name: whole.found.config[name] for name in asked} == asked
+
+
+def test_a_sweep_that_was_stopped_goes_on_to_the_same_weights(whole: Swept, tmp_path: Path) -> None:
+    """It is stopped in the middle of the second run and of its first epoch."""
+    passages = Passages.of(whole.data.train, TINY.n_ctx)
+    config = PretrainingRun(data="", model="cat", **vars(TINY)).train_config(passages.lengths)
+    assert config.evaluate_every == 3  # and a checkpoint with each
+    assert config.steps_per_epoch(len(passages), passages.lengths) > 6
+    out = whole.beside(tmp_path / "broken")
+    with watched(stop_at=6 + 5) as watch, pytest.raises(KeyboardInterrupt):
+        study(whole.text, out, seeds=1)
+    assert watch.trained == [("bert", 0), ("cat", 0)]
+    assert len(list(out.glob("runs/*/model"))) == 1
+    with watched() as watch:
+        broken = study(whole.text, out, seeds=1)
+    assert watch.trained == [("cat", 0)]
+    drawn = [batch.tokens for batch in watch.steps["cat", 0]]
+    expected = [batch.tokens for batch in whole.watch.steps["cat", 0][3:]]
+    assert all(torch.equal(a, b) for a, b in zip(drawn, expected, strict=True))
+    for model in MODELS:
+        weights = [
+            ic.load_model(whole.run(model, 0, folder) / "model").lens.state_dict()
+            for folder in (whole.out, out)
+        ]
+        assert weights[0].keys() == weights[1].keys()
+        for name, one in weights[0].items():
+            assert torch.equal(one, weights[1][name]), (model, name)
+    for name in ic.Pretrained.SCHEMA:
+        expected_rows = timeless(whole.found, name.name, "seed == 0")
+        pd.testing.assert_frame_equal(timeless(broken, name.name), expected_rows, check_exact=True)
+
+
+def test_a_later_call_trains_what_it_adds(whole: Swept, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole.out, out)
+    with watched() as watch:
+        again = study(whole.text, out, ("cat", "bert"))
+    assert watch.trained == []
+    assert again.config["models"] == ["cat", "bert"]
+    assert set(again.differences["other"]) == {"cat cont"}
+    with watched() as watch:
+        study(whole.text, out, ["bert"], seeds=3)
+        larger = study(whole.text, out, ["bert", "cat-fixed"], seeds=1, first_seed=1)
+    assert watch.trained == [("bert", 2), ("cat-fixed", 1)]
+    for name in ("runs", "held_out", "curve"):
+        pd.testing.assert_frame_equal(
+            timeless(larger, name, "model == 'bert'"),
+            timeless(whole.found, name, "model == 'bert' and seed == 1"),
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_file, "train", lambda config, folder: 1 / 0)
+        with pytest.raises(ModelError, match="1 of 3 runs failed"):
+            study(whole.text, out, ["bert", "cat", "cat-last"], seeds=1)
+
+
+def test_workers_find_what_this_process_finds(whole: Swept, tmp_path: Path) -> None:
+    out = whole.beside(tmp_path / "out")
+    found = study(whole.text, out, ["cat"], seeds=1, where="workers", workers=1)
+    for table in ic.Pretrained.SCHEMA:
+        expected = timeless(whole.found, table.name, "seed == 0 and model == 'cat'")
+        pd.testing.assert_frame_equal(timeless(found, table.name), expected)
+
+
+# ---- the data -------------------------------------------------------------------------------
+
+
+def options(**changes: Any) -> DataOptions:
+    given = {"documents": "blank-line", "held_out": HELD_OUT, "vocab_size": VOCAB}
+    return DataOptions(**{**given, "held_out_words": HELD_OUT_WORDS, **changes})
+
+
+def sentences_of(data: PretrainingData, part: str) -> list[list[list[int]]]:
+    """Documents of sentences of tokens."""
+    text = getattr(data, part)
+    each = [text.tokens[low:high].tolist() for low, high in pairwise(text.starts.tolist())]
+    ends = text.documents.tolist()
+    return [each[low:high] for low, high in pairwise(ends)]
+
+
+def test_data_are_the_tokens_of_the_sentences_by_document(whole: Swept) -> None:
+    """Each sentence alone; documents by the SHA-256 of their words, a repeated one once."""
+    data = whole.data
+    report, counts = data.report, {}
+    assert whole.found.config["data_report"] == report
+    for part in ("train", "held_out"):
+        own = [
+            document
+            for document in DOCUMENTS
+            if (share_of(" ".join(document.split())) < HELD_OUT) == (part == "held_out")
+        ]
+        expected = [
+            [data.tokenizer.encode(line, add_special_tokens=False) for line in one.split("\n")[:3]]
+            for one in own
+        ]
+        assert sentences_of(data, part) == expected
+        counts[f"{part}_documents"] = len(own)
+        counts[f"{part}_sentences"] = 3 * len(own)
+        counts[f"{part}_tokens"] = sum(len(ids) for one in expected for ids in one)
+    counts |= {"left_out_as_repeated": 1, "sememes": 4, "guiding_words": 5, "held_out_words": 3}
+    assert report == counts
+    assert len(data.tokenizer) == VOCAB
+    assert min(counts["train_documents"], counts["held_out_documents"]) > 5
+
+
+def test_folders_compressed_files_and_windows_lines_are_the_same_data(
+    whole: Swept, tmp_path: Path
+) -> None:
+    """Files of a folder one after another; lines of white space are blank."""
+    folder = tmp_path / "folder"
+    (folder / "more").mkdir(parents=True)
+    first = "\n \t\n\n".join(DOCUMENTS[:50])
+    (folder / "a.txt").write_bytes(first.replace("\n", "\r\n").encode("utf-8-sig"))
+    rest = "\n\n".join([*DOCUMENTS[50:], DOCUMENTS[3]])
+    (folder / "more" / "b.txt.gz").write_bytes(gzip.compress(rest.encode()))
+    out = tmp_path / "out"
+    digest, report = prepared(folder, SEMEMES, options(), out, n_ctx=TINY.n_ctx)
+    found = kept(out, digest)
+    assert report == whole.data.report
+    assert digest != whole.found.config["data"]
+    for part in ("train", "held_out"):
+        assert [
+            [found.tokenizer.decode(ids) for ids in one] for one in sentences_of(found, part)
+        ] == [
+            [whole.data.tokenizer.decode(ids) for ids in one]
+            for one in sentences_of(whole.data, part)
+        ]
+
+
+def test_a_text_gives_the_same_data_wherever_they_are_made(text: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        prepared(text, SEMEMES, options(), tmp_path / name, n_ctx=TINY.n_ctx)
+    one, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).glob("data/*/*")}
+        for name in ("one", "other")
+    )
+    assert len(one) == 8
+    assert one == other
+
+
+def test_data_of_other_options_are_others_and_are_made_once(
+    whole: Swept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = whole.beside(tmp_path / "out")
+    made, real = [], data_file._make
+
+    def counted(*args: Any) -> None:
+        made.append(args)
+        real(*args)
+
+    monkeypatch.setattr(data_file, "_make", counted)
+    same, _ = prepared(whole.text, SEMEMES, options(), out, n_ctx=TINY.n_ctx)
+    assert same == whole.found.config["data"]
+    assert not made
+    others = {
+        prepared(whole.text, sememes, options(**changes), out, n_ctx=TINY.n_ctx)[0]
+        for sememes, changes in (
+            (None, {}),
+            (SEMEMES, {"held_out": 0.3}),
+            (SEMEMES, {"vocab_size": 59}),
+            (SEMEMES, {"held_out_words": 0.5}),
+            (replace(SEMEMES, words={**SEMEMES.words, "so": (3,)}), {}),
+        )
+    }
+    assert len(others - {same}) == len(made) == 5
+
+
+def test_two_calls_that_make_the_same_data_both_go_on(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, seen = data_file._make, []
+
+    def beaten(*args: Any) -> None:
+        """Another call is done first."""
+        real(*args)
+        monkeypatch.setattr(data_file, "_make", real)
+        seen.append(prepared(text, None, options(), tmp_path, n_ctx=TINY.n_ctx)[0])
+
+    monkeypatch.setattr(data_file, "_make", beaten)
+    digest, report = prepared(text, None, options(), tmp_path, n_ctx=TINY.n_ctx)
+    assert seen == [digest]
+    assert report["train_documents"] > 0
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [digest]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("about.json", "altered", "about.json was truncated or altered"),
+        ("train.tokens", "altered", "train.tokens was truncated or altered"),
+        ("held_out.starts", "truncated", "held_out.starts was truncated or altered"),
+        ("train.documents", "deleted", "train.documents is missing"),
+        ("SHA256SUMS", "truncated", "SHA256SUMS is truncated or altered"),
+        ("SHA256SUMS", "deleted", "SHA256SUMS is missing"),
+    ],
+)
+def test_data_that_were_damaged_are_refused(
+    name: str, damage: str, message: str, whole: Swept, tmp_path: Path
+) -> None:
+    """By the call, and by a run of it; what is said to do helps."""
+    out, digest = whole.beside(tmp_path / "out"), whole.found.config["data"]
+    path = out / "data" / digest / name
+    content = path.read_bytes()
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] + (bytes([content[-1] ^ 1]) if damage == "altered" else b""))
+    for call in (lambda: study(whole.text, out), lambda: kept(out, digest)):
+        with pytest.raises(CorruptFileError, match=re.escape(message)) as refusal:
+            call()
+        assert f"Or delete {path.parent}, and call the study again." in str(refusal.value)
+    assert not (out / "runs").exists()
+    shutil.rmtree(path.parent)
+    with pytest.raises(CorruptFileError, match="is missing, which has the data; call the study"):
+        kept(out, digest)
+    assert prepared(whole.text, SEMEMES, options(), out, n_ctx=TINY.n_ctx)[0] == digest
+    assert kept(out, digest).report == whole.data.report
+
+
+# ---- refusals -------------------------------------------------------------------------------
+
+PAIR = b"a b\nb a\n\n"
+TEXTS: dict[str, tuple[bytes, type[Exception], str]] = {
+    "empty": (b" \n\t\n", DataFormatError, "text.txt is empty; leave it out"),
+    "binary": (PAIR + b"c\0d", DataFormatError, r"has a NUL byte \(at character 10\)"),
+    "binary late": ("\n\n".join(DOCUMENTS).encode() + b"\n\0", DataFormatError, "has a NUL byte"),
+    "latin-1": (PAIR + "été".encode("latin-1"), DataFormatError, "text.txt is no UTF-8 text"),
+    "one line": (b"one line alone", InputError, r"of .*text.txt has no document, of 1; give more"),
+    "one document": (PAIR, InputError, r"has no document, of 1; give more text, or another share"),
+    "no pairs": (
+        "\n\n".join(one.replace("\n", " ") for one in DOCUMENTS).encode(),
+        InputError,
+        "no document of .*text.txt has two sentences that fit into n_ctx=18 tokens together",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_cannot_be_is_refused(name: str, tmp_path: Path) -> None:
+    content, error, message = TEXTS[name]
+    (tmp_path / "text.txt").write_bytes(content)
+    with pytest.raises(error, match=message):
+        study(tmp_path / "text.txt", tmp_path / "out", ["bert"], sememes=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+OTHERS = ic.Sememes(("a",), {"§": (0,), "é": (0,), "¶": (0,), "ß": (0,)})
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"models": ["bert", "cta"]}, OptionError, "model 'cta': expected one of bert, cat, cat-last"),
+    ({"models": []}, OptionError, "models is empty"),
+    ({"models": ["cat", "cat"]}, OptionError, "models name 'cat' more than once"),
+    (
+        {"models": ["cat", "cat-last"], "run": replace(TINY, n_layers=1)},
+        OptionError,
+        "'cat' and 'cat-last', which are the same model",
+    ),
+    ({"sememes": None}, InputError, "the model 'cat' needs sememes, which guide the codes"),
+    ({"sememes": OTHERS, "held_out_words": 0.5}, InputError, "no annotated word has tokens of"),
+    ({"held_out": 0.0}, OptionError, "held_out=0.0: expected a share between 0 and 1"),
+    ({"held_out": 1.0}, OptionError, "held_out=1.0: expected a share between 0 and 1"),
+    ({"held_out": math.nan}, OptionError, "held_out=nan: expected a share between 0 and 1"),
+    ({"held_out": 1e-9}, InputError, "with held_out=1e-09 the part 'held_out' of .* no document"),
+    ({"held_out": 0.99999}, InputError, "the part 'train' of .* has no document, of 121"),
+    ({"held_out_words": 0.0}, OptionError, "share=0.0: expected a number between 0 and 1"),
+    ({"held_out_words": 1e-9}, OptionError, "of 9 words leaves one of the two sides empty"),
+    ({"vocab_size": 8192}, OptionError, "vocab_size=8192: the text supports [0-9]+ entries"),
+    ({"vocab_size": 5}, OptionError, "vocab_size=5: expected 6 to"),
+    ({"vocab_size": 0}, OptionError, "vocab_size=0: expected 6 to"),
+    ({"run": replace(TINY, n_ctx=4)}, OptionError, "n_ctx=4: expected 5 or more"),
+    ({"run": replace(TINY, n_ctx=8)}, InputError, "two sentences that fit into n_ctx=8 tokens"),
+    ({"run": replace(TINY, d_model=9)}, OptionError, "n_heads=2: expected a divisor of d_model=9"),
+    ({"run": replace(TINY, dropout=1.0)}, OptionError, "dropout=1.0"),
+    ({"run": replace(TINY, n_looks=0)}, OptionError, "n_looks=0: expected 1 or more"),
+    ({"run": replace(TINY, n_curve=0)}, OptionError, "n_curve=0: expected 1 or more"),
+    ({"run": replace(TINY, lr=0.0)}, OptionError, "lr=0.0"),
+    ({"run": replace(TINY, batch_tokens=0)}, OptionError, "batch_tokens=0"),
+    ({"run": replace(TINY, guided=-1.0)}, OptionError, "guided=-1.0: expected a finite number"),
+    ({"seeds": 0}, OptionError, "seeds=0: expected a whole number"),
+    ({"first_seed": 2**63}, OptionError, "first_seed=9223372036854775808"),
+    ({"workers": 2}, OptionError, "workers=2 with where='here'"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "message"), REFUSED)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    asked: dict[str, Any], error: type[Exception], message: str, text: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        study(text, tmp_path / "out", **asked)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="there is no .*nosuch"):
+        study(tmp_path / "nosuch", tmp_path / "out")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MissingDataError, match="holds no text file"):
+        study(tmp_path / "folder", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_disk_that_fills_up_leaves_no_data(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written until then goes; the next call makes them."""
+    out = tmp_path / "out"
+
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(data_file, "write_sums", full)
+        with pytest.raises(ic.errors.OutputError, match="No space left on device"):
+            prepared(text, None, options(), out, n_ctx=TINY.n_ctx)
+    assert list((out / "data").iterdir()) == []
+    digest, _ = prepared(text, None, options(), out, n_ctx=TINY.n_ctx)
+    assert [path.name for path in (out / "data").iterdir()] == [digest]
+
+
+# ---- the paper's setting, and the command ---------------------------------------------------
+
+
+def test_the_papers_shape_and_tokens() -> None:
+    """Four blocks of BERT's width; a million batches of 256 passages of 128 tokens."""
+    run = PAPER.run
+    config = PretrainingRun(data="", model="bert", **vars(run)).check(PAPER.source.vocab_size, None)
+    with torch.device("meta"):
+        blocks = SmallEncoder(config).blocks
+    assert sum(weight.numel() for weight in blocks.parameters()) == 4 * (12 * 768**2 + 13 * 768)
+    assert config.d_vocab == 30522
+    assert (run.max_steps, run.batch_tokens, run.n_ctx) == (10**6, 256 * 128, 128)
+    parsed = cli._parsed(["pretrain", "--paper", "--lr", "1e-3"])
+    assert parsed.run == replace(run, lr=1e-3)
+    assert parsed.source.vocab_size == 30522
+    assert cli._parsed(["pretrain"]).run == ic.EncoderTraining()
+
+
+def test_the_command_needs_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["pretrain", "--models", "bert", "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert "OptionError: --data-dir is missing: expected a text file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_refuses_another_runs_folder_before_it_reads_the_text(
+    whole: Swept, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    whole.found.save(out)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(
+            [
+                "pretrain",
+                "--models",
+                "bert",
+                "--data-dir",
+                str(tmp_path / "nosuch"),
+                "--out",
+                str(out),
+            ]
+        )
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "holds the result of another run: " in error
+    assert "vocab_size was 60, is now 8192" in error
+    assert not (out / "data").exists()
