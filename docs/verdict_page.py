@@ -20,6 +20,7 @@ LRF: Final = Claims()
 FUSED: Final = {
     "length": ("generalise_scan_length_26", "transformer-relative", "lrf-relative"),
     "turn-left-fused": ("generalise_scan_turn_left", "transformer", "lrf"),
+    "jump-fused": ("generalise_scan_jump", "transformer", "lrf"),
 }
 """The runs that test LRF, with the two models that they compare."""
 
@@ -336,6 +337,12 @@ RUNS: Final = {
         "interp-compose generalise --task scan-turn-left --models "
         "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/turn-left",
         lambda: _generalised("scan_turn_left"),
+    ),
+    "jump-fused": Run(
+        "generalise_scan_jump",
+        "interp-compose generalise --task scan-jump --models "
+        "transformer,lrf,parameters,previous,deeper --seeds 4 --out out/jump",
+        lambda: _generalised("scan_jump"),
     ),
     "turn-left": Run(
         "task_phases_scan_turn_left",
