@@ -432,14 +432,6 @@ def test_a_later_call_trains_what_it_adds(whole: Swept, tmp_path: Path) -> None:
             study(whole.text, out, ["bert", "cat", "cat-last"], seeds=1)
 
 
-def test_workers_find_what_this_process_finds(whole: Swept, tmp_path: Path) -> None:
-    out = whole.beside(tmp_path / "out")
-    found = study(whole.text, out, ["cat"], seeds=1, where="workers", workers=1)
-    for table in ic.Pretrained.SCHEMA:
-        expected = timeless(whole.found, table.name, "seed == 0 and model == 'cat'")
-        pd.testing.assert_frame_equal(timeless(found, table.name), expected)
-
-
 # ---- the data -------------------------------------------------------------------------------
 
 

@@ -82,8 +82,8 @@ def prepared(
 
     The text is read from the disk three times, and no more than the digests of its documents, and
     the starts of its sentences, are held in memory. A document that occurs again is left out; by
-    the SHA-256 of its words it is in the training part or held out, whatever others there are. What is
-    refused is refused before anything is written.
+    the SHA-256 of its words it is in the training part or held out, whatever others there are. What
+    is refused is refused before anything is written.
 
     Raises:
         MissingDataError, DataFormatError: as :func:`.corpus.load_text`.
