@@ -50,7 +50,8 @@ from interp_compose.studies.carma.result import Comparison
 from tests import architectures
 from tests.studies.carma_tables import CONFIG, make_tables
 from tests.studies.conftest import TEXTS, splitting_tokenizer
-from tests.studies.similarity_reference import ROWS
+from tests.studies.similarity_reference import ROWS, bert_tokenizer
+from tests.studies.test_pretrain import result as pretrained_result
 from tests.studies.test_speed_result import result as speed_result
 
 TIME = 60  # seconds after which a call counts as endless
@@ -249,6 +250,43 @@ class World:
         path = self.root / "text.txt"
         path.write_text("a b a b\n\nb c b c\n\nc a c a", encoding="utf-8")
         return path
+
+    @cached_property
+    def sentences(self) -> Path:
+        path = self.root / "sentences.txt"
+        lines = [f"{one} sees {other}.\nso {other} runs." for one in "abcd" for other in "abcd"]
+        path.write_text("\n\n".join(lines), encoding="utf-8")
+        return path
+
+    @cached_property
+    def sememes(self) -> Any:
+        return ic.Sememes(("animal", "act"), {"a": (0,), "b": (0,), "sees": (1,), "runs": (1,)})
+
+    @cached_property
+    def annotations(self) -> Path:
+        path = self.root / "annotations"
+        path.mkdir()
+        for name, text in (
+            ("sememe_1400_EnZh.txt", "animal|动物\n"),
+            ("hownet.txt", "狗\t动物\n"),
+            ("en2zh_dict.txt", "dog\t狗\n"),
+        ):
+            (path / name).write_text(text, encoding="utf-8")
+        return path
+
+    @cached_property
+    def encoder_run(self) -> Any:
+        shape = {"n_ctx": 16, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_mlp": 8, "n_codes": 3}
+        return ic.EncoderTraining(**shape, max_steps=2, batch_tokens=99, n_looks=1, n_curve=2)
+
+    @cached_property
+    def pretrained(self) -> Any:
+        return pretrained_result()
+
+    @cached_property
+    def bert(self) -> Any:
+        torch.manual_seed(0)
+        return ic.load_model(architectures.build("BERT"), tokenizer=bert_tokenizer())
 
     @cached_property
     def folder(self) -> Path:
@@ -511,6 +549,38 @@ def calls_of_numbers() -> Iterator[Call]:
         tied=False,
         dropout=0.1,
     )
+    encoder: dict[str, Any] = {
+        "d_vocab": 20,
+        "n_ctx": 9,
+        "n_layers": 1,
+        "d_model": 8,
+        "n_heads": 2,
+        "d_mlp": 8,
+        "n_segments": 2,
+        "composition": "every",
+        "n_codes": 5,
+        "n_last_codes": None,
+        "composer": "codes",
+        "level": "word",
+        "mix": "layer",
+        "act": "gelu",
+        "eps": 1e-12,
+        "dropout": 0.1,
+    }
+    yield called(ic.EncoderConfig, **encoder)
+    shape = ic.EncoderConfig(**encoder)
+    yield called(ic.small_encoder, config=lambda: shape, seed=0, tokenizer=None)
+    modules: dict[str, Any] = {name: encoder[name] for name in ("n_codes", "composer")}
+    yield called(
+        ic.composed_encoder,
+        2,
+        model=lambda: W.bert,
+        seed=0,
+        composition="last",
+        **modules,
+        n_last_codes=3,
+        frozen=True,
+    )
     yield called(
         ic.small_seq2seq,
         config=lambda: ic.Seq2SeqConfig(9, 8, 5, 1, 1, d_model=8, n_heads=2, d_mlp=8),
@@ -542,6 +612,8 @@ def calls_of_numbers() -> Iterator[Call]:
     def checked_run(**options: Any) -> None:
         ic.PhaseRun(**options).check()
 
+    training = {one.name: getattr(W.encoder_run, one.name) for one in fields(W.encoder_run)}
+    yield called(ic.EncoderTraining, **training)
     run = {one.name: getattr(W.run, one.name) for one in fields(W.run)}
     yield called(checked_run, **run)
     yield called(W.run.stream, name="init")
@@ -604,6 +676,10 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.load_text, source=lambda: W.text, documents="blank-line", held_out=0.3)
     parts = {"train": ("a b", "c"), "held_out": ("d",)}
     yield called(ic.TextCorpus, name="t", **parts, report=lambda: {"n": 1})
+    words = {"dog": (0,), "cat": (0, 1), "runs": (1,), "sees": (1,)}
+    yield called(ic.Sememes, names=("animal", "act"), words=lambda: words)
+    yield called(ic.Sememes(("animal", "act"), words).split, share=0.5)
+    yield called(ic.load_sememes, folder=lambda: W.annotations)
     yield called(ic.SequencePair, source="a b", target="c", kind="x")
     sides = {"train": (ic.SequencePair("a", "b"),), "gen": (ic.SequencePair("c", "b"),)}
     yield called(ic.SequenceTask, name="t", splits=lambda: sides, report=lambda: {"n": 1})
@@ -815,6 +891,19 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(
+        ic.pretrain,
+        1,
+        source=lambda: W.sentences,
+        models=lambda: ["bert", "cat"],
+        **{**grid, "run": lambda: W.encoder_run},
+        sememes=lambda: W.sememes,
+        documents="blank-line",
+        held_out=0.3,
+        held_out_words=0.5,
+        vocab_size=20,
+        **STUDY,
+    )
+    yield called(
         ic.concept_graphs,
         1,
         init_rates=lambda: [0.4, 0.5],
@@ -862,7 +951,7 @@ def calls_of_studies() -> Iterator[Call]:
 
 def calls_of_results() -> Iterator[Call]:
     results = ("cap", "ablation", "similarity", "report", "comparison", "diagram", "speed")
-    for name in (*results, "mechanism", "history", "compared", "fusion"):
+    for name in (*results, "mechanism", "history", "compared", "fusion", "pretrained"):
         result = getattr(W, name)
         kept = {k: getattr(result, k) for k in ("config", "frames", "versions")}
         yield called(type(result), **kept)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import interp_compose as ic
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
+from interp_compose.tasks.corpus import Documents, read_documents
 
 DOCUMENTS = [f"document {i}\nhas two lines" for i in range(20)]
 
@@ -89,3 +92,85 @@ def test_other_refusals(tmp_path: Path) -> None:
         ic.TextCorpus("mine", ("a",), (), {})
     with pytest.raises(InputError, match="document 1 of the part 'train' is blank"):
         ic.TextCorpus("mine", ("a", " "), ("b",), {})
+
+
+# ---- one document after another -------------------------------------------------------------
+
+PIECES = (
+    "a",
+    "b c",
+    "é",
+    " ",
+    "\t",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    "\f",
+    "\u2028",
+    "\u200b",
+    "\ufeff",
+)
+"""Of which the last two are no white space."""
+
+
+def written_out(text: str, *, whole: bool) -> list[str]:
+    """The documents of a text that is in memory, split by a pattern."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    parts = [plain] if whole else re.split(r"\n(?:[^\S\n]*\n)+", f"\n{plain}\n")
+    return [part.strip() for part in parts if part.strip()]
+
+
+@pytest.mark.parametrize("kind", ["plain", "byte-order mark", "compressed"])
+@pytest.mark.parametrize("documents", ["blank-line", "file"])
+def test_documents_are_those_of_the_whole_text(
+    documents: Documents, kind: str, tmp_path: Path
+) -> None:
+    """Lines of white space separate them however lines end; what else there is stays. A corpus has
+    the same ones, the first of equal ones."""
+    random = np.random.default_rng(0)
+    path = tmp_path / ("text.txt.gz" if kind == "compressed" else "text.txt")
+    seen = 0
+    for _ in range(150):
+        text = "".join(random.choice(PIECES, size=random.integers(1, 16)))
+        text = text.lstrip("\ufeff")
+        data = text.encode("utf-8-sig" if kind == "byte-order mark" else "utf-8")
+        path.write_bytes(gzip.compress(data) if kind == "compressed" else data)
+        expected = written_out(text, whole=documents == "file")
+        if not expected:
+            with pytest.raises(DataFormatError, match="is empty; leave it out"):
+                list(read_documents(path, documents))
+            continue
+        assert list(read_documents(path, documents)) == expected
+        first: dict[str, str] = {}
+        for one in expected:
+            first.setdefault(" ".join(one.split()), one)
+        if len(first) > 1:
+            corpus = ic.load_text(path, documents=documents, held_out=0.5)
+            assert sorted(corpus.train + corpus.held_out) == sorted(first.values())
+            assert corpus.report["left_out_as_repeated"] == len(expected) - len(first)
+            seen += 1
+    assert (seen > 20) == (documents == "blank-line")
+
+
+def test_files_of_a_folder_come_one_after_another(folder: Path) -> None:
+    again = DOCUMENTS[3].replace("\n", "  ")
+    assert list(read_documents(folder)) == [*DOCUMENTS, again]
+    one, other = read_documents(folder, "file")
+    assert one == "\n\n".join(DOCUMENTS[:10])
+    assert other == "\n \t\n".join([*DOCUMENTS[10:], again])
+
+
+def test_a_text_is_read_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
+    """What is wrong behind is met when one comes there."""
+    text = "\n\n".join(f"{one} of many" for one in range(50_000))
+    for name, data, message in (
+        ("a.txt", f"{text}\n\0".encode(), rf"NUL byte \(at character {len(text) + 1}\)"),
+        ("b.txt", text.encode() + b"\n\xff", "is no UTF-8 text"),
+        ("c.txt.gz", gzip.compress(text.encode())[:-9], "cannot be decompressed"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        documents = read_documents(tmp_path / name)
+        assert [next(documents) for _ in range(3)] == ["0 of many", "1 of many", "2 of many"]
+        with pytest.raises(DataFormatError, match=message):
+            list(documents)

@@ -62,6 +62,17 @@ def test_a_name_of_several_sememes_gets_a_number(tmp_path: Path) -> None:
     assert names[6:] == ("beast 2", "liquid 2", "beast 3")
 
 
+def test_a_words_sememes_are_in_order(tmp_path: Path) -> None:
+    numbers = (9, 0, 8, 1, 17)
+    folder = folder_of(
+        tmp_path,
+        annotations="狗\t" + " ".join(f"义{i}" for i in numbers),
+        dictionary="dog\t狗",
+        names="\n".join(f"name{i}|义{i}" for i in range(18)),
+    )
+    assert ic.load_sememes(folder).words["dog"] == tuple(sorted(numbers))
+
+
 @pytest.mark.parametrize("missing", [ANNOTATIONS, DICTIONARY, NAMES])
 def test_a_file_that_is_not_there(missing: str, tmp_path: Path) -> None:
     folder_of(tmp_path)

@@ -122,6 +122,15 @@ def test_it_is_made_again_of_what_is_saved() -> None:
     assert (again.mask_token_id, again.pad_token_id) == (MASK, PAD)
 
 
+def test_equal_texts_give_equal_vocabularies() -> None:
+    """Ties between pieces included, of which there are many in words that occur as often."""
+    texts = ["the quick brown fox jumps over lazy dogs, while seven wizards pack my box"] * 2
+    one, again, other = (
+        WordPieceTokenizer.trained(own, 120).saved() for own in (texts, list(texts), texts[::-1])
+    )
+    assert one == again == other
+
+
 def test_which_entries_go_on_with_a_word() -> None:
     marks = continuing(TOKENIZER)
     assert marks.shape == (SIZE,)

@@ -199,6 +199,22 @@ def test_each_kind_of_pair_is_met() -> None:
     assert found == {-1, 0, 1}
 
 
+def test_a_passage_is_parted_at_any_of_its_sentences() -> None:
+    passages = Passages.of(numbered([[4, 3, 5, 2, 1], [3, 3, 2, 7]]), 18)
+    cuts: dict[int, list[int]] = {0: [], 1: []}
+    random = np.random.default_rng(0)
+    for _ in range(3000):
+        first, _, follows = passages.paired(0, random)
+        if follows == 1:
+            cuts[0].append(len(first))
+        first, _, follows = passages.paired(1, random)
+        if follows == 1:
+            cuts[1].append(len(first))
+    for found, places in ((cuts[0], (4, 7, 12, 14)), (cuts[1], (3, 6, 8))):
+        assert set(found) == set(places)
+        assert min(found.count(place) for place in places) > len(found) / 10
+
+
 def test_a_document_alone_has_no_other_second_part() -> None:
     passages, random = Passages.of(numbered([[2, 3, 2, 4, 1, 3]]), 9), np.random.default_rng(0)
     for _ in range(20):

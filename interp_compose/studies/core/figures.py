@@ -61,9 +61,12 @@ def lines_of(
     return [line for line in lines if line.x]
 
 
-def by_value(frame: pd.DataFrame, column: str) -> list[tuple[str, Style, pd.DataFrame]]:
-    """Label, style and rows of each value of a column, in the order of the rows."""
-    values = list(dict.fromkeys(frame[column]))
+def by_value(
+    frame: pd.DataFrame, column: str, among: pd.DataFrame | None = None
+) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each value of a column, in the order of the rows; ``among`` are the
+    rows of all panels, in which a value has one style."""
+    values = list(dict.fromkeys((frame if among is None else among)[column]))
     return [
         (value, COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame[column] == value])
         for i, value in enumerate(values)
@@ -92,7 +95,7 @@ def curve_figure(
     steps = sorted(set(over_seeds["step"]))
     panels = [
         Panel(
-            lines_of(by_value(own, by), "step", "mean", "min", "max", n="size"),
+            lines_of(by_value(own, by, over_seeds), "step", "mean", "min", "max", n="size"),
             [],
             title=str(split),
         )

@@ -14,6 +14,8 @@ from interp_compose.studies.core.figures import curve_figure, n_seeds
 def loss_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """The loss of held-out masked tokens, by model, a panel for each representation."""
     rows = curve.assign(split=curve["output"], n=curve["n_masked"])
+    last = rows["output"] == "cont"  # which every model has: the last panel's lines are named
+    rows = pd.concat([rows[~last], rows[last]])
     return curve_figure(
         rows,
         "model",
