@@ -900,7 +900,7 @@ def calls_of_studies() -> Iterator[Call]:
         documents="blank-line",
         held_out=0.3,
         held_out_words=0.5,
-        vocab_size=20,
+        vocab_size=30,
         **STUDY,
     )
     yield called(

@@ -201,9 +201,11 @@ def test_without_codes_there_is_one_figure() -> None:
 
 @dataclass
 class Watch:
-    """Which runs were trained, and what each drew: in training, and to measure."""
+    """Which runs were trained, with what weights each began, and what it drew: in training, and to
+    measure."""
 
     trained: list[tuple[str, int]] = field(default_factory=list)
+    begun: dict[tuple[str, int], dict[str, torch.Tensor]] = field(default_factory=dict)
     steps: dict[tuple[str, int], list[MaskedBatch]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -216,10 +218,16 @@ class Watch:
 def watched(stop_at: int | None = None) -> Iterator[Watch]:
     """Trainings in this process; Ctrl-C before the step ``stop_at`` of all that they do."""
     watch, train, drawn = Watch(), run_file.train, Pretraining.drawn
+    trained = run_file.trained
 
     def starts(config: Any, folder: Path) -> None:
         watch.trained.append((config["model"], config["seed"]))
         train(config, folder)
+
+    def begins(model: SmallEncoder, *args: Any) -> dict[str, Any]:
+        weights = {name: one.detach().clone() for name, one in model.named_parameters()}
+        watch.begun[watch.trained[-1]] = weights
+        return trained(model, *args)
 
     def keeps(self: Pretraining, passages: Passages, *args: Any) -> MaskedBatch:
         batch = drawn(self, passages, *args)
@@ -231,6 +239,7 @@ def watched(stop_at: int | None = None) -> Iterator[Watch]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_file, "train", starts)
+        patch.setattr(run_file, "trained", begins)
         patch.setattr(Pretraining, "drawn", keeps)
         yield watch
 
@@ -310,17 +319,20 @@ def test_models_of_a_seed_see_the_same_batches_masked_alike(whole: Swept) -> Non
 
 
 def test_models_of_a_seed_begin_with_the_same_weights(whole: Swept) -> None:
-    states = []
-    for model in ("bert", "cat", "cat-mlp"):
-        run = PretrainingRun(data="", model=model, seed=1, **vars(TINY))
+    begun = whole.watch.begun
+    for model, seed in product(MODELS, SEEDS):
+        run = PretrainingRun(data="", model=model, seed=seed, **vars(TINY))
         encoder = SmallEncoder(run.model_config(whole.data))
-        init_bert(encoder, seed=run.seed)
-        states.append(dict(encoder.named_parameters()))
-    assert states[2].keys() - states[1].keys()
-    for other in states[1:]:
-        assert set(states[0]) < set(other)
-        for name, weight in states[0].items():
-            assert torch.equal(weight, other[name]), name
+        init_bert(encoder, seed=seed)
+        expected, found = dict(encoder.named_parameters()), begun[model, seed]
+        assert set(found) == set(expected)
+        assert set(found) >= set(begun["bert", seed])
+        for name, weight in found.items():
+            assert torch.equal(weight, expected[name]), name
+            shared = begun["bert", seed].get(name, weight)
+            assert torch.equal(weight, shared), name
+    one, other = (begun["cat", seed]["embed.W_E"] for seed in SEEDS)
+    assert not torch.equal(one, other)
 
 
 def test_words_that_guide_are_those_that_are_not_held_out(whole: Swept) -> None:
@@ -606,7 +618,10 @@ TEXTS: dict[str, tuple[bytes, type[Exception], str]] = {
     "one line": (b"one line alone", InputError, r"of .*text.txt has no document, of 1; give more"),
     "one document": (PAIR, InputError, r"has no document, of 1; give more text, or another share"),
     "no pairs": (
-        "\n\n".join(one.replace("\n", " ") for one in DOCUMENTS).encode(),
+        "\n\n".join(  # but held out, where nothing is learned
+            one if share_of(" ".join(one.split())) < HELD_OUT else one.replace("\n", " ")
+            for one in DOCUMENTS
+        ).encode(),
         InputError,
         "no document of .*text.txt has two sentences that fit into n_ctx=18 tokens together",
     ),
@@ -666,6 +681,24 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     with pytest.raises(error, match=message):
         study(text, tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_context_has_to_hold_two_neighbouring_sentences(
+    whole: Swept, text: Path, tmp_path: Path
+) -> None:
+    """With three special tokens; whether the data are there already, or not."""
+    of_training = sentences_of(whole.data, "train")
+    pairs = [len(a) + len(b) for one in of_training for a, b in pairwise(one)]
+    least = min(pairs) + 3
+    there = whole.beside(tmp_path / "there")
+    for out in (tmp_path / "new", there):
+        with pytest.raises(InputError, match=f"fit into n_ctx={least - 1} tokens together"):
+            prepared(text, SEMEMES, options(), out, n_ctx=least - 1)
+    assert not (tmp_path / "new").exists()
+    for out in (tmp_path / "new", there):
+        digest, _ = prepared(text, SEMEMES, options(), out, n_ctx=least)
+        passages = Passages.of(kept(out, digest).train, least)
+        assert int((passages.bounds[:, 1] - passages.bounds[:, 0]).max()) == 2
 
 
 def test_a_text_that_is_not_there_is_refused(tmp_path: Path) -> None:
