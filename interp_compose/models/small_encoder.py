@@ -65,9 +65,9 @@ class SmallEncoderModel(OwnModel):
             OptionError: another kind of tokenizer than WordPiece.
             InputError: one with more entries than the config.
         """
+        marks = None if tokenizer is None else torch.from_numpy(continuing(tokenizer))
         model = cls(lens, name=name, tokenizer=tokenizer)
-        if tokenizer is not None:
-            marks = torch.from_numpy(continuing(tokenizer))
+        if marks is not None:
             lens.continues[: len(marks)] = marks
         return model
 

@@ -353,6 +353,8 @@ def test_what_is_refused() -> None:
         model.with_output("comp")
     with pytest.raises(OptionError, match="seed=-1"):
         small_encoder(PLAIN, seed=-1)
+    with pytest.raises(OptionError, match="the tokenizer is a int: expected one of WordPiece"):
+        small_encoder(PLAIN, seed=0, tokenizer=0)
     tokenizer = WordPieceTokenizer.trained(["ab abc abcd abcd abc ab"] * 2, 13)
     with pytest.raises(InputError, match="expected at most 12"):
         small_encoder(replace(PLAIN, d_vocab=12), seed=0, tokenizer=tokenizer)
