@@ -27,9 +27,10 @@ MASKED: Final = 0.15
 AS_MASK, AS_RANDOM = 0.8, 0.1
 """Shares of these that become ``[MASK]``, and other tokens; the rest stays."""
 TRIES: Final = 8
-"""Other passages that are tried for a second sentence that fits."""
+"""Other passages of which the second part is taken whose length is nearest to that of the one that
+follows, so that lengths do not tell the two apart."""
 NEAR: Final = 64
-"""A second sentence is taken from one of so many passages of about the same length."""
+"""They are drawn from so many of about the same length."""
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 """Of the hash of a word's tokens; odd, so that no bit is lost."""
 
@@ -89,7 +90,8 @@ class Passages:
     def counts(self) -> Int[np.ndarray, "passage"]:
         """Tokens of each, special ones included, if its parts follow each other."""
         low, high = (self.text.starts[self.bounds[:, side]].astype(np.int64) for side in (0, 1))
-        counts: Int[np.ndarray, "passage"] = np.minimum(high - low + 3, self.n_ctx)
+        special = np.where(self.bounds[:, 1] - self.bounds[:, 0] > 1, 3, 2)
+        counts: Int[np.ndarray, "passage"] = np.minimum(high - low + special, self.n_ctx)
         return counts
 
     @property
@@ -128,16 +130,17 @@ class Passages:
         first, second = self._tokens(low, middle), self._tokens(middle, high)
         if random.random() < 0.5:
             return first, second, 1
-        for _ in range(TRIES):
-            other = self._other(index, random)
-            if other is not None and len(first) + len(other) <= room:
-                return first, other, 0
-        return first, second, 1
+        others = [self._other(index, len(second), room - len(first), random) for _ in range(TRIES)]
+        found = [other for other in others if other is not None]
+        if not found:
+            return first, second, 1
+        return first, min(found, key=lambda other: abs(len(other) - len(second))), 0
 
     def _other(
-        self, index: int, random: np.random.Generator
+        self, index: int, length: int, most: int, random: np.random.Generator
     ) -> Integer[np.ndarray, "second"] | None:
-        """The second part of a passage of about the same length, from another document."""
+        """A second part from another document, of a passage of about the same length, and of those
+        of at most ``most`` tokens the one nearest to ``length``; None where there is none."""
         order, place = self._by_length
         low = min(max(0, int(place[index]) - NEAR // 2), max(0, len(order) - NEAR))
         other = int(order[random.integers(low, min(low + NEAR, len(order)))])
@@ -145,7 +148,10 @@ class Passages:
         documents = np.searchsorted(self.text.documents, [self.bounds[index][0], begin], "right")
         if documents[0] == documents[1]:
             return None
-        return self._tokens(int(random.integers(begin + 1, end)), end)
+        sizes = int(self.text.starts[end]) - self.text.starts[begin + 1 : end].astype(np.int64)
+        apart = np.where(sizes <= most, np.abs(sizes - length), self.n_ctx)
+        cut = int(apart.argmin())
+        return self._tokens(begin + 1 + cut, end) if sizes[cut] <= most else None
 
     def _tokens(self, low: int, high: int) -> Integer[np.ndarray, "token"]:
         found: Integer[np.ndarray, "token"] = self.text.tokens[

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from interp_compose.errors import InputError
 from interp_compose.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS
@@ -203,7 +204,7 @@ def test_a_passage_is_parted_at_any_of_its_sentences() -> None:
     passages = Passages.of(numbered([[4, 3, 5, 2, 1], [3, 3, 2, 7]]), 18)
     cuts: dict[int, list[int]] = {0: [], 1: []}
     random = np.random.default_rng(0)
-    for _ in range(3000):
+    for _ in range(600):
         first, _, follows = passages.paired(0, random)
         if follows == 1:
             cuts[0].append(len(first))
@@ -465,3 +466,21 @@ def test_a_lexicon_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sentences, "_hash_of", lambda tokens: 9)
     with pytest.raises(InputError, match="two annotated words have one hash; leave one of them"):
         Lexicon.of({(5,): (0,), (6,): (1,)}, 3)
+
+
+@pytest.mark.parametrize("n_ctx", [32, 128])
+def test_lengths_do_not_tell_whether_a_second_part_follows(n_ctx: int) -> None:
+    """No better than the more frequent answer, and four standard errors."""
+    passages, random = Passages.of(made_up(400), n_ctx), np.random.default_rng(0)
+    rows = []
+    for index in range(len(passages)):
+        for _ in range(3):
+            first, second, follows = passages.paired(index, random)
+            if second is not None:
+                rows.append((len(first), len(second), len(first) + len(second), follows))
+    lengths, label = np.array(rows)[:, :3].astype(float), np.array(rows)[:, 3]
+    fitted = np.arange(len(rows)) % 2 == 0
+    model = LogisticRegression(max_iter=1000).fit(lengths[fitted], label[fitted])
+    right = model.score(lengths[~fitted], label[~fitted])
+    chance = max(label[~fitted].mean(), 1 - label[~fitted].mean())
+    assert right < chance + 4 * 0.5 / (~fitted).sum() ** 0.5
