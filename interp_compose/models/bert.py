@@ -22,9 +22,10 @@ from interp_compose.models.composition import (
     Composition,
     DenseComposition,
     MixAttention,
+    same_word,
     word_means,
 )
-from interp_compose.models.decoder import MAX_PARAMETERS, MLP, Act, Attention, Biases, LayerNorm
+from interp_compose.models.decoder import MLP, Act, Attention, Biases, LayerNorm, check_shape
 from interp_compose.models.model_files import MAX_LAYERS
 from interp_compose.tensors import positions_from_mask
 
@@ -76,25 +77,12 @@ class EncoderConfig:
     positional_embedding_type: ClassVar[str] = "standard"
 
     def __post_init__(self) -> None:
-        sizes = ("d_vocab", "n_ctx", "n_layers", "d_model", "n_heads", "d_mlp", "n_segments")
-        for name in (*sizes, "n_codes", "n_last_codes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
         if self.n_layers > MAX_LAYERS:
             raise OptionError(f"n_layers={self.n_layers}: expected at most {MAX_LAYERS}")
+        sizes = ("d_vocab", "n_ctx", "n_layers", "n_segments", "n_codes", "n_last_codes")
         inside = self.n_layers * (11 * self.d_model + 2 * self.d_mlp + self.n_codes)
         outside = self.d_vocab + self.n_ctx + self.n_segments + self.last_codes
-        if self.d_model * (inside + outside) > MAX_PARAMETERS:
-            raise OptionError(
-                f"{self} would have more than {MAX_PARAMETERS} parameters: make it smaller"
-            )
-        if self.d_model % self.n_heads:
-            raise OptionError(
-                f"n_heads={self.n_heads}: expected a divisor of d_model={self.d_model}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout={self.dropout!r}: expected a number, 0 or more and below 1")
+        check_shape(self, sizes, self.d_model * (inside + outside))
 
     @property
     def head_width(self) -> int:
@@ -150,7 +138,7 @@ class BertBlock(nn.Module):
 
     def __init__(self, cfg: EncoderConfig, layer: int) -> None:
         super().__init__()
-        self.dropout, self.by_word = cfg.dropout, cfg.level == "word"
+        self.dropout = cfg.dropout
         self.ln1, self.attn = LayerNorm(cfg.d_model, cfg.eps), Attention(cfg)
         self.ln2, self.mlp = LayerNorm(cfg.d_model, cfg.eps), MLP(cfg)
         self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
@@ -172,9 +160,10 @@ class BertBlock(nn.Module):
         self,
         resid: Float[Tensor, "batch pos d_model"],
         masked: Bool[Tensor, "#batch 1 1 pos"] | None,
-        words: Int[Tensor, "batch pos"] | None,
+        same: Float[Tensor, "batch pos pos"] | None,
     ) -> BlockOutput:
-        """``masked`` are keys that no query reads; ``words`` numbers the words of each row."""
+        """``masked`` are keys that no query reads; ``same`` takes the mean over each word
+        (:func:`.composition.same_word`)."""
         resid = self.hook_resid_pre(resid)
         out = self.attn(self.attn.hook_in(resid), None, masked)
         mid = self.hook_resid_mid(self.ln1(resid + self.hook_attn_out(self._dropped(out))))
@@ -183,7 +172,7 @@ class BertBlock(nn.Module):
             cont = self.hook_resid_post(cont)
             return BlockOutput(cont, cont)
         cont = self.hook_cont(cont)
-        whole = word_means(cont, words) if self.by_word and words is not None else cont
+        whole = cont if same is None else word_means(cont, same)
         weights, comp = self.composition(whole)
         comp = self.hook_comp(comp)
         mix = self.hook_mix_attn_out(self._dropped(self.mix_attn.mixed(comp, cont, masked)))
@@ -297,15 +286,17 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
     ) -> Float[Tensor, "batch pos d_model"]:
         """The residual that enters block 0."""
         real = torch.ones_like(tokens) if mask is None else mask
-        positions = positions_from_mask(real)
-        longest = int(positions.max()) + 1
+        longest = tokens.shape[1]
+        if longest > self.cfg.n_ctx and mask is not None:
+            longest = int(mask.sum(dim=1).max())
         if longest > self.cfg.n_ctx:
             raise PromptError(
                 f"a sequence has {longest} tokens, and the model n_ctx={self.cfg.n_ctx} positions; "
                 "shorten it, or make the model with a larger n_ctx."
             )
         types = torch.zeros_like(tokens) if segments is None else segments
-        total = self.embed(tokens) + self.pos_embed(positions) + self.token_type_embed(types)
+        places = self.pos_embed(positions_from_mask(real))
+        total = self.embed(tokens) + places + self.token_type_embed(types)
         resid: Tensor = self.hook_embed(self.embed_ln(total))
         return dropout(resid, self.cfg.dropout, self.training)
 
@@ -319,10 +310,14 @@ class SmallEncoder(HookedRootModule):  # type: ignore[misc]
     ) -> list[BlockOutput]:
         """What each of the blocks ``start … stop-1`` gives."""
         masked = None if mask is None else (mask == 0)[:, None, None, :]
+        composes = any(map(self.cfg.composes, range(start, stop)))
+        same = None
+        if composes and self.cfg.level == "word" and words is not None:
+            same = same_word(words, resid.dtype)
         outputs: list[BlockOutput] = []
         block: Any
         for block in self.blocks[start:stop]:
-            outputs.append(block(resid, masked, words))
+            outputs.append(block(resid, masked, same))
             resid = outputs[-1].mix
         return outputs
 

@@ -103,22 +103,23 @@ def rms_norm(x: Float[Tensor, "*batch code"]) -> Float[Tensor, "*batch code"]:
     return normed.to(x.dtype)  # type: ignore[no-any-return]
 
 
-def word_means(
-    x: Float[Tensor, "batch pos d_model"], words: Int[Tensor, "batch pos"]
-) -> Float[Tensor, "batch pos d_model"]:
-    """At each position the mean over the positions of its word (CAT, footnote 2).
+def same_word(
+    words: Int[Tensor, "batch pos"], dtype: torch.dtype
+) -> Float[Tensor, "batch pos pos"]:
+    """What takes the mean over the word of each position: one over the word's tokens at each of
+    them, 0 elsewhere.
 
     ``words`` numbers the words of a row, not all of which need be there; -1 where there is none,
-    which stays 0.
+    whose row is 0.
     """
-    valid = words >= 0
-    index = words.clamp(min=0)
-    batch, n = len(words), max(int(index.max()) + 1, words.shape[1])
-    counts = torch.zeros((batch, n), dtype=torch.long, device=x.device)
-    counts = counts.scatter_add(1, index, valid.long())
-    sums_of = torch.promote_types(x.dtype, torch.float32)
-    sums = torch.zeros((batch, n, x.shape[2]), dtype=sums_of, device=x.device)
-    across = index[..., None].expand_as(x)
-    sums = sums.scatter_add(1, across, x.masked_fill(~valid[..., None], 0).to(sums.dtype))
-    means = sums / counts.clamp(min=1)[..., None]
-    return means.gather(1, across).masked_fill(~valid[..., None], 0).to(x.dtype)
+    same = (words[:, :, None] == words[:, None, :]) & (words >= 0)[:, None, :]
+    return (same / same.sum(dim=2, keepdim=True).clamp(min=1)).to(dtype)
+
+
+def word_means(
+    x: Float[Tensor, "batch pos d_model"], same: Float[Tensor, "batch pos pos"]
+) -> Float[Tensor, "batch pos d_model"]:
+    """At each position the mean over the positions of its word (CAT, footnote 2), by
+    :func:`same_word`; what stands where there is no word is not read."""
+    valid = same.diagonal(dim1=1, dim2=2) > 0
+    return same @ x.masked_fill(~valid[..., None], 0)

@@ -8,7 +8,7 @@ training step does not need is not computed: :meth:`SmallDecoder.last_logits`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
@@ -101,6 +101,30 @@ class BlockShape(Protocol):
     def act(self) -> Act: ...
     @property
     def biases(self) -> Biases: ...
+
+
+def check_shape(config: Any, sizes: Sequence[str], n_parameters: int) -> None:
+    """What encoders and encoder–decoders check of their shape: ``sizes`` are names of further
+    fields that count something, or are None; ``n_parameters`` is about how many there would be.
+
+    Raises:
+        OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1),
+            more parameters than :data:`MAX_PARAMETERS`.
+    """
+    for name in (*sizes, "d_model", "n_heads", "d_mlp"):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+    if n_parameters > MAX_PARAMETERS:
+        raise OptionError(
+            f"{config} would have more than {MAX_PARAMETERS} parameters: make it smaller"
+        )
+    if config.d_model % config.n_heads:
+        raise OptionError(
+            f"n_heads={config.n_heads}: expected a divisor of d_model={config.d_model}"
+        )
+    if not 0 <= config.dropout < 1:
+        raise OptionError(f"dropout={config.dropout!r}: expected a number, 0 or more and below 1")
 
 
 ACTS: Final[dict[str, Callable[[Tensor], Tensor]]] = {

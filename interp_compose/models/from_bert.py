@@ -19,8 +19,6 @@ from interp_compose.models.small_encoder import SmallEncoderModel
 
 KIND: Final = "bert"
 NORMS: Final = {"attention.output.LayerNorm": "ln1", "output.LayerNorm": "ln2"}
-HEADS: Final = ("mlm_head", "pair_head", "b_U", "composition", "mix_attn", "ln_mix")
-"""What a BERT without its heads does not have: drawn anew."""
 
 
 @public
@@ -86,7 +84,7 @@ def composed_encoder(
     init_bert(lens, seed=seed)
     weights = _weights(model, config)
     lens.load_state_dict(
-        {name: one.detach().float().cpu() for name, one in weights.items()}, strict=False
+        lens.state_dict() | {name: one.detach().float().cpu() for name, one in weights.items()}
     )
     if frozen:
         own = dict(lens.named_parameters())
@@ -100,33 +98,29 @@ def composed_encoder(
 def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
     """By the small encoder's names."""
     state: dict[str, Tensor] = dict(model._core.state_dict())
+    theirs = {name.replace("_original_component.", ""): one for name, one in state.items()}
     found: dict[str, Tensor] = {}
-    plain = {name.replace("_original_component.", ""): one for name, one in state.items()}
-
-    def of(name: str) -> Tensor:
-        return plain[name]
-
     tables = {"embed.W_E": "word", "pos_embed.W_pos": "position"}
     for own, kind in (tables | {"token_type_embed.W_token_type": "token_type"}).items():
-        found[own] = of(f"embeddings.{kind}_embeddings.weight")
+        found[own] = theirs[f"embeddings.{kind}_embeddings.weight"]
     norms = {"embeddings.LayerNorm": "embed_ln"}
     heads = (config.n_heads, config.head_width)
     for i in range(config.n_layers):
         at, block = f"encoder.layer.{i}", f"blocks.{i}"
         for letter, name in zip("QKV", ("query", "key", "value"), strict=True):
-            weight = of(f"{at}.attention.self.{name}.weight").unflatten(0, heads)
+            weight = theirs[f"{at}.attention.self.{name}.weight"].unflatten(0, heads)
             found[f"{block}.attn.W_{letter}"] = weight.mT
-            bias = of(f"{at}.attention.self.{name}.bias")
+            bias = theirs[f"{at}.attention.self.{name}.bias"]
             found[f"{block}.attn.b_{letter}"] = bias.unflatten(0, heads)
-        written = of(f"{at}.attention.output.dense.weight").mT
+        written = theirs[f"{at}.attention.output.dense.weight"].mT
         found[f"{block}.attn.W_O"] = written.unflatten(0, heads)
-        found[f"{block}.attn.b_O"] = of(f"{at}.attention.output.dense.bias")
+        found[f"{block}.attn.b_O"] = theirs[f"{at}.attention.output.dense.bias"]
         for part, name in (("in", "intermediate"), ("out", "output")):
-            found[f"{block}.mlp.W_{part}"] = of(f"{at}.{name}.dense.weight").mT
-            found[f"{block}.mlp.b_{part}"] = of(f"{at}.{name}.dense.bias")
+            found[f"{block}.mlp.W_{part}"] = theirs[f"{at}.{name}.dense.weight"].mT
+            found[f"{block}.mlp.b_{part}"] = theirs[f"{at}.{name}.dense.bias"]
         norms |= {f"{at}.{name}": f"{block}.{own}" for name, own in NORMS.items()}
     for name, own in norms.items():
-        found |= {f"{own}.w": of(f"{name}.weight"), f"{own}.b": of(f"{name}.bias")}
+        found |= {f"{own}.w": theirs[f"{name}.weight"], f"{own}.b": theirs[f"{name}.bias"]}
     return found
 
 

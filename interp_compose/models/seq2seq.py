@@ -22,12 +22,12 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.decoder import (
-    MAX_PARAMETERS,
     MLP,
     Act,
     Attention,
     Biases,
     LayerNorm,
+    check_shape,
 )
 from interp_compose.models.model_files import MAX_LAYERS
 from interp_compose.tensors import positions_from_mask, softmax_over_keys
@@ -85,28 +85,15 @@ class Seq2SeqConfig:
     """Of embeddings and of what each sub-layer adds (Vaswani et al. 2017, section 5.4)."""
 
     def __post_init__(self) -> None:
-        sizes = ("d_vocab", "d_vocab_out", "n_ctx", "n_encoder_layers", "n_decoder_layers")
-        for name in (*sizes, "d_model", "n_heads", "d_mlp"):
-            value = getattr(self, name)
-            if value < 1:
-                raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
         if self.n_layers > MAX_LAYERS:
             raise OptionError(
                 f"n_encoder_layers={self.n_encoder_layers} and n_decoder_layers="
                 f"{self.n_decoder_layers}: expected at most {MAX_LAYERS} together"
             )
+        sizes = ("d_vocab", "d_vocab_out", "n_ctx", "n_encoder_layers", "n_decoder_layers")
         inside = self.n_layers * (12 * self.d_model + 2 * self.d_mlp)
         outside = self.d_vocab + 2 * self.d_vocab_out + 2 * self.n_ctx
-        if self.d_model * (inside + outside) > MAX_PARAMETERS:
-            raise OptionError(
-                f"{self} would have more than {MAX_PARAMETERS} parameters: make it smaller"
-            )
-        if self.d_model % self.n_heads:
-            raise OptionError(
-                f"n_heads={self.n_heads}: expected a divisor of d_model={self.d_model}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout={self.dropout!r}: expected a number, 0 or more and below 1")
+        check_shape(self, sizes, self.d_model * (inside + outside))
 
     biases: ClassVar[Biases] = "all"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,11 +123,10 @@ def load_sememes(folder: str | Path) -> Sememes:
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     """English names, of which a few stand for several sememes: those get a number."""
-    seen: dict[str, int] = {}
-    out = []
+    out: dict[str, None] = {}
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+        numbered = (f"{name} {i}" for i in itertools.count(2))
+        out[next(one for one in itertools.chain([name], numbered) if one not in out)] = None
     return tuple(out)
 
 
@@ -134,7 +134,7 @@ def _pairs(path: Path, between: str | None) -> Iterator[tuple[str, str, list[str
     """Where a line is, its entry, and what belongs to it."""
     for where, line in _lines(path):
         entry, tab, rest = line.partition("\t")
-        parts = [one for one in rest.split(between) if one]
+        entry, parts = entry.strip(), [one.strip() for one in rest.split(between) if one.strip()]
         if not tab or not entry or "\t" in rest or not parts:
             raise DataFormatError(
                 f"{where} is {short(line)}: expected an entry, one tab, and what belongs to it"

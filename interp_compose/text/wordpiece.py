@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -85,6 +85,13 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         )
         return cls(whole.to_str())
 
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, without special ones: where their characters occur in a text,
+        such as "[SEP]", they are read as any others."""
+        backend = Tokenizer.from_str(self.backend_tokenizer.to_str())
+        backend.encode_special_tokens = True
+        return [one.ids for one in backend.encode_batch(list(texts), add_special_tokens=False)]
+
     def saved(self) -> dict[str, Any]:
         """Everything that makes it, in JSON's types."""
         kept: dict[str, Any] = json.loads(self.backend_tokenizer.to_str())
@@ -106,8 +113,12 @@ def _inside_words(backend: Tokenizer, texts: Iterable[str]) -> list[str]:
     for text in texts:
         raw.update(text)
     plain = {one for character in raw for one in backend.normalizer.normalize_str(character)}
-    split = backend.pre_tokenizer.pre_tokenize_str
-    return [one for one in sorted(plain) if len(split(f"a{one}")) == 1 and not one.isspace()]
+
+    def is_inside(character: str) -> bool:
+        after = backend.normalizer.normalize_str(f"a{character}")
+        return len(after) > 1 and len(backend.pre_tokenizer.pre_tokenize_str(after)) == 1
+
+    return [one for one in sorted(plain) if not one.isspace() and is_inside(one)]
 
 
 def continuing(tokenizer: Any) -> Bool[np.ndarray, "token"]:

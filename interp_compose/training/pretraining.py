@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -17,11 +17,11 @@ from torch.nn.functional import cross_entropy
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, OptionError
 from interp_compose.models.bert import BlockOutput, SmallEncoder
+from interp_compose.training.loss_weights import LossWeights
 from interp_compose.training.objectives import Row
 from interp_compose.training.order import into_parts
 from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, masked_batch
 
-Nuance = Literal["difference", "as-printed"]
 TERMS: Final = {
     "masked": "the loss of masked tokens",
     "next": "the loss of next sentences",
@@ -35,28 +35,12 @@ TERMS: Final = {
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class CatWeights:
-    """What each of CAT's losses counts in the sum; the paper's are all 1.
+class CatWeights(LossWeights):
+    """What each of CAT's losses counts in the sum, checked.
 
     Raises:
         OptionError: a weight below 0, or that is no number.
     """
-
-    guided: float = 1.0
-    """Attention to wrong sememes (eq. 4, first term)."""
-    sparsity: float = 1.0
-    """The L1 norm of attention to codes (eq. 4, second term)."""
-    reconstruction: float = 1.0
-    """Distance of composed and contextual vectors (eq. 5)."""
-    sufficiency: float = 1.0
-    """BERT's tasks from each representation (eq. 6)."""
-    nuance: float = 1.0
-    """What their difference still tells (eq. 7)."""
-    beta: float = 0.1
-    """Of the part of eq. 5 that moves the contextual vectors."""
-    nuance_reads: Nuance = "difference"
-    """What the tasks in the nuance read: the difference (eq. 7), or the contextual and the composed
-    vectors themselves, as eq. 10 is printed."""
 
     def __post_init__(self) -> None:
         for name in ("guided", "sparsity", "reconstruction", "sufficiency", "nuance", "beta"):
@@ -270,11 +254,10 @@ def task_losses(
         model.logits(at).flatten(0, 1), batch.target.repeat(len(read)), reduction="none"
     )
     masked = losses.view(len(read), -1).mean(dim=1)
-    pairs = batch.follows >= 0
-    if not bool(pairs.any()):
+    if not len(batch.pairs):
         return [(one, one.new_zeros(())) for one in masked]
-    cls = torch.cat([one[pairs, 0] for one in read])
-    labels = batch.follows[pairs].repeat(len(read))
+    cls = torch.cat([one[batch.pairs, 0] for one in read])
+    labels = batch.follows[batch.pairs].repeat(len(read))
     each = cross_entropy(model.pair_head(cls), labels, reduction="none")
     following = each.view(len(read), -1).mean(dim=1)
     return list(zip(masked, following, strict=True))
@@ -300,17 +283,16 @@ def measured(
     for number, indices in enumerate(into_parts(order, n_parts)):
         batch = objective.drawn(passages, indices, number).to(model.b_U.device)
         found = model(batch.tokens, batch.mask, batch.segments, batch.words)
-        pairs = batch.follows >= 0
         for name in outputs:
             hidden = found[-1].of(name)
             logits = model.logits(hidden.flatten(0, 1)[batch.at]).float()
-            following = model.pair_head(hidden[pairs, 0])
+            following = model.pair_head(hidden[batch.pairs, 0])
             sums[name] += [
                 float(cross_entropy(logits, batch.target, reduction="sum")),
                 float((logits.argmax(dim=-1) == batch.target).sum()),
                 len(batch.target),
-                float((following.argmax(dim=-1) == batch.follows[pairs]).sum()),
-                int(pairs.sum()),
+                float((following.argmax(dim=-1) == batch.follows[batch.pairs]).sum()),
+                len(batch.pairs),
             ]
         share = word_shares(batch.words)
         n_words += float(share.sum())

@@ -205,7 +205,8 @@ class MaskedBatch:
             part.
         words: the number of each token's word in its row, before it was masked; -1 at padding.
         at: masked places, counted row by row; ``target`` are the tokens that stood there.
-        follows: whether the second part follows: 1, 0, or -1 where there is none.
+        follows: whether the second part follows: 1, 0, or -1 where there is none; ``pairs`` are
+            the rows that have one.
         guided: places of the first token of annotated words, counted row by row; ``sememes``
             theirs.
     """
@@ -217,6 +218,7 @@ class MaskedBatch:
     at: Int[Tensor, "masked"]
     target: Int[Tensor, "masked"]
     follows: Int[Tensor, "batch"]
+    pairs: Int[Tensor, "pair"]
     guided: Int[Tensor, "guided"]
     sememes: Bool[Tensor, "guided sememe"]
 
@@ -269,6 +271,7 @@ def masked_batch(
         at=torch.from_numpy(at),
         target=torch.from_numpy(tokens.flatten()[at]),
         follows=torch.from_numpy(follows),
+        pairs=torch.from_numpy(np.flatnonzero(follows >= 0)),
         guided=torch.from_numpy(guided),
         sememes=torch.from_numpy(marks),
     )

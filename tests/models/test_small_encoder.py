@@ -16,7 +16,12 @@ from torch import Tensor
 import interp_compose as ic
 from interp_compose.errors import InputError, OptionError, PromptError
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
-from interp_compose.models.composition import Composition, DenseComposition, word_means
+from interp_compose.models.composition import (
+    Composition,
+    DenseComposition,
+    same_word,
+    word_means,
+)
 from interp_compose.models.init import init_bert
 from interp_compose.models.own_folder import save_model
 from interp_compose.models.small_encoder import SmallEncoderModel, small_encoder
@@ -190,7 +195,8 @@ def test_each_block_reads_what_the_one_below_mixed() -> None:
     outputs = model(TOKENS, MASK)
     words, masked = model.words_of(TOKENS, MASK), (MASK == 0)[:, None, None, :]
     for i in (1, 2):
-        again = model.blocks[i](outputs[i - 1].mix, masked, words)
+        same = same_word(words, torch.float64)
+        again = model.blocks[i](outputs[i - 1].mix, masked, same)
         torch.testing.assert_close(again.mix, outputs[i].mix, rtol=0, atol=0)
     alone = random(replace(PLAIN, composition="last"))(TOKENS, MASK)
     assert [out.comp is None for out in alone] == [True, True, False]
@@ -214,7 +220,7 @@ def test_a_vector_that_is_like_no_code_is_composed_of_none() -> None:
 def test_word_means(dtype: torch.dtype) -> None:
     x = torch.arange(24, dtype=dtype).view(2, 4, 3)
     words = torch.tensor([[0, 0, 5, -1], [3, 1, 3, 3]])  # with gaps, in any order
-    found = word_means(x, words).float()
+    found = word_means(x, same_word(words, dtype)).float()
     assert found[0, 0].tolist() == found[0, 1].tolist() == [1.5, 2.5, 3.5]
     assert found[0, 2].tolist() == x[0, 2].tolist()
     assert found[0, 3].tolist() == [0, 0, 0]
@@ -222,9 +228,11 @@ def test_word_means(dtype: torch.dtype) -> None:
     for token in (0, 2, 3):
         np.testing.assert_allclose(found[1, token].numpy(), three, rtol=1e-2)
     x[0, 3] = torch.nan  # padding
-    assert bool(word_means(x, words).isfinite().all())
+    assert bool(word_means(x, same_word(words, dtype)).isfinite().all())
     single = torch.arange(4).repeat(2, 1)
-    torch.testing.assert_close(word_means(x[:, :3], single[:, :3]), x[:, :3], rtol=0, atol=0)
+    torch.testing.assert_close(
+        word_means(x[:, :3], same_word(single[:, :3], dtype)), x[:, :3], rtol=0, atol=0
+    )
 
 
 def test_the_controls() -> None:

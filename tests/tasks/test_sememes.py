@@ -62,6 +62,19 @@ def test_a_name_of_several_sememes_gets_a_number(tmp_path: Path) -> None:
     assert names[6:] == ("beast 2", "liquid 2", "beast 3")
 
 
+def test_a_number_that_is_a_name_already_is_passed_over(tmp_path: Path) -> None:
+    names = "liquid|水\nliquid 2|液\nliquid|饮\n"
+    folder = folder_of(tmp_path, names=names, annotations="水\t水\n", dictionary="water\t水\n")
+    assert ic.load_sememes(folder).names == ("liquid", "liquid 2", "liquid 3")
+
+
+@pytest.mark.parametrize("line", ["water \t水/河", "water\t水 / 河", "\u00a0water\t 水/ 河 "])
+def test_blanks_around_an_entry_change_nothing(line: str, tmp_path: Path) -> None:
+    made = {"names": "liquid|液\nwaters|域\n", "annotations": "水\t液\n河\t域\n"}
+    sememes = ic.load_sememes(folder_of(tmp_path, dictionary=f"{line}\n", **made))
+    assert dict(sememes.words) == {"water": (0, 1)}
+
+
 def test_a_words_sememes_are_in_order(tmp_path: Path) -> None:
     numbers = (9, 0, 8, 1, 17)
     folder = folder_of(

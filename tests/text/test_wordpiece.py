@@ -178,3 +178,16 @@ def test_what_occurs_more_often_is_merged_first() -> None:
         assert set(tokenizer.get_vocab()) - set(SPECIALS) == letters | more
     with pytest.raises(OptionError, match="vocab_size=16: the text supports 15 entries"):
         WordPieceTokenizer.trained(texts, 16)
+
+
+def test_names_of_special_tokens_in_a_text_are_read_as_any_characters() -> None:
+    text = "a [SEP] [MASK] b"
+    tokenizer = WordPieceTokenizer.trained([text] * 2, 25)
+    (pieces,) = tokenizer.pieces([text])
+    assert min(pieces) >= len(SPECIALS)
+    assert tokenizer.decode(pieces).replace(" ", "") == text.lower().replace(" ", "")
+
+
+def test_characters_that_are_words_of_their_own_go_on_with_none() -> None:
+    tokenizer = WordPieceTokenizer.trained(["水 狗 ab."] * 2, 12)
+    assert set(tokenizer.get_vocab()) - set(SPECIALS) == {"水", "狗", "a", "b", ".", "##a", "##b"}

@@ -166,9 +166,8 @@ def lexicon_of(tokenizer: WordPieceTokenizer, sememes: Sememes) -> Lexicon:
     goes_on = continuing(tokenizer)
     words = list(sememes.words)
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
-    encoded = tokenizer.backend_tokenizer.encode_batch(words, add_special_tokens=False)
-    for word, one in zip(words, encoded, strict=True):
-        ids = tuple(one.ids)
+    for word, pieces in zip(words, tokenizer.pieces(words), strict=True):
+        ids = tuple(pieces)
         if ids and UNK not in ids and not goes_on[ids[0]] and all(goes_on[i] for i in ids[1:]):
             found[ids] = sememes.words[word]
     return Lexicon.of(found, len(sememes.names))
@@ -248,9 +247,9 @@ def _tokens_of(
     while batch := list(islice(documents, AT_ONCE)):
         lines = [[line for line in text.split("\n") if line.strip()] for _, text in batch]
         flat = [line for own in lines for line in own]
-        encoded = iter(tokenizer.backend_tokenizer.encode_batch(flat, add_special_tokens=False))
+        encoded = iter(tokenizer.pieces(flat))
         for (part, _), own in zip(batch, lines, strict=True):
-            yield part, [next(encoded).ids for _ in own]
+            yield part, list(islice(encoded, len(own)))
 
 
 def _make(

@@ -8,11 +8,12 @@ from typing import Literal
 
 from interp_compose._public import public
 from interp_compose.studies.core.options import GridOptions, Output, Part
+from interp_compose.training.loss_weights import LossWeights
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class EncoderTraining:
+class EncoderTraining(LossWeights):
     """What every run has in common."""
 
     n_ctx: int = 64
@@ -49,21 +50,6 @@ class EncoderTraining:
     """At most a tenth of the steps."""
     weight_decay: float = 0.01
     """Decoupled (AdamW's)."""
-    guided: float = 1.0
-    """Weight of the attention to wrong sememes (CAT, eq. 4, first term)."""
-    sparsity: float = 1.0
-    """Weight of the L1 norm of the attention to codes (eq. 4, second term)."""
-    reconstruction: float = 1.0
-    """Weight of the distance of composed and contextual vectors (eq. 5)."""
-    sufficiency: float = 1.0
-    """Weight of BERT's tasks from each representation (eq. 6)."""
-    nuance: float = 1.0
-    """Weight of what the difference of both still tells (eq. 7)."""
-    beta: float = 0.1
-    """Of the part of eq. 5 that moves the contextual vectors."""
-    nuance_reads: Literal["difference", "as-printed"] = "difference"
-    """What the tasks in the nuance read: the difference (eq. 7), or the contextual and the composed
-    vectors themselves, as eq. 10 is printed."""
     n_looks: int = 12
     """Points of the curve over training."""
     n_curve: int = 500

@@ -1,0 +1,29 @@
+"""What each of CAT's losses counts: options of a training. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Nuance = Literal["difference", "as-printed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossWeights:
+    """What each of CAT's losses counts in the sum; the paper's are all 1."""
+
+    guided: float = 1.0
+    """Weight of the attention to wrong sememes (CAT, eq. 4, first term)."""
+    sparsity: float = 1.0
+    """Weight of the L1 norm of the attention to codes (eq. 4, second term)."""
+    reconstruction: float = 1.0
+    """Weight of the distance of composed and contextual vectors (eq. 5)."""
+    sufficiency: float = 1.0
+    """Weight of BERT's tasks from each representation (eq. 6)."""
+    nuance: float = 1.0
+    """Weight of what the difference of both still tells (eq. 7)."""
+    beta: float = 0.1
+    """Of the part of eq. 5 that moves the contextual vectors."""
+    nuance_reads: Nuance = "difference"
+    """What the tasks in the nuance read: the difference (eq. 7), or the contextual and the composed
+    vectors themselves, as eq. 10 is printed."""
