@@ -16,8 +16,11 @@ from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.init import init_bert
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_encoder import SmallEncoderModel
+from interp_compose.text.wordpiece import WordPieceTokenizer
 
 KIND: Final = "bert"
+BACKBONE: Final = ("embed", "pos_embed", "token_type_embed", "blocks")
+"""What names of its weights begin with."""
 NORMS: Final = {"attention.output.LayerNorm": "ln1", "output.LayerNorm": "ln2"}
 
 
@@ -46,7 +49,52 @@ def composed_encoder(
 
     Raises:
         CapabilityError: another architecture, or a BERT that a small encoder cannot be.
-        OptionError: a shape, or a seed, that cannot be; a tokenizer that is not of WordPiece.
+        OptionError: a shape, or a seed, that cannot be; a tokenizer that is not BERT's.
+        InterventionError: interventions are open.
+    """
+    plain = encoder_from_bert(model)
+    config = replace(
+        plain.lens.cfg,
+        composition=composition,
+        n_codes=n_codes,
+        n_last_codes=n_last_codes,
+        composer=composer,
+    )
+    return composed(plain, config, seed=seed, frozen=frozen)
+
+
+@torch.no_grad()
+def composed(
+    plain: SmallEncoderModel, config: EncoderConfig, *, seed: int, frozen: bool
+) -> SmallEncoderModel:
+    """An encoder with the embeddings and blocks of one that composes nothing, and a config that
+    differs in how it composes; codes, enhancement and heads are drawn by the seed.
+
+    Raises:
+        OptionError: a seed below 0.
+    """
+    lens = SmallEncoder(config)
+    init_bert(lens, seed=seed)
+    given = {
+        name: weight
+        for name, weight in plain.lens.state_dict().items()
+        if name.startswith(BACKBONE) or name == "continues"
+    }
+    lens.load_state_dict(lens.state_dict() | given)
+    for name, weight in lens.named_parameters():
+        if frozen and name in given:
+            weight.requires_grad_(False)
+    return SmallEncoderModel(lens.eval(), name=plain.name, tokenizer=plain.tokenizer)
+
+
+@torch.no_grad()
+def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
+    """A pretrained BERT's embeddings and blocks as a small encoder that composes nothing, proven to
+    give the same; its heads are random.
+
+    Raises:
+        CapabilityError: another architecture, or a BERT that a small encoder cannot be.
+        OptionError: a tokenizer that is not BERT's.
         InterventionError: interventions are open.
     """
     if not isinstance(model, EncoderModel) or model._core.config.model_type != KIND:
@@ -73,24 +121,17 @@ def composed_encoder(
         n_heads=theirs.num_attention_heads,
         d_mlp=theirs.intermediate_size,
         n_segments=theirs.type_vocab_size,
-        composition=composition,
-        n_codes=n_codes,
-        n_last_codes=n_last_codes,
-        composer=composer,
         act=cast(Act, theirs.hidden_act),
         eps=theirs.layer_norm_eps,
     )
     lens = SmallEncoder(config)
-    init_bert(lens, seed=seed)
+    init_bert(lens, seed=0)
     weights = _weights(model, config)
     lens.load_state_dict(
         lens.state_dict() | {name: one.detach().float().cpu() for name, one in weights.items()}
     )
-    if frozen:
-        own = dict(lens.named_parameters())
-        for name in weights:
-            own[name].requires_grad_(False)
-    made = SmallEncoderModel.with_tokenizer(lens.eval(), model.tokenizer, name=model.name)
+    tokenizer = None if model.tokenizer is None else WordPieceTokenizer.of(model.tokenizer)
+    made = SmallEncoderModel.with_tokenizer(lens.eval(), tokenizer, name=model.name)
     _check(made, model)
     return made
 
@@ -125,16 +166,13 @@ def _weights(model: EncoderModel, config: EncoderConfig) -> dict[str, Tensor]:
 
 
 def _check(made: SmallEncoderModel, model: LensModel) -> None:
-    """Prove that what enters the last block's composition is what the BERT gives.
+    """Prove that the last block gives what the BERT gives.
 
     Raises:
         CapabilityError: it is not.
     """
-    plain = replace(made.lens.cfg, composition="none")
-    bare = SmallEncoder(plain)
-    bare.load_state_dict(made.lens.state_dict(), strict=False)
     tokens = made.random_tokens(2, min(7, made.n_ctx), torch.Generator().manual_seed(0))
-    ours = bare.eval()(tokens)[-1].cont
+    ours = made.lens(tokens)[-1].cont
     hidden = model.plain_hidden(tokens.to(model.device)).float().cpu()
     exact = model.dtype in (torch.float32, torch.float64)
     apart = float((ours - hidden).abs().max())

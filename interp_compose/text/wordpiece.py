@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Integer
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -85,6 +86,25 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         )
         return cls(whole.to_str())
 
+    @classmethod
+    def of(cls, tokenizer: Any) -> WordPieceTokenizer:
+        """A BERT's tokenizer as one of these: the same pieces; nothing is cut or padded.
+
+        Raises:
+            OptionError: another kind of tokenizer, or one with other special tokens.
+        """
+        if isinstance(tokenizer, cls):
+            return tokenizer
+        continuing(tokenizer)
+        missing = set(SPECIALS) - set(tokenizer.get_vocab())
+        if missing:
+            raise OptionError(
+                f"the tokenizer has no {', '.join(sorted(missing))}: expected BERT's special "
+                f"tokens, {', '.join(SPECIALS)}"
+            )
+        backend = json.loads(tokenizer.backend_tokenizer.to_str())
+        return cls(json.dumps(backend | {"truncation": None, "padding": None}))
+
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, without special ones: where their characters occur in a text,
         such as "[SEP]", they are read as any others."""
@@ -119,6 +139,35 @@ def _inside_words(backend: Tokenizer, texts: Iterable[str]) -> list[str]:
         return len(after) > 1 and len(backend.pre_tokenizer.pre_tokenize_str(after)) == 1
 
     return [one for one in sorted(plain) if not one.isspace() and is_inside(one)]
+
+
+@dataclass(frozen=True, eq=False)
+class WordPieces:
+    """What a batch needs to know of a WordPiece vocabulary.
+
+    ``continues`` says of each entry whether it goes on with a word; ``plain`` are the entries that
+    are no special tokens.
+    """
+
+    continues: Bool[np.ndarray, "token"]
+    plain: Integer[np.ndarray, "entry"]
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+
+    @classmethod
+    def of(cls, tokenizer: WordPieceTokenizer) -> WordPieces:
+        """A tokenizer's."""
+        continues = continuing(tokenizer)
+        return cls(
+            continues,
+            np.setdiff1d(np.arange(len(continues)), tokenizer.all_special_ids),
+            pad=tokenizer.pad_token_id,
+            cls=tokenizer.cls_token_id,
+            sep=tokenizer.sep_token_id,
+            mask=tokenizer.mask_token_id,
+        )
 
 
 def continuing(tokenizer: Any) -> Bool[np.ndarray, "token"]:

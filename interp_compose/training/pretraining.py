@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, OptionError
 from interp_compose.models.bert import BlockOutput, SmallEncoder
+from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.loss_weights import LossWeights
 from interp_compose.training.objectives import Row
 from interp_compose.training.order import into_parts
@@ -133,7 +134,7 @@ class Pretraining:
     """
 
     passages: Passages
-    continues: Bool[np.ndarray, "d_vocab"]
+    vocabulary: WordPieces
     lexicon: Lexicon | None
     weights: CatWeights
     composes: bool
@@ -167,7 +168,7 @@ class Pretraining:
         return masked_batch(
             passages,
             indices,
-            continues=self.continues,
+            vocabulary=self.vocabulary,
             lexicon=self.lexicon if self.composes else None,
             random=np.random.default_rng(seed),
         )

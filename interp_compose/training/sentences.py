@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int, Integer
 from torch import Tensor
 
 from interp_compose.errors import InputError
-from interp_compose.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS
+from interp_compose.text.wordpiece import WordPieces
 
 MASKED: Final = 0.15
 """The share of words that is masked (Devlin et al. 2019, section 3.1)."""
@@ -232,7 +232,7 @@ def masked_batch(
     passages: Passages,
     indices: Int[np.ndarray, "_"],
     *,
-    continues: Bool[np.ndarray, "d_vocab"],
+    vocabulary: WordPieces,
     lexicon: Lexicon | None,
     random: np.random.Generator,
 ) -> MaskedBatch:
@@ -243,20 +243,21 @@ def masked_batch(
     """
     pairs = [passages.paired(int(index), random) for index in indices]
     sizes = [len(a) + 2 + (0 if b is None else len(b) + 1) for a, b, _ in pairs]
-    tokens = np.full((len(pairs), max(sizes)), PAD, dtype=np.int64)
+    tokens = np.full((len(pairs), max(sizes)), vocabulary.pad, dtype=np.int64)
     segments = np.zeros_like(tokens)
     mask = (np.arange(tokens.shape[1]) < np.array(sizes)[:, None]).astype(np.int64)
     for row, (a, b, _) in enumerate(pairs):
-        tokens[row, 0], tokens[row, 1 : 1 + len(a)], tokens[row, 1 + len(a)] = CLS, a, SEP
+        tokens[row, 0], tokens[row, 1 : 1 + len(a)] = vocabulary.cls, a
+        tokens[row, 1 + len(a)] = vocabulary.sep
         if b is not None:
             tokens[row, 2 + len(a) : 2 + len(a) + len(b)] = b
-            tokens[row, sizes[row] - 1] = SEP
+            tokens[row, sizes[row] - 1] = vocabulary.sep
             segments[row, 2 + len(a) : sizes[row]] = 1
-    starts = ~continues[tokens] & (mask == 1)
+    starts = ~vocabulary.continues[tokens] & (mask == 1)
     starts[:, 0] = True
     words = np.where(mask == 1, starts.cumsum(axis=1) - 1, -1)
-    chosen = _masked_words(tokens, words, random)
-    seen = _as_seen(tokens, words, chosen, len(continues), random)
+    chosen = _masked_words(tokens, words, vocabulary, random)
+    seen = _as_seen(tokens, words, chosen, vocabulary, random)
     at = np.flatnonzero(chosen)
     guided, marks = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=bool)
     if lexicon is not None:
@@ -280,10 +281,11 @@ def masked_batch(
 def _masked_words(
     tokens: Int[np.ndarray, "batch pos"],
     words: Int[np.ndarray, "batch pos"],
+    vocabulary: WordPieces,
     random: np.random.Generator,
 ) -> Bool[np.ndarray, "batch pos"]:
     """Tokens of the words that are to be predicted; special tokens never are."""
-    plain = (words >= 0) & (tokens != CLS) & (tokens != SEP)
+    plain = (words >= 0) & (tokens != vocabulary.cls) & (tokens != vocabulary.sep)
     score = random.random(tokens.shape)  # of a word: that at its number
     of_word = np.take_along_axis(score, words.clip(min=0), axis=1)
     of_word = np.where(plain, of_word, 2.0)
@@ -296,13 +298,13 @@ def _as_seen(
     tokens: Int[np.ndarray, "batch pos"],
     words: Int[np.ndarray, "batch pos"],
     chosen: Bool[np.ndarray, "batch pos"],
-    d_vocab: int,
+    vocabulary: WordPieces,
     random: np.random.Generator,
 ) -> Int[np.ndarray, "batch pos"]:
     kind = np.take_along_axis(random.random(tokens.shape), words.clip(min=0), axis=1)
-    others = random.integers(len(SPECIALS), d_vocab, tokens.shape)
+    others = vocabulary.plain[random.integers(0, len(vocabulary.plain), tokens.shape)]
     seen = tokens.copy()
-    seen[chosen & (kind < AS_MASK)] = MASK
+    seen[chosen & (kind < AS_MASK)] = vocabulary.mask
     replaced = chosen & (kind >= AS_MASK) & (kind < AS_MASK + AS_RANDOM)
     seen[replaced] = others[replaced]
     return seen

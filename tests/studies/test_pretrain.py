@@ -38,6 +38,7 @@ from interp_compose.studies.pretrain import data as data_file, run as run_file
 from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, kept, prepared
 from interp_compose.studies.pretrain.presets import PAPER
 from interp_compose.studies.pretrain.run import PretrainingRun
+from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.pretraining import Pretraining, measured
 from interp_compose.training.sentences import MaskedBatch, Passages
 
@@ -322,7 +323,7 @@ def test_models_of_a_seed_begin_with_the_same_weights(whole: Swept) -> None:
     begun = whole.watch.begun
     for model, seed in product(MODELS, SEEDS):
         run = PretrainingRun(data="", model=model, seed=seed, **vars(TINY))
-        encoder = SmallEncoder(run.model_config(whole.data))
+        encoder = SmallEncoder(run.model_config(len(whole.data.tokenizer), whole.data.guiding))
         init_bert(encoder, seed=seed)
         expected, found = dict(encoder.named_parameters()), begun[model, seed]
         assert set(found) == set(expected)
@@ -373,7 +374,7 @@ def test_what_is_kept_of_a_run_is_what_was_measured(whole: Swept) -> None:
     assert model.tokenizer.saved() == data.tokenizer.saved()
     run = PretrainingRun(data="", model="cat", seed=1, **vars(TINY))
     objective = Pretraining(
-        Passages.of(data.train, run.n_ctx), model.lens.continues.numpy(), None, run.weights(), True
+        Passages.of(data.train, run.n_ctx), WordPieces.of(data.tokenizer), None, run.weights(), True
     )
     again = measured(objective, model.lens, Passages.of(data.held_out, run.n_ctx))
     found = pd.DataFrame(again["curve"]).set_index("output")

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from interp_compose.errors import NonFiniteError, OptionError
 from interp_compose.models.bert import BlockOutput, EncoderConfig, SmallEncoder
+from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training import pretraining
 from interp_compose.training.pretraining import (
     TERMS,
@@ -38,6 +39,7 @@ BERT = EncoderConfig(
 )
 CAT = replace(BERT, composition="every")
 CONTINUES = np.arange(31) >= 26
+VOCABULARY = WordPieces(CONTINUES, np.arange(5, 31), pad=0, cls=2, sep=3, mask=4)
 N_SEMEMES = 16
 """Fewer than the last block has codes."""
 WORDS: dict[tuple[int, ...], tuple[int, ...]] = {
@@ -334,7 +336,7 @@ def objective_of(
     lexicon: Lexicon | None = LEXICON,
 ) -> Pretraining:
     passages = Passages.of(text_of(lengths), BERT.n_ctx)
-    return Pretraining(passages, CONTINUES, lexicon, weights or CatWeights(), composes)
+    return Pretraining(passages, VOCABULARY, lexicon, weights or CatWeights(), composes)
 
 
 def everything(objective: Pretraining) -> NDArray[np.int64]:

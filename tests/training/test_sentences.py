@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from interp_compose.errors import InputError
-from interp_compose.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS
+from interp_compose.text.wordpiece import CLS, MASK, PAD, SEP, SPECIALS, WordPieces
 from interp_compose.training import sentences
 from interp_compose.training.sentences import (
     Lexicon,
@@ -27,6 +28,9 @@ D_VOCAB = 60
 GOES_ON = 40
 """The first entry that goes on with a word; all that follow do as well."""
 CONTINUES = np.arange(D_VOCAB) >= GOES_ON
+VOCABULARY = WordPieces(
+    CONTINUES, np.arange(len(SPECIALS), D_VOCAB), pad=PAD, cls=CLS, sep=SEP, mask=MASK
+)
 LENGTHS = st.lists(st.lists(st.integers(1, 13), min_size=1, max_size=6), min_size=1, max_size=5)
 """Of the sentences of documents."""
 
@@ -77,12 +81,12 @@ def document_of(text: Sentences, sentence: int) -> int:
 
 
 def batch_of(
-    passages: Passages, seed: int, lexicon: Lexicon | None = None, continues: Any = CONTINUES
+    passages: Passages, seed: int, lexicon: Lexicon | None = None, vocabulary: Any = VOCABULARY
 ) -> MaskedBatch:
     return masked_batch(
         passages,
         np.arange(len(passages)),
-        continues=continues,
+        vocabulary=vocabulary,
         lexicon=lexicon,
         random=np.random.default_rng(seed),
     )
@@ -298,7 +302,7 @@ def test_a_row_is_its_pair(lengths: list[list[int]], n_ctx: int, seed: int) -> N
     """With each token another one, so that where it stands in the text is known."""
     passages = Passages.of(numbered(lengths), n_ctx)
     alone = np.zeros(sum(map(sum, lengths)) + len(SPECIALS), dtype=bool)
-    batch = batch_of(passages, seed, continues=alone)
+    batch = batch_of(passages, seed, vocabulary=replace(VOCABULARY, continues=alone))
     starts, tokens = passages.text.starts.tolist(), passages.text.tokens.tolist()
     for (low, high), row, follows in zip(
         passages.bounds.tolist(), unmasked(batch), batch.follows.tolist(), strict=True
@@ -335,7 +339,9 @@ def test_shares_of_words_that_are_masked_and_how() -> None:
     """Of n words each is masked at 0.15, and one where that leaves none: 0.15 + 0.85^n / n."""
     d_vocab = 5000
     passages = Passages.of(made_up(220, d_vocab=d_vocab), 64)
-    batch = batch_of(passages, 0, continues=np.arange(d_vocab) >= GOES_ON)
+    entries = np.arange(d_vocab)
+    more = replace(VOCABULARY, continues=entries >= GOES_ON, plain=entries[len(SPECIALS) :])
+    batch = batch_of(passages, 0, vocabulary=more)
     seen, words, own = batch.tokens.numpy(), batch.words.numpy(), np.array(unmasked(batch))
     chosen = np.isin(np.arange(own.size), batch.at.numpy()).reshape(own.shape)
     expected, n_words, masked, by_size = 0.0, 0, 0, {size: [0, 0] for size in (1, 2, 3)}

@@ -32,7 +32,7 @@ from interp_compose.tasks.corpus import (
     text_files,
 )
 from interp_compose.tasks.sememes import Sememes
-from interp_compose.text.wordpiece import UNK, WordPieceTokenizer, continuing
+from interp_compose.text.wordpiece import WordPieceTokenizer, continuing
 from interp_compose.training.sentences import Lexicon, Sentences
 
 DATA: Final = "data"
@@ -75,10 +75,17 @@ class DataOptions:
 
 
 def prepared(
-    source: Path, sememes: Sememes | None, options: DataOptions, out: Path, *, n_ctx: int
+    source: Path,
+    sememes: Sememes | None,
+    options: DataOptions,
+    out: Path,
+    *,
+    n_ctx: int,
+    given: WordPieceTokenizer | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """The digest of the data of a text in the folder of a sweep, made where they are missing, and
-    what a result says of them.
+    what a result says of them; with the tokenizer that is ``given``, or one that the training part
+    makes.
 
     The text is read from the disk three times, and no more than the digests of its documents, and
     the starts of its sentences, are held in memory. A document that occurs again is left out; by
@@ -96,12 +103,13 @@ def prepared(
     split = None if sememes is None else sememes.split(options.held_out_words)
     files = [file_sha256(path) for path in text_files(source)]
     words = None if sememes is None else [list(sememes.names), sorted(sememes.words.items())]
-    digest = digest_of([files, vars(options), words])
+    made_by = vars(options) | ({} if given is None else {"tokenizer": given.saved()})
+    digest = digest_of([files, made_by, words])
     folder = out / DATA / digest
     if folder.exists():
         _check_pairs(source, options, kept(out, digest).tokenizer, n_ctx)
     else:
-        tokenizer, counts = _tokenizer_of(source, options)
+        tokenizer, counts = _tokenizer_of(source, options, given)
         _check_pairs(source, options, tokenizer, n_ctx)
         counts |= _annotated(tokenizer, split)
         with temporary_folder(folder.parent) as temporary:
@@ -163,19 +171,26 @@ def lexicon_of(tokenizer: WordPieceTokenizer, sememes: Sememes) -> Lexicon:
     Raises:
         InputError: none is.
     """
-    goes_on = continuing(tokenizer)
+    goes_on, unknown = continuing(tokenizer), tokenizer.unk_token_id
     words = list(sememes.words)
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
     for word, pieces in zip(words, tokenizer.pieces(words), strict=True):
         ids = tuple(pieces)
-        if ids and UNK not in ids and not goes_on[ids[0]] and all(goes_on[i] for i in ids[1:]):
+        if ids and unknown not in ids and not goes_on[ids[0]] and all(goes_on[i] for i in ids[1:]):
             found[ids] = sememes.words[word]
     return Lexicon.of(found, len(sememes.names))
 
 
-def _tokenizer_of(source: Path, options: DataOptions) -> tuple[WordPieceTokenizer, dict[str, int]]:
-    """What the training part makes, and how many documents there are."""
+def _tokenizer_of(
+    source: Path, options: DataOptions, given: WordPieceTokenizer | None
+) -> tuple[WordPieceTokenizer, dict[str, int]]:
+    """The one that is given, or that the training part makes; and how many documents there are."""
     counts = {f"{part}_documents": 0 for part in PARTS} | {"left_out_as_repeated": 0}
+    if given is not None:
+        for _ in _in_parts(source, options, counts):
+            pass
+        _check_parts(source, options, counts)
+        return given, counts
     sentences = _TrainingSentences(source, options, counts)
     try:
         tokenizer = WordPieceTokenizer.trained(sentences, options.vocab_size)

@@ -6,22 +6,29 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from interp_compose.errors import OptionError
 from interp_compose.models.bert import EncoderConfig
+from interp_compose.models.from_bert import encoder_from_bert
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.models.memory import weights_digest
+from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.runs.folder import Plan
 from interp_compose.runs.sweep import check_options
 from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.output import check_folder
+from interp_compose.studies.core.start import check_shape_left_out, keep_start
 from interp_compose.studies.pretrain.data import DataOptions, prepared
 from interp_compose.studies.pretrain.options import EncoderTraining, PretrainCommand
 from interp_compose.studies.pretrain.result import Pretrained
-from interp_compose.studies.pretrain.run import PLACE, WORK, PretrainingRun
+from interp_compose.studies.pretrain.run import PLACE, SHAPE, WORK, PretrainingRun
 from interp_compose.tasks.corpus import Documents
 from interp_compose.tasks.sememes import Sememes, load_sememes
+from interp_compose.text.wordpiece import WordPieceTokenizer
 
 TRAIN: Final = "interp_compose.studies.pretrain.run:train"
 """The function that trains them."""
@@ -42,6 +49,8 @@ class PretrainOptions(GridOptions):
     """The share of annotated words that guide nothing."""
     vocab_size: int = 8192
     """Entries of the vocabulary: pieces of words of the training part."""
+    model: LensModel | None = None
+    """A pretrained BERT to begin with, and its tokenizer, instead of random weights."""
     run: EncoderTraining | None = None
     """Shape and training of every run."""
 
@@ -66,44 +75,63 @@ def pretrain(
     Args:
         source: a text file, or a folder of them: a sentence a line.
         models: "bert", "cat" (every block composes), "cat-last" (the last one), and as controls
-            "cat-fixed" (random codes that are not trained) and "cat-mlp" (as many parameters in an
-            MLP, without codes). Others are compared with the first.
+            "cat-fixed" and "cat-last-fixed" (random codes that are not trained), "cat-mlp" and
+            "cat-last-mlp" (as many parameters in an MLP, without codes). Others are compared with
+            the first.
         out: folder for the runs: data, histories and weights.
         asked: every option.
 
     Raises:
         MissingDataError, DataFormatError: no text, or none in UTF-8.
         OptionError: no model, one that is unknown or named twice; a shape, a share or a vocabulary
-            that cannot be.
+            that cannot be, or that the given model has otherwise.
+        CapabilityError: the given model is no BERT.
         InputError: a part of the text without a document; a model that composes without sememes;
             ``out`` holds another sweep.
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     check_options(asked.where, asked.workers, asked.slurm)
-    runs, config = _planned(Path(source), models, Path(out).absolute(), asked)
+    runs, config = _planned(Path(source), Path(out).absolute(), models, asked)
     plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
     return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
 
 
-def _asked(
-    models: Sequence[str], asked: PretrainOptions
-) -> tuple[list[PretrainingRun], DataOptions, dict[str, Any]]:
-    """The runs, but for their data; how these are made; and what is known of a result before the
-    text is read."""
+class _Asked(NamedTuple):
+    """What is known before the text is read: the runs, but for their data; how these are made; the
+    model that is begun with; and what a result says of all that."""
+
+    runs: list[PretrainingRun]
+    options: DataOptions
+    start: SmallEncoderModel | None
+    about: dict[str, Any]
+
+
+def _asked(models: Sequence[str], asked: PretrainOptions) -> _Asked:
+    """Refuse what cannot be."""
     if not models:
         raise OptionError("models is empty: expected at least one, such as 'bert'")
     for model in models:
         if models.count(model) > 1:
             raise OptionError(f"models name {model!r} more than once; each run is done once")
-    shape = asdict(asked.run or EncoderTraining())
+    training = asked.run or EncoderTraining()
+    shape, vocab_size, about, start = asdict(training), asked.vocab_size, {}, None
+    if asked.model is not None:
+        start = encoder_from_bert(asked.model)
+        own = {name: getattr(start.lens.cfg, name) for name in SHAPE}
+        check_shape_left_out(asked.model, own, training, EncoderTraining())
+        size = {"vocab_size": len(start.tokenizer)}
+        check_shape_left_out(asked.model, size, asked, PretrainOptions())
+        vocab_size, about = size["vocab_size"], {"model": asked.model.name}
+        shape |= own
+    digest: dict[str, Any] = {} if start is None else {"start": weights_digest(start)}
     runs = [
-        PretrainingRun(**shape, data="", model=model, seed=seed)
+        PretrainingRun(**shape, **digest, data="", model=model, seed=seed)
         for seed in seeds_of(asked)
         for model in models
     ]
     known: dict[tuple[EncoderConfig, tuple[bool, ...]], str] = {}
     for run in runs[: len(models)]:
-        config = run.check(asked.vocab_size, asked.sememes)
+        config = run.check(vocab_size, asked.sememes, None if start is None else start.lens.cfg)
         composing = tuple(map(config.composes, range(config.n_layers)))
         other = known.setdefault((replace(config, composition="none"), composing), run.model)
         if other != run.model:
@@ -114,18 +142,25 @@ def _asked(
     options = DataOptions(
         documents=asked.documents,
         held_out=asked.held_out,
-        vocab_size=asked.vocab_size,
+        vocab_size=vocab_size,
         held_out_words=asked.held_out_words,
     )
-    return runs, options, {"study": WORK, **shape, **vars(options)}
+    about = {"study": WORK, **shape, **vars(options), **about, **digest}
+    return _Asked(runs, options, start, about)
 
 
 def _planned(
-    source: Path, models: Sequence[str], out: Path, asked: PretrainOptions
+    source: Path, out: Path, models: Sequence[str], asked: PretrainOptions
 ) -> tuple[list[PretrainingRun], dict[str, Any]]:
-    """The runs, and what a result says of itself; the data are made where they are missing."""
-    runs, options, about = _asked(models, asked)
-    digest, report = prepared(source, asked.sememes, options, out, n_ctx=runs[0].n_ctx)
+    """The runs, and what a result says of itself; what they begin with is made where it is
+    missing."""
+    runs, options, start, about = _asked(models, asked)
+    tokenizer = None if start is None else WordPieceTokenizer.of(start.tokenizer)
+    digest, report = prepared(
+        source, asked.sememes, options, out, n_ctx=runs[0].n_ctx, given=tokenizer
+    )
+    if start is not None:
+        keep_start(start, out)
     runs = [replace(run, data=digest) for run in runs]
     config = {
         **about,
@@ -150,13 +185,14 @@ def run(command: PretrainCommand) -> Pretrained:
         "held_out_words": source.held_out_words,
         "vocab_size": source.vocab_size,
         "sememes": None if source.sememes is None else load_sememes(source.sememes),
+        "model": None if command.model is None else load_model(command.model),
         "run": command.run,
     }
     asked, text = PretrainOptions(**given), source.data_dir
     models = command.models.split(",")
-    _, _, about = _asked(models, asked)
+    about = _asked(models, asked).about
     check_folder(output.out, Pretrained, about, overwrite=output.overwrite)  # before data are made
-    _, config = _planned(text, models, output.out.absolute(), asked)
+    _, config = _planned(text, output.out.absolute(), models, asked)
     return run_grid(
         output,
         Pretrained,

@@ -28,6 +28,8 @@ class EncoderTraining(LossWeights):
     """Neurons of a block."""
     n_codes: int = 1000
     """Codes of each block's codebook but the last one's, which has one for each sememe."""
+    frozen: bool = False
+    """Leave the weights of a given model as they are, and train what is put on it alone."""
     level: Literal["word", "token"] = "word"
     """What is decomposed: words, each the mean of its tokens, or tokens."""
     dropout: float = 0.0
@@ -80,9 +82,12 @@ class PretrainCommand:
     composes words of the codes of a codebook."""
 
     models: str = "bert,cat"
-    """By commas, of: bert, cat (every block composes), cat-last (the last one), and as controls
-    cat-fixed (random codes that are not trained) and cat-mlp (as many parameters in an MLP, without
-    codes). The first is what others are compared with."""
+    """By commas, of: bert, cat (every block composes), cat-last (the last one), and as controls of
+    either cat-fixed, cat-last-fixed (random codes that are not trained), cat-mlp and cat-last-mlp
+    (as many parameters in an MLP, without codes). The first is what others are compared with."""
+    model: str | None = None
+    """A pretrained BERT to begin with (a hub name or a folder), with its tokenizer, instead of
+    random weights."""
     paper: bool = False
     """Take CAT's setting as the defaults of all other options, as far as it is known; what differs
     is listed in docs/cat.md. For a GPU."""

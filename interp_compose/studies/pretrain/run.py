@@ -10,13 +10,15 @@ from typing import Any, Final
 from interp_compose._public import public
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.models.from_bert import composed
 from interp_compose.models.init import init_bert
 from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.studies.core.sequence_run import keep_run, trained
+from interp_compose.studies.core.start import kept_start
 from interp_compose.studies.pretrain.data import PretrainingData, kept, lexicon_of
 from interp_compose.studies.pretrain.options import EncoderTraining
 from interp_compose.tasks.sememes import Sememes
-from interp_compose.text.wordpiece import continuing
+from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.loop import trains
 from interp_compose.training.pretraining import CatWeights, Pretraining, measured
@@ -34,8 +36,12 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cat-last": {"composition": "last"},
     "cat-fixed": {"composition": "every", "composer": "fixed"},
     "cat-mlp": {"composition": "every", "composer": "mlp"},
+    "cat-last-fixed": {"composition": "last", "composer": "fixed"},
+    "cat-last-mlp": {"composition": "last", "composer": "mlp"},
 }
 """What a model's name means."""
+SHAPE: Final = ("n_layers", "d_model", "n_heads", "d_mlp")
+"""Options that a given model decides, and its context, of which ``n_ctx`` is what is used."""
 
 
 @public
@@ -48,44 +54,67 @@ class PretrainingRun(EncoderTraining):
     model: str
     """One of :data:`VARIANTS`."""
     seed: int = 0
+    start: str = ""
+    """Digest of the model that is begun with, kept beside the runs; empty: random weights."""
 
-    def model_config(self, data: PretrainingData) -> EncoderConfig:
-        """The model's shape.
+    def model_config(
+        self, d_vocab: int, sememes: Sememes | None, start: EncoderConfig | None = None
+    ) -> EncoderConfig:
+        """The model's shape; that of a given one, but for how it composes.
 
         Raises:
             OptionError: no such model, or a shape that cannot be.
             InputError: a model with codes, and no sememes for the last block's.
         """
-        n_sememes = None if data.guiding is None else len(data.guiding.names)
-        return self._config(len(data.tokenizer), n_sememes)
+        if self.model not in VARIANTS:
+            raise OptionError(f"model {self.model!r}: expected one of {', '.join(VARIANTS)}")
+        if self.composes and sememes is None:
+            raise InputError(
+                f"the model {self.model!r} needs sememes, which guide the codes of its last block: "
+                "give the folder of annotations (sememes), or leave the model out"
+            )
+        last = {"n_last_codes": None if sememes is None else len(sememes.names)}
+        own = _of(self, EncoderConfig) | dict(VARIANTS[self.model]) | last
+        if start is None:
+            return EncoderConfig(d_vocab=d_vocab, **own)
+        return replace(start, **{name: own[name] for name in own if name not in (*SHAPE, "n_ctx")})
 
-    def check(self, vocab_size: int, sememes: Sememes | None) -> EncoderConfig:
+    def check(
+        self, vocab_size: int, sememes: Sememes | None, start: EncoderConfig | None = None
+    ) -> EncoderConfig:
         """The same before the text is read; what else cannot be is refused as well.
 
         Raises:
             OptionError, InputError: as :meth:`model_config` and :meth:`train_config`.
         """
-        n_sememes = None if sememes is None else len(sememes.names)
-        config = self._config(max(vocab_size, 1), n_sememes)
+        config = self.model_config(max(vocab_size, 1), sememes, start)
         if self.n_ctx < LEAST:
             raise OptionError(
                 f"n_ctx={self.n_ctx}: expected {LEAST} or more, for three special tokens and two "
                 "sentences"
             )
+        if self.n_ctx > config.n_ctx:
+            raise OptionError(
+                f"n_ctx={self.n_ctx}: expected at most {config.n_ctx}, the given model's context"
+            )
+        if self.frozen and start is None:
+            raise OptionError(
+                "frozen=True without a model whose weights could be left as they are: give one "
+                "(model=…, --model), or leave it out"
+            )
         self.weights()
         self.train_config([self.n_ctx])
         return config
 
-    def _config(self, d_vocab: int, n_sememes: int | None) -> EncoderConfig:
-        if self.model not in VARIANTS:
-            raise OptionError(f"model {self.model!r}: expected one of {', '.join(VARIANTS)}")
-        if self.composes and n_sememes is None:
-            raise InputError(
-                f"the model {self.model!r} needs sememes, which guide the codes of its last block: "
-                "give the folder of annotations (sememes), or leave the model out"
-            )
-        sizes = {"d_vocab": d_vocab, "n_last_codes": n_sememes}
-        return EncoderConfig(**_of(self, EncoderConfig) | dict(VARIANTS[self.model]) | sizes)
+    def made(self, data: PretrainingData, out: Path) -> SmallEncoderModel:
+        """The model of a sweep in ``out``, before its first step."""
+        if not self.start:
+            lens = SmallEncoder(self.model_config(len(data.tokenizer), data.guiding))
+            init_bert(lens, seed=self.seed)
+            return SmallEncoderModel.with_tokenizer(lens, data.tokenizer, name=self.model)
+        plain = kept_start(out, self.start, SmallEncoderModel)
+        config = self.model_config(0, data.guiding, plain.lens.cfg)
+        return composed(plain, config, seed=self.seed, frozen=self.frozen)
 
     @property
     def composes(self) -> bool:
@@ -120,14 +149,12 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     """History, measures and weights of a run into its folder."""
     run = PretrainingRun(**config)
     data = kept(folder.parents[1], run.data)
-    model = SmallEncoder(run.model_config(data))
-    init_bert(model, seed=run.seed)
-    goes_on = continuing(data.tokenizer)
-    wrapped = SmallEncoderModel.with_tokenizer(model, data.tokenizer, name=run.model)
+    wrapped = run.made(data, folder.parents[1])
+    model = wrapped.lens.train()
     held_out = Passages.of(data.held_out, run.n_ctx)
     objective = Pretraining(
         Passages.of(data.train, run.n_ctx),
-        goes_on,
+        WordPieces.of(data.tokenizer),
         None if data.guiding is None else lexicon_of(data.tokenizer, data.guiding),
         run.weights(),
         run.composes,

@@ -21,11 +21,12 @@ from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.sequence_data import SequenceData, check_measured, keep, plain
 from interp_compose.studies.core.settings import AXES, KEY
+from interp_compose.studies.core.start import check_shape_left_out, keep_start
 from interp_compose.studies.core.together import plan_of, step_bytes
 from interp_compose.studies.task_phases.options import GAMMAS, TaskPhasesCommand, TaskTraining
 from interp_compose.studies.task_phases.result import TaskPhases
 from interp_compose.studies.task_phases.run import WORK, TaskRun
-from interp_compose.studies.task_phases.start import keep_start, shape_of, start_of
+from interp_compose.studies.task_phases.start import shape_of, start_of
 from interp_compose.tasks.sequences import SequenceTask, load_sequences
 
 MODULE: Final = "interp_compose.studies.task_phases.run"
@@ -125,13 +126,8 @@ def _start(
             "weights already: leave them out (init_rates=(); no --gammas)"
         )
     start = start_of(asked.model, SequenceData.of(task.splits, one_sequence=True))
-    default, given = asdict(TaskTraining()), asdict(asked.run or TaskTraining())
-    for name, value in shape_of(start.lens.cfg).items():
-        if given[name] not in (default[name], value):
-            raise OptionError(
-                f"{name}={given[name]!r} with the model {asked.model.name!r}, whose own is "
-                f"{value!r}: leave it out"
-            )
+    default = TaskTraining()
+    check_shape_left_out(asked.model, shape_of(start.lens.cfg), asked.run or default, default)
     return start
 
 

@@ -23,8 +23,8 @@ from interp_compose.studies.core.sequence_run import (
     train_alone,
     train_together,
 )
+from interp_compose.studies.core.start import kept_start
 from interp_compose.studies.task_phases.options import TaskTraining
-from interp_compose.studies.task_phases.start import kept_start
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.loop import trains
 from interp_compose.training.sequences import ContinuedBatch, EncodedPair, TargetSequence
@@ -66,7 +66,7 @@ def prepared(run: TaskRun, out: Path) -> Prepared:
     """A run of the sweep in ``out``, before its first step."""
     data = kept(out, run.data, one_sequence=True)
     if run.init_rate is None:
-        model = kept_start(out, run.start).lens.train()
+        model = kept_start(out, run.start, SmallDecoderModel).lens.train()
     else:
         model = SmallDecoder(run.model_config(data))
         init_weights(model, run.init_rate, seed=run.seed)
