@@ -100,6 +100,10 @@ bench: venv
 	$(BIN)/python -m benchmarks.inside_tasks out/addition
 	$(BIN)/interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 --epochs 40 --seeds 3 --out out/fine-tuned
 	$(BIN)/python -m benchmarks.sequence_outcomes out/fine-tuned
+	$(BIN)/interp-compose phases --task prontoqa-1 --sizes 2000,6000,20000 --n-heads 2 --lr 2e-3 --epochs 100 --max-steps 12000 --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/proofs-large
+	$(BIN)/python -m benchmarks.sequence_outcomes out/proofs-large
+	$(BIN)/interp-compose phases --task prontoqa-1 --sizes 2000,6000,20000 --n-heads 2 --lr 2e-3 --epochs 100 --max-steps 12000 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/proofs-small
+	$(BIN)/python -m benchmarks.sequence_outcomes out/proofs-small
 	$(BIN)/interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 --out out/concepts
 	$(BIN)/python -m benchmarks.sequence_outcomes out/concepts
 	$(BIN)/interp-compose phases --task text --data-dir texts --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/text-large

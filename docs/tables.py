@@ -397,6 +397,8 @@ FILES: dict[str, Callable[[], str]] = {
     "cogs_decoders.md": partial(decoders_by_setting, "task_phases_cogs", "gen"),
     "cogs_decoders_kinds.md": partial(decoders_by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside.md": partial(decoders_inside, "task_phases_cogs"),
+    "proofs.md": partial(decoders, "task_phases_prontoqa_1"),
+    "proofs_inside.md": partial(decoders_inside, "task_phases_prontoqa_1"),
     "addition.md": partial(decoders_by_setting, "task_phases_addition_99", "inside"),
     "addition_inside.md": partial(decoders_inside, "task_phases_addition_99"),
     "addition_opened.md": partial(decoders_opened, "inside_addition_99", "inside"),

@@ -118,7 +118,48 @@ def _text() -> Found:
     return f"perplexity of held-out text, {LARGE} → {SMALL}: {told}", by_ranges(*ends)
 
 
-CLAIMS.untested("PrOntoQA: it converges faster and generalises better", "VII, Fig. 7E", PENDING)
-CLAIMS.untested(
-    "… while large ones converge slower, then faster, with more data", "VII, Fig. 7E", PENDING
+PROOFS: Final = "task_phases_prontoqa_1"
+
+
+@CLAIMS.add("PrOntoQA: it generalises better", "VII, Fig. 7E", "proofs")
+def _proofs() -> Found:
+    return compared(PROOFS, "test")
+
+
+@CLAIMS.add("… and converges faster", "VII, Fig. 7E", "proofs")
+def _convergence() -> Found:
+    each, verdicts = [], []
+    for size, (large, small) in _steps().items():
+        each.append(f"{size:,}: {_range(large)} → {_range(small)}")
+        verdicts.append(by_ranges(small, large))
+    head = f"steps to a training loss of 0.1, by training sequences, {LARGE} → {SMALL}"
+    return BREAK.join([head, *each]), agreed(verdicts)
+
+
+@CLAIMS.add(
+    "… while large ones converge slower, then faster, with more data", "VII, Fig. 7E", "proofs"
 )
+def _with_more() -> Found:
+    ends = {size: large for size, (large, _) in _steps().items()}
+    told = ", ".join(f"{size:,}: {_range(own)}" for size, own in ends.items())
+    *_, before, last = ends.values()
+    return f"steps to a training loss of 0.1, {LARGE}: {told}", by_ranges(last, before)
+
+
+def _steps() -> dict[int, list[tuple[int, int]]]:
+    """The least and the most of each size's seeds, at both settings."""
+    runs = read(PROOFS)["runs"]
+    found: dict[int, list[tuple[int, int]]] = {}
+    for size in dict.fromkeys(run["size"] for run in runs):
+        for rate in (0.5, 0.7):
+            own = [
+                run["steps_to_fit"]
+                for run in runs
+                if (run["size"], run["init_rate"]) == (size, rate)
+            ]
+            found.setdefault(size, []).append((min(own), max(own)))
+    return found
+
+
+def _range(ends: tuple[int, int]) -> str:
+    return "–".join(f"{end:,}" for end in dict.fromkeys(ends))

@@ -377,6 +377,17 @@ RUNS: Final = {
             + _decoders("addition_99_mini_base", "outside", "inside")
         ),
     ),
+    "proofs": Run(
+        "task_phases_prontoqa_1",
+        "interp-compose phases --task prontoqa-1 --sizes 2000,6000,20000 --n-heads 2 --lr 2e-3 "
+        "--epochs 100 --max-steps 12000 --gammas 0.7 --weight-decays 0.1 --seeds 3 "
+        "--out out/proofs-small",
+        lambda: (
+            _decoders("prontoqa_1", "test")
+            + ", 12,000 steps at most. The other setting is a call of its own, with 0.5 and 0.01 "
+            "and another --out"
+        ),
+    ),
     "concepts": Run(
         "concept_graphs",
         "interp-compose phases --task concept-graphs --gammas 0.3,0.5,0.7 --seeds 3 "

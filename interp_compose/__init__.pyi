@@ -39,6 +39,8 @@ from .studies.carma.result import Comparison as Comparison
 from .studies.concept_graphs.measure import concept_graphs as concept_graphs
 from .studies.concept_graphs.options import ImageTraining as ImageTraining
 from .studies.concept_graphs.result import ConceptGraphs as ConceptGraphs
+from .studies.encoders.measure import encoders as encoders
+from .studies.encoders.result import EncoderScores as EncoderScores
 from .studies.fitting_speed.measure import fitting_speed as fitting_speed
 from .studies.fitting_speed.result import FittingSpeed as FittingSpeed
 from .studies.fusion.measure import fusion as fusion

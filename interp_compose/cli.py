@@ -23,6 +23,7 @@ from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.concept_graphs.options import ConceptGraphsCommand
+from interp_compose.studies.encoders.options import EncodersCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
 from interp_compose.studies.fusion.options import FusionCommand
 from interp_compose.studies.generalise.options import GeneraliseCommand
@@ -52,6 +53,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
     "fusion": (FusionCommand, "fusion.measure:run"),
     "pretrain": (PretrainCommand, "pretrain.measure:run"),
+    "encoders": (EncodersCommand, "encoders.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}

@@ -284,6 +284,14 @@ class World:
         return pretrained_result()
 
     @cached_property
+    def trained_encoders(self) -> Any:
+        options: Any = {"seeds": 1, "run": self.encoder_run, "where": "here", "progress": False}
+        ic.pretrain(
+            self.sentences, ["bert"], self.root / "bert", held_out=0.3, vocab_size=30, **options
+        )
+        return self.root / "bert"
+
+    @cached_property
     def bert(self) -> Any:
         torch.manual_seed(0)
         return ic.load_model(architectures.build("BERT"), tokenizer=bert_tokenizer())
@@ -919,6 +927,17 @@ def calls_of_studies() -> Iterator[Call]:
         seed=0,
         n_pairs=2,
         n_probe=8,
+        **STUDY,
+    )
+    yield called(
+        ic.encoders,
+        2,
+        runs=lambda: W.trained_encoders,
+        tasks=lambda: {"pairs": ic.load_pairs(W.tsv)},
+        models=lambda: ["bert"],
+        outputs=lambda: ["cont"],
+        embeddings=lambda: ["mean"],
+        limit=3,
         **STUDY,
     )
     yield called(

@@ -49,9 +49,14 @@ COMMANDS = {
     "--vocab-size 52 --held-out 0.2 --held-out-words 0.3 --n-ctx 24 --n-layers 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --n-codes 5 --max-steps 2 --batch-tokens 200 --n-looks 1 --n-curve 5 "
     "--where here",
+    "encoders": "--runs pretrain --tasks mine=pairs.tsv --embeddings mean",
 }
 """A small run of each."""
-READS = {"mechanism": ("phases", ""), "fusion": ("generalise", "--seeds 1 --limit 8")}
+READS = {
+    "mechanism": ("phases", ""),
+    "fusion": ("generalise", "--seeds 1 --limit 8"),
+    "encoders": ("pretrain", "--seeds 1"),
+}
 """Whose runs a study opens, which lie in a folder of that name, and how they are fewer."""
 OTHER = {
     "cap": ("--layers 1", "layers was [0], is now [1]"),
@@ -68,6 +73,7 @@ OTHER = {
     "generalise": ("--max-steps 3", "max_steps was 2, is now 3"),
     "fusion": ("--n-pairs 1", "n_pairs was 2, is now 1"),
     "pretrain": ("--max-steps 3", "max_steps was 2, is now 3"),
+    "encoders": ("--limit 3", "limit was null, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -373,6 +379,18 @@ REFUSED: dict[str, dict[str, str]] = {
         "--n-probe 3": "OptionError: n_probe=3",
         "--runs nosuch": "nosuch holds no runs; train them first: interp-compose generalise",
         "--out generalise": "--out and --runs are both",
+    },
+    "encoders": {
+        "--models bert,lrf": "OptionError: models=['bert', 'lrf']: expected one or more of bert",
+        "--outputs comp,all": "OptionError: outputs=['comp', 'all']",
+        "--embeddings last": "OptionError: embeddings=['last']",
+        "--limit 0": "OptionError: limit=0",
+        "--tasks bird": "'bird': expected NAME=FOLDER",
+        "--tasks mine=pairs.tsv,mine=pairs.tsv": "each name once",
+        "--tasks birds=nosuch": "OptionError: pair task 'birds' is unknown",
+        "--tasks mine=nosuch.tsv": "MissingDataError",
+        "--runs nosuch": "nosuch holds no runs; train them first: interp-compose pretrain",
+        "--out pretrain": "--out and --runs are both",
     },
     "pretrain": {
         "--data-dir nosuch": "MissingDataError: there is no nosuch",

@@ -323,3 +323,30 @@ def _check_labels(target: Float[np.ndarray, "pair"]) -> None:
             f"target is {target[wrong[0]]:g} for pair {wrong[0]}; auc expects labels 0 or 1: for "
             "graded scores choose pearson or spearman"
         )
+
+
+# ---- what rounding cannot tell apart ----
+
+
+def rounding(dtype: str) -> float:
+    """The step below which cosines are not told apart, because rounding makes it.
+
+    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
+    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
+    and correlated as if the model had made them.
+    """
+    eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
+    return max(1e-6, 16 * eps**2)
+
+
+def told_apart(
+    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
+) -> Float[np.ndarray, "pair cell"]:
+    """Cosines that differ by more than rounding, or not at all.
+
+    Where all of a cell lie within a step, they are one number, which correlates with nothing.
+    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
+    which weighs differences by their size, sees the cosines as they are.
+    """
+    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
+    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)

@@ -40,6 +40,7 @@ from tests.plots import (
 from tests.plots.reading import HOSTILE, Tags, strings, visible_texts
 from tests.studies import (
     test_concept_graphs as concept_graphs,
+    test_encoders as encoders,
     test_fusion as fusion,
     test_generalise as generalise,
     test_pretrain as pretrain,
@@ -67,6 +68,7 @@ FIGURES: dict[str, Made] = {
     "concept_graphs": lambda: list(concept_graphs.result().figures().values()),
     "text_phases": lambda: list(text_phases.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
+    "encoders": lambda: list(encoders.result().figures().values()),
     "pretrain": lambda: list(pretrain.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),

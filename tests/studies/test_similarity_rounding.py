@@ -23,9 +23,10 @@ from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.embed import embed_texts
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.stats.agreement import rounding
 from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.similarity.measure import similarity_curve
-from interp_compose.studies.similarity.result import SimilarityCurve, rounding
+from interp_compose.studies.similarity.result import SimilarityCurve
 from tests import architectures
 from tests.studies import similarity_reference as slow
 

@@ -34,6 +34,7 @@ from tests.studies import (
     test_ablation_result as of_ablation,
     test_cap_curve_result as of_cap,
     test_concept_graphs as of_concept_graphs,
+    test_encoders as of_encoders,
     test_fusion as of_fusion,
     test_generalise as of_generalise,
     test_pretrain as of_pretrain,
@@ -155,6 +156,11 @@ ENTRIES = {
         of_pretrain.frames,
         lambda t: ic.Pretrained.from_runs(t, of_pretrain.CONFIG),
     ),
+    "encoders": Entry(
+        ic.EncoderScores.SCHEMA,
+        of_encoders.frames,
+        lambda t: ic.EncoderScores.from_rows(t, of_encoders.CONFIG),
+    ),
     "weights": Entry(
         ComplexityReport.SCHEMA,
         lambda: rows_of(ComplexityReport.SCHEMA),
@@ -232,6 +238,13 @@ def of_rows(query: str, column: str, value: Any) -> Callable[[pd.DataFrame], pd.
 ONE = "expected one for every combination"
 CELL = "pair == 4 and layer == 2 and pooling == 'mean'"
 REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]] = {
+    "encoders": [
+        ("scores", put("value", 1.5), "value 1.5 in row 0; expected not"),
+        ("scores", put("n_cut", 41), "n 40, n_cut 41 in row 0; expected 0 <= n_cut <= n"),
+        ("scores", put("output", "both"), "has the output 'both'; expected cont, comp, mix"),
+        ("scores", put("metric", "f1"), "has the metric 'f1'; expected pearson, spearman, auc"),
+        ("scores", without(0), f"metric pearson .1 missing.; {ONE}"),
+    ],
     "fusion": [
         ("reads", put("earlier", 1), "earlier 1 in row 0; expected 0 <= earlier <= layer"),
         ("cuts", put("n_right", 41), "n_right 41, n 40 in row 0; expected 0 <= n_right <= n"),

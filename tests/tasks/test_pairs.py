@@ -1,4 +1,4 @@
-"""Judged pairs: good rows come through exactly, each bad one is named."""
+"""EncoderScores pairs: good rows come through exactly, each bad one is named."""
 
 from __future__ import annotations
 

@@ -49,6 +49,33 @@ def finished_of_seed(
         InputError: it holds another sweep, runs of another version, or runs of several settings.
         CorruptFileError: a run's files were altered after it was done.
     """
+    done = _done(runs, made, work, command)
+    seeds = sorted({each.seed for each, _ in done})
+    if seed is not None and seed not in seeds:
+        raise MissingDataError(
+            f"{Path(runs).absolute()} holds no finished run of seed {seed}; of "
+            f"{', '.join(map(str, seeds))}"
+        )
+    wanted = seeds[0] if seed is None else seed
+    return _opened([(each, run) for each, run in done if each.seed == wanted], varies)
+
+
+def finished_of_all(
+    runs: str | os.PathLike[str],
+    made: Callable[..., R],
+    *,
+    work: str,
+    command: str,
+    varies: Collection[str],
+) -> list[tuple[R, Path]]:
+    """The finished runs of all seeds; as :func:`finished_of_seed`."""
+    return _opened(_done(runs, made, work, command), varies)
+
+
+def _done(
+    runs: str | os.PathLike[str], made: Callable[..., R], work: str, command: str
+) -> list[tuple[R, Run]]:
+    """Those that are, one at least."""
     try:
         out = Path(runs).absolute()
     except TypeError as error:
@@ -65,17 +92,15 @@ def finished_of_seed(
         for run in Plan(about["work"], about["configs"]).runs(out)
         if run.is_done
     ]
-    seeds = sorted({each.seed for each, _ in done})
-    if not seeds:
+    if not done:
         raise MissingDataError(
             f"no run in {out} is finished; give the command `{command}` that fills it again"
         )
-    if seed is not None and seed not in seeds:
-        raise MissingDataError(
-            f"{out} holds no finished run of seed {seed}; of {', '.join(map(str, seeds))}"
-        )
-    wanted = seeds[0] if seed is None else seed
-    kept = [(each, run) for each, run in done if each.seed == wanted]
+    return done
+
+
+def _opened(kept: Sequence[tuple[R, Run]], varies: Collection[str]) -> list[tuple[R, Path]]:
+    """The runs' folders, whose files are those of one setting, and whole."""
     _check_setting(kept, varies)
     for _, run in kept:
         damage = run.damage()

@@ -12,6 +12,7 @@ from interp_compose.stats.seeds import holm, mean_interval, paired_difference
 from interp_compose.tasks.sequences import ALL_KINDS
 
 ALL: Final = ALL_KINDS
+OVER_SEEDS: Final = ("mean", "low", "high", "smallest", "largest", "n", "n_seeds")
 DIFFERENCE: Final = ("difference", "ci_low", "ci_high", "p")
 
 
@@ -29,30 +30,34 @@ def shares_of(accuracy: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
     return values.assign(value=values["n_right"] / values["n"])
 
 
-def summary_of(values: pd.DataFrame, place: Sequence[str], *, most: float = 1.0) -> pd.DataFrame:
-    """Over seeds: mean, the ends of Student's t interval at 95 %, cut at 0 and at the largest value
+def summary_of(
+    values: pd.DataFrame, place: Sequence[str], *, least: float = 0.0, most: float = 1.0
+) -> pd.DataFrame:
+    """Over seeds: mean, the ends of Student's t interval at 95 %, cut at the least and most that
     there can be, smallest and largest."""
     rows = []
     for where, group in values.groupby(list(place), sort=False, dropna=False):
         shares = group["value"].tolist()
         low, high = mean_interval(shares)
         about = dict(zip(place, where, strict=True))
-        low, high = np.clip([low, high], 0.0, most).tolist()
+        low, high = np.clip([low, high], least, most).tolist()
         measured = {"mean": sum(shares) / len(shares), "low": low, "high": high}
         ends = {"smallest": min(shares), "largest": max(shares)}
         counts = {"n": int(group["n"].iloc[0]), "n_seeds": len(shares)}
         rows.append({**about, **measured, **ends, **counts})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[*place, *OVER_SEEDS])
 
 
 def differences_of(values: pd.DataFrame, setting: str, place: Sequence[str]) -> pd.DataFrame:
-    """Of each value of ``setting`` and the first one, paired by seed, a row for each place; p by
-    Holm over all, where places have kinds over all of "all" kinds, and over all others."""
+    """Of each value of ``setting`` and the first one, paired by seed, a row for each place where
+    both were measured; p by Holm over all, where places have kinds over all of "all" kinds, and
+    over all others."""
     settings = list(dict.fromkeys(values[setting]))
     rows: list[dict[str, Any]] = []
     for where, group in values.groupby(list(place), sort=False):
         shares = group.pivot_table(index="seed", columns=setting, values="value")
-        for one in settings[1:]:
+        measured = [one for one in settings[1:] if {one, settings[0]} <= {*shares}]
+        for one in measured:
             row: dict[str, Any] = {
                 setting: one,
                 "other": settings[0],

@@ -25,6 +25,7 @@ from interp_compose.models.embed import EmbeddingReader, check_first, embedding_
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import Batch, into_batches
 from interp_compose.studies.core.study import Plan, config_of, study
@@ -35,7 +36,6 @@ from interp_compose.studies.similarity.result import (
     NONE,
     SimilarityCurve,
     controls_of,
-    rounding,
     subsets_of,
 )
 from interp_compose.tasks.load import load_pairs

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
-from interp_compose.stats.agreement import METRICS, agreement
+from interp_compose.stats.agreement import METRICS, agreement, rounding, told_apart
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
@@ -65,17 +65,6 @@ PAIRS: Final = Table(
 CLEAN: Final = replace(PAIRS, name="clean", definition=f"{PAIRS.definition}, cosine float")
 
 
-def rounding(dtype: str) -> float:
-    """The step below which cosines are not told apart, because rounding makes it.
-
-    Two vectors that differ by a few units in the last place have a cosine of 1 - 16 ε² or more;
-    batches of other sizes moved float32 cosines by up to 5e-7. Finer differences would be ranked
-    and correlated as if the model had made them.
-    """
-    eps = {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(dtype, 2.0**-23)
-    return max(1e-6, 16 * eps**2)
-
-
 def by_subset(
     outcomes: pd.DataFrame,
     clean: pd.DataFrame,
@@ -100,9 +89,9 @@ def by_subset(
     for subset, rows in subsets_of(clean).items():
         columns: dict[Any, Any] = {**cells.to_dict("list"), "subset": subset}
         for metric in metrics:
-            told_apart = _told_apart(cosines[rows], step, metric)
-            untouched = _told_apart(reference[rows, None], step, metric)
-            found = agreement(told_apart, target[rows], metric, reference=untouched[:, 0])
+            seen = told_apart(cosines[rows], step, metric)
+            untouched = told_apart(reference[rows, None], step, metric)
+            found = agreement(seen, target[rows], metric, reference=untouched[:, 0])
             columns[metric], columns[f"{metric}_low"] = found.value, found.low
             columns[f"{metric}_high"] = found.high
             if against_clean:
@@ -120,19 +109,6 @@ def by_subset(
             columns["n_affected"] = int(affected[rows].sum())
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
-
-
-def _told_apart(
-    cosines: Float[np.ndarray, "pair cell"], step: float, metric: str
-) -> Float[np.ndarray, "pair cell"]:
-    """Cosines that differ by more than rounding, or not at all.
-
-    Where all of a cell lie within a step, they are one number, which correlates with nothing.
-    Metrics of ranks see whole steps, so that what differs by rounding alone is a tie; Pearson's r,
-    which weighs differences by their size, sees the cosines as they are.
-    """
-    seen = cosines if metric == "pearson" else np.round(cosines / step) * step
-    return np.where(np.ptp(cosines, axis=0) > step, seen, 1.0)
 
 
 def controls_of(unit: str) -> tuple[str, ...]:

@@ -53,10 +53,10 @@ def types_figure(
     summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
 ) -> ChartFigure | None:
     """What each setting gets right of each type, with the largest training set; None where there
-    are none, or the types are a square's blocks."""
+    are not several (beside all together), or the types are a square's blocks."""
     largest = summary["size"].max()
     own, apart = (table[table["size"] == largest] for table in (summary, differences))
-    if not 1 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
+    if not 2 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
         return None
     subtitle = (*about_decoders(config), f"{largest:,} training sequences", "mean over seeds")
     return kinds_figure(own, apart, config, " · ".join(subtitle), by="setting")

@@ -1,0 +1,134 @@
+"""How encoders do on pairs of texts, output by output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.shares import differences_of, summary_of
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+ALL: Final = "all"
+MIRROR: Final = "mirror"
+OUTPUTS: Final = ("cont", "comp", "mix")
+EMBEDDINGS: Final = ("cls", "mean")
+METRICS: Final = ("pearson", "spearman", "auc", "accuracy")
+MEASURE: Final = ("embedding", "task", "subset", "metric")
+SCORES: Final = Table(
+    "scores",
+    "model str, seed int, task str, output str, embedding str, subset str, metric str, "
+    "value float null, n int, n_cut int",  # NaN where all vectors are one
+    key=("model", "seed", "output", *MEASURE),
+    complete=(("model", "output", *MEASURE), ("seed",)),
+    known={"output": OUTPUTS, "embedding": EMBEDDINGS, "metric": METRICS},
+    rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n"),
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class EncoderScores(StudyResult):
+    """Pre-trained encoders on pairs of texts, seed by seed; made by :func:`encoders`."""
+
+    SCHEMA = (SCORES,)
+    TABLES = ("scores", "summary", "differences")
+    FIGURES = tuple(f"encoders_{metric}" for metric in METRICS)
+
+    @classmethod
+    def from_rows(
+        cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]
+    ) -> EncoderScores:
+        """A result of tables as ``EncoderScores.SCHEMA`` states them.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled.
+        """
+        return cls._checked(frames, config)
+
+    def __post_init__(self) -> None:
+        if "scores" in self.frames and "summary" not in self.frames:
+            scores = self.frames["scores"]
+            named = scores.assign(reading=scores["model"] + " " + scores["output"])
+            place = ["reading", *MEASURE]
+            known = named["value"].notna().groupby([named[one] for one in place]).transform("all")
+            values = named[known]
+            computed = {
+                "summary": summary_of(values, ("model", "output", *MEASURE), least=-1.0),
+                "differences": differences_of(values, "reading", MEASURE),
+            }
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per model, output, embedding, task, subset of its pairs and metric, over seeds.
+
+        Columns: model, output ("cont", "comp" or "mix": the representation that is read), embedding
+        ("cls": the first token's vector; "mean": over all tokens), task, subset ("all", "mirror":
+        pairs that mirror each other, "label 0", …), metric ("pearson", "spearman", "auc",
+        "accuracy"), mean, low and high (the ends of Student's t interval at 95 %; NaN of one seed),
+        smallest and largest seed, n (pairs), n_seeds. A metric that does not exist for a seed, as
+        its vectors are all the same, has no row.
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of each model and output (``reading``) and the first one, paired by seed.
+
+        Columns: reading, other (the first), embedding, task, subset, metric, difference (reading −
+        other), ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all rows),
+        n_seeds.
+        """
+        return self.frames["differences"]
+
+    def summary(self) -> str:
+        """A row per model, output and measure."""
+        rows = self.frame.assign(
+            seeds=[
+                f"{low:.3f} to {high:.3f}"
+                for low, high in zip(self.frame["smallest"], self.frame["largest"], strict=True)
+            ]
+        )
+        columns = (
+            ("task", "task", "<12"),
+            ("pairs", "subset", "<9"),
+            ("metric", "metric", "<10"),
+            ("embedding", "embedding", "<11"),
+            ("model", "model", "<16"),
+            ("output", "output", "<8"),
+            ("mean", "mean", ">7.3f"),
+            ("smallest to largest", "seeds", ">21"),
+            ("n", "n", ">8,"),
+        )
+        seeds = len(self.config["seeds"])
+        lines = [f"pairs of texts, {seeds} seed{'s' * (seeds > 1)}", ""]
+        order = ["task", "metric", "subset", "embedding"]
+        lines += text_table(rows.sort_values(order, kind="stable"), columns)
+        n_missing = int(self.frames["scores"]["value"].isna().sum())
+        if n_missing:
+            lines += ["", f"{n_missing} values do not exist: all vectors are the same"]
+        cut = int(self.frames["scores"].groupby("task")["n_cut"].max().sum())
+        if cut:
+            lines += ["", f"{cut} pairs are longer than the context and were cut for classifiers"]
+        return "\n".join(lines)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Each metric by model and output."""
+        from interp_compose.studies.encoders.figures import scores_figure
+
+        return {
+            f"encoders_{metric}": scores_figure(self.frame, metric, self.config)
+            for metric in METRICS
+            if (self.frame["metric"] == metric).any()
+        }
