@@ -398,6 +398,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "--data-dir binary.txt": "DataFormatError: binary.txt has a NUL byte",
         "--data-dir line.txt": "of line.txt has no document, of 1; give more text",
         "--documents file": "of people.txt has no document, of 1; give more text",
+        "--frozen": "OptionError: frozen=True without a model",
+        "--model BERT": "with the model 'BERT', whose own is",
         "--sememes nosuch": "MissingDataError: there is no nosuch/sememe_1400_EnZh.txt",
         "--sememes garbled": "DataFormatError: line 1 of garbled/hownet.txt is '安 人 姓名'",
         "--sememes others": "DataFormatError: no word of en2zh_dict.txt has a translation",

@@ -16,7 +16,6 @@ from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.init import init_bert
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.small_encoder import SmallEncoderModel
-from interp_compose.text.wordpiece import WordPieceTokenizer
 
 KIND: Final = "bert"
 BACKBONE: Final = ("embed", "pos_embed", "token_type_embed", "blocks")
@@ -49,7 +48,7 @@ def composed_encoder(
 
     Raises:
         CapabilityError: another architecture, or a BERT that a small encoder cannot be.
-        OptionError: a shape, or a seed, that cannot be; a tokenizer that is not BERT's.
+        OptionError: a shape, or a seed, that cannot be; a tokenizer that is not of WordPiece.
         InterventionError: interventions are open.
     """
     plain = encoder_from_bert(model)
@@ -94,7 +93,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
 
     Raises:
         CapabilityError: another architecture, or a BERT that a small encoder cannot be.
-        OptionError: a tokenizer that is not BERT's.
+        OptionError: a tokenizer that is not of WordPiece.
         InterventionError: interventions are open.
     """
     if not isinstance(model, EncoderModel) or model._core.config.model_type != KIND:
@@ -130,8 +129,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
     lens.load_state_dict(
         lens.state_dict() | {name: one.detach().float().cpu() for name, one in weights.items()}
     )
-    tokenizer = None if model.tokenizer is None else WordPieceTokenizer.of(model.tokenizer)
-    made = SmallEncoderModel.with_tokenizer(lens.eval(), tokenizer, name=model.name)
+    made = SmallEncoderModel.with_tokenizer(lens.eval(), model.tokenizer, name=model.name)
     _check(made, model)
     return made
 

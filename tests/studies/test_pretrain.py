@@ -20,11 +20,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers
 from scipy import stats
 
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import (
+    CapabilityError,
     CorruptFileError,
     DataFormatError,
     InputError,
@@ -41,6 +43,7 @@ from interp_compose.studies.pretrain.run import PretrainingRun
 from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.pretraining import Pretraining, measured
 from interp_compose.training.sentences import MaskedBatch, Passages
+from tests import architectures
 
 NAMES = ("ann", "bob", "eve", "joe", "kim")
 DOCUMENTS = [
@@ -360,6 +363,118 @@ def test_words_that_guide_are_those_that_are_not_held_out(whole: Swept) -> None:
                     found[word].add(tuple(own.nonzero().flatten().tolist()))
         assert not marks
     assert found == {word: {SEMEMES.words[word]} for word in guiding - {"§"}}
+
+
+# ---- a given model --------------------------------------------------------------------------
+
+
+def given_bert(**changes: Any) -> Any:
+    """A random BERT, with the tokenizer of its own that it came with: other ids of special tokens,
+    texts cut and padded."""
+    pieces = sorted({one for text in DOCUMENTS for one in text.lower() if one.isalpha()})
+    words = {word for text in DOCUMENTS for word in re.findall("[a-z]+", text.lower())}
+    vocabulary = [
+        *pieces,
+        *sorted(words - {*pieces}),
+        *(f"##{one}" for one in pieces),
+        ".",
+        ";",
+        ",",
+        "[MASK]",
+        "[SEP]",
+    ]
+    names = [*vocabulary, "[CLS]", "[UNK]", "[PAD]"]
+    tokenizer = transformers.BertTokenizerFast(vocab={one: i for i, one in enumerate(names)})
+    tokenizer.backend_tokenizer.enable_truncation(7)
+    tokenizer.backend_tokenizer.enable_padding(length=7)
+    config = architectures.build("BERT").config
+    config.update({"vocab_size": len(names), "attn_implementation": "eager", **changes})
+    torch.manual_seed(0)
+    model = transformers.BertModel(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return ic.load_model(model, tokenizer=tokenizer)
+
+
+SHORT: Any = {"n_ctx": 32, "max_steps": 3, "batch_tokens": 200, "n_looks": 1, "n_curve": 4}
+ON_BERT = ic.EncoderTraining(**SHORT, n_codes=5, lr=0.01, warmup_steps=0, frozen=True)
+DEFAULT_VOCAB = 8192
+
+
+def test_a_given_bert_is_left_as_it_is_and_its_codes_are_trained(
+    text: Path, tmp_path: Path
+) -> None:
+    bert = given_bert()
+    asked: Any = {"model": bert, "vocab_size": DEFAULT_VOCAB, "run": ON_BERT}
+    found = study(text, tmp_path, ("cat-last", "cat-last-fixed"), **asked)
+    assert found.config["d_model"] == bert.d_model
+    assert found.config["vocab_size"] == len(bert.tokenizer)
+    data = kept(tmp_path, found.config["data"])
+    first = next(one for one in DOCUMENTS if share_of(" ".join(one.split())) >= HELD_OUT)
+    line = first.split("\n")[0]
+    expected = bert.tokenizer(line, add_special_tokens=False, truncation=False, padding=False)
+    ids = data.train.tokens[: data.train.starts[1]].tolist()
+    assert ids == expected["input_ids"]
+    swept = Swept(text, tmp_path, found, Watch())
+    one, two = (ic.load_model(swept.run("cat-last", seed) / "model") for seed in SEEDS)
+    words = "the body of ann"
+    theirs = ic.embed_texts(bert, [words], embedding="mean")
+    torch.testing.assert_close(
+        ic.embed_texts(one, [words], embedding="mean"), theirs, rtol=1e-4, atol=1e-5
+    )
+    comp = [
+        ic.embed_texts(each.with_output("comp"), [words], embedding="mean") for each in (one, two)
+    ]
+    assert not torch.allclose(comp[0], comp[1], atol=1e-3)
+    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
+    moved = {
+        name
+        for name, weight in start.lens.named_parameters()
+        if not torch.equal(weight, one.lens.state_dict()[name])
+    }
+    kinds = {name.split(".")[2 if name.startswith("blocks") else 0] for name in moved}
+    assert kinds == {"composition", "mix_attn", "ln_mix", "mlm_head", "pair_head", "b_U"}
+    fixed: Any = ic.load_model(swept.run("cat-last-fixed", 0) / "model")
+    book = f"blocks.{bert.n_layers - 1}.composition.codebook"
+    assert torch.equal(fixed.lens.state_dict()[book], start.lens.state_dict()[book])
+    assert book in moved
+
+
+def test_a_batch_has_the_given_tokenizers_special_tokens(text: Path, tmp_path: Path) -> None:
+    bert = given_bert()
+    asked: Any = {"model": bert, "vocab_size": DEFAULT_VOCAB, "run": ON_BERT, "seeds": 1}
+    with watched() as watch:
+        study(text, tmp_path, ("bert",), **asked)
+    tokenizer = bert.tokenizer
+    for batch in watch.steps["bert", 0]:
+        assert (batch.tokens[:, 0] == tokenizer.cls_token_id).all()
+        assert (batch.tokens[batch.mask == 0] == tokenizer.pad_token_id).all()
+        ends = batch.tokens[torch.arange(len(batch.mask)), batch.mask.sum(dim=1) - 1]
+        assert (ends == tokenizer.sep_token_id).all()
+        assert not torch.isin(batch.target, torch.tensor(tokenizer.all_special_ids)).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"run": replace(ON_BERT, d_model=12)}, OptionError, "d_model=12 with the model"),
+        ({"vocab_size": 100}, OptionError, "vocab_size=100 with the model"),
+        ({"run": replace(ON_BERT, n_ctx=999)}, OptionError, "n_ctx=999: expected at most"),
+        ({"model": None}, OptionError, "frozen=True without a model"),
+        ({"model": "mini-base"}, CapabilityError, "expected a BERT"),
+    ],
+)
+def test_what_does_not_fit_the_given_model_is_refused(
+    changes: dict[str, Any], error: type[Exception], said: str, text: Path, tmp_path: Path
+) -> None:
+    if "model" not in changes:
+        changes["model"] = given_bert()
+    elif changes["model"]:
+        changes["model"] = ic.load_model(changes["model"])
+    asked: Any = {"vocab_size": DEFAULT_VOCAB, "run": ON_BERT, **changes}
+    with pytest.raises(error, match=said):
+        study(text, tmp_path, ("cat-last",), **asked)
+    assert not list(tmp_path.iterdir())
 
 
 def share_of(text: str) -> float:

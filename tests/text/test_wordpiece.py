@@ -20,6 +20,7 @@ from interp_compose.text.wordpiece import (
     SEP,
     SPECIALS,
     UNK,
+    WordPieces,
     WordPieceTokenizer,
     continuing,
 )
@@ -191,3 +192,21 @@ def test_names_of_special_tokens_in_a_text_are_read_as_any_characters() -> None:
 def test_characters_that_are_words_of_their_own_go_on_with_none() -> None:
     tokenizer = WordPieceTokenizer.trained(["水 狗 ab."] * 2, 12)
     assert set(tokenizer.get_vocab()) - set(SPECIALS) == {"水", "狗", "a", "b", ".", "##a", "##b"}
+
+
+def test_a_berts_tokenizer_gives_the_same_pieces_uncut() -> None:
+    given = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(TOKENIZER.backend_tokenizer.to_str()),
+        **{f"{one[1:-1].lower()}_token": one for one in SPECIALS},
+    )
+    given.backend_tokenizer.enable_truncation(4)
+    made = WordPieceTokenizer.of(given)
+    assert made.pieces(["the water body"]) == TOKENIZER.pieces(["the water body"])
+    assert len(made("the water body, the water body").input_ids) > 4
+    assert WordPieceTokenizer.of(made) is made
+    pieces = WordPieces.of(made)
+    assert (pieces.pad, pieces.cls, pieces.sep, pieces.mask) == (PAD, CLS, SEP, MASK)
+    assert pieces.plain.tolist() == list(range(len(SPECIALS), len(TOKENIZER)))
+    other = Tokenizer(models.WordPiece({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    with pytest.raises(OptionError, match=r"has no \[CLS\], \[MASK\], \[PAD\], \[SEP\]"):
+        WordPieceTokenizer.of(PreTrainedTokenizerFast(tokenizer_object=other, unk_token="[UNK]"))

@@ -119,6 +119,7 @@ def _asked(models: Sequence[str], asked: PretrainOptions) -> _Asked:
         start = encoder_from_bert(asked.model)
         own = {name: getattr(start.lens.cfg, name) for name in SHAPE}
         check_shape_left_out(asked.model, own, training, EncoderTraining())
+        start.tokenizer = WordPieceTokenizer.of(start.tokenizer)
         size = {"vocab_size": len(start.tokenizer)}
         check_shape_left_out(asked.model, size, asked, PretrainOptions())
         vocab_size, about = size["vocab_size"], {"model": asked.model.name}
@@ -155,10 +156,8 @@ def _planned(
     """The runs, and what a result says of itself; what they begin with is made where it is
     missing."""
     runs, options, start, about = _asked(models, asked)
-    tokenizer = None if start is None else WordPieceTokenizer.of(start.tokenizer)
-    digest, report = prepared(
-        source, asked.sememes, options, out, n_ctx=runs[0].n_ctx, given=tokenizer
-    )
+    given = None if start is None else start.tokenizer
+    digest, report = prepared(source, asked.sememes, options, out, n_ctx=runs[0].n_ctx, given=given)
     if start is not None:
         keep_start(start, out)
     runs = [replace(run, data=digest) for run in runs]
