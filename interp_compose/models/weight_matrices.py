@@ -5,7 +5,10 @@ complexity control reads W_Q in section VI): W_Q, W_K and W_V are ``[head·d_hea
 and W_gate ``[d_mlp d_model]``, W_O ``[d_model head·d_head]``, W_out ``[d_model d_mlp]`` and W_U
 ``[d_vocab d_model]``. W_E ``[d_vocab d_model]`` and W_pos ``[n_ctx d_model]`` are tables: a row is
 what a token or a position writes into the residual. In an encoder–decoder W_E_target and
-W_pos_target are the decoder's own tables, and W_Q_cross, … are those of cross-attention.
+W_pos_target are the decoder's own tables, and W_Q_cross, … are those of cross-attention. Of CAT's
+blocks codebook ``[code d_model]`` is a table, W_Q_comp, W_K_comp and W_V_comp ``[d_model d_model]``
+are those of its composition (W_in_comp and W_out_comp of the control without codes), and W_Q_mix, …
+those of the attention that enhances representations.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ ATTENTIONS: Final = {
     "cross_attn": "_cross",
     "second_attn": "_second",
     "fuse_attn": "_fuse",
+    "mix_attn": "_mix",
 }
 """Attentions of a block, and what the names of their matrices end in."""
 EMBEDDINGS: Final = {
@@ -38,9 +42,12 @@ EMBEDDINGS: Final = {
     "W_pos_target": "decoder_pos_embed",
 }
 """Tables, and the modules that hold them."""
+COMPOSITION: Final = ("codebook", "W_Q", "W_K", "W_V", "W_in", "W_out")
+"""Of a block that composes; the names of matrices end in ``_comp``."""
 IN_BLOCKS: Final = (
     *(name + end for end in dict.fromkeys(ATTENTIONS.values()) for name in BY_HEAD),
     *("W_in", "W_gate", "W_out"),
+    *(name if name == "codebook" else f"{name}_comp" for name in COMPOSITION),
 )
 MATRICES: Final = ("W_E", "W_pos", *IN_BLOCKS, "W_U", "W_E_target", "W_pos_target")
 """Those of a decoder in the order in which a forward pass meets them."""
@@ -178,6 +185,8 @@ def _of_block(
     parts: list[tuple[Any, Sequence[str], str]]
     parts = [(getattr(block, name, None), BY_HEAD, ATTENTIONS[name]) for name in attentions]
     parts.append((getattr(block, "mlp", None), ("W_in", "W_gate", "W_out"), ""))
+    composition = getattr(block, "composition", None)
+    parts += [(composition, ("codebook",), ""), (composition, COMPOSITION[1:], "_comp")]
     for part, names, end in parts:
         for name in names:
             weight = _read(part, f"_{name}")  # grouped keys of 3.9, before they are repeated
@@ -207,7 +216,9 @@ def _turned(layer: int, name: str, stored: Tensor, model: LensModel) -> WeightMa
         )
         table = stored.mT if name == "W_U" else stored
         return WeightMatrix(layer, name, table, tied_to=next(same, ""))
-    if name[:3] not in BY_HEAD:
+    if name == "codebook":
+        return WeightMatrix(layer, name, stored)
+    if stored.ndim == 2:
         return WeightMatrix(layer, name, stored.mT)
     heads = stored.mT
     outputs_first = heads.movedim(1, 0) if name[:3] == "W_O" else heads

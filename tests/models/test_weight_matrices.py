@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import interp_compose as ic
 from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -288,3 +289,30 @@ def test_a_subclass_of_tensor_is_refused() -> None:
 def test_a_matrix_that_no_layer_has() -> None:
     with pytest.raises(CapabilityError, match="GPT2LMHeadModel offers none of W_gate"):
         list(weight_matrices(make("GPT-2"), ("W_gate",)))
+
+
+def test_matrices_of_a_block_that_composes() -> None:
+    """Rows are outputs: the formulas of CAT's eqs 2 and 3 with the matrices as they are given."""
+    sizes: Any = {"d_vocab": 30, "n_ctx": 8, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_mlp": 12}
+    model: Any = ic.small_encoder(ic.EncoderConfig(**sizes, composition="every", n_codes=7), seed=0)
+    found = {one.name: one for one in weight_matrices(model) if one.layer == 0}
+    composition, h = model.lens.blocks[0].composition, torch.randn(1, 5, 8)
+    queries = torch.nn.functional.normalize(h @ found["W_Q_comp"].weight.mT, dim=-1)
+    book = found["codebook"].weight
+    keys = torch.nn.functional.normalize(book @ found["W_K_comp"].weight.mT, dim=-1)
+    cosines = torch.relu(queries @ keys.mT)
+    weights = cosines / cosines.square().mean(dim=-1, keepdim=True).sqrt()
+    theirs, comp = composition(h)
+    torch.testing.assert_close(theirs, weights)
+    torch.testing.assert_close(comp, weights @ book @ found["W_V_comp"].weight.mT)
+    heads = found["W_Q_mix"].heads
+    assert heads is not None
+    assert torch.equal(heads, model.lens.blocks[0].mix_attn.W_Q.mT)
+    control: Any = ic.EncoderConfig(**sizes, composition="last", composer="mlp")
+    dense: Any = ic.small_encoder(control, seed=0)
+    named = {one.name: one.weight for one in weight_matrices(dense)}
+    hidden = torch.nn.functional.gelu(h @ named["W_in_comp"].mT)
+    expected = dense.lens.blocks[0].composition(h)[1]
+    torch.testing.assert_close(hidden @ named["W_out_comp"].mT, expected)
+    assert not {"W_Q_comp", "codebook"} & set(named)
+    assert len(ic.complexity_report(model, progress=False).frame.query("matrix == 'codebook'")) == 1
