@@ -21,6 +21,7 @@ from docs import (
     authors_results,
     carma_results,
     circuit_results,
+    encoder_results,
     generalise_results,
     phase_results,
     speed_results,
@@ -293,6 +294,11 @@ def generalised_pairs(name: str) -> str:
     return NOTICE + table(*generalise_results.pairs(name))
 
 
+def encoders(part: Callable[[str], Table], name: str) -> str:
+    """One of the tables of encoders that compose."""
+    return NOTICE + table(*part(name))
+
+
 def decoders(name: str) -> str:
     """What decoders got right of a task, by size of the training set."""
     return NOTICE + table(*task_results.by_size(name))
@@ -397,6 +403,10 @@ FILES: dict[str, Callable[[], str]] = {
     "cogs_decoders.md": partial(decoders_by_setting, "task_phases_cogs", "gen"),
     "cogs_decoders_kinds.md": partial(decoders_by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside.md": partial(decoders_inside, "task_phases_cogs"),
+    "encoders_minilm.md": partial(encoders, encoder_results.scores, "encoders_minilm"),
+    "encoders_minilm_paws.md": partial(encoders, encoder_results.classified, "encoders_minilm"),
+    "encoders_minilm_learned.md": partial(encoders, encoder_results.learned, "encoders_minilm"),
+    "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),
     "proofs.md": partial(decoders, "task_phases_prontoqa_1"),
     "proofs_inside.md": partial(decoders_inside, "task_phases_prontoqa_1"),
     "addition.md": partial(decoders_by_setting, "task_phases_addition_99", "inside"),

@@ -95,8 +95,7 @@ def test_a_value_that_does_not_exist_is_left_out_and_counted() -> None:
 def test_a_figure_for_each_metric() -> None:
     found = result().figures()
     assert list(found) == [f"encoders_{one}" for one in ("pearson", "spearman", "auc", "accuracy")]
-    assert "4 pairs are longer" not in result().summary()
-    assert "2 pairs are longer" in result().summary()
+    assert "2 pairs have texts that are longer" in result().summary()
 
 
 # ---- on trained encoders --------------------------------------------------------------------
@@ -216,14 +215,32 @@ def test_a_classifier_reads_the_vector_of_both_texts(runs: Path, judged: ic.Enco
     assert rows["n"].tolist() == [12, 8, 4]
 
 
-def test_pairs_that_are_too_long_are_cut_and_phrases_refused(runs: Path) -> None:
+def test_texts_that_are_too_long_are_cut_and_counted_where_they_are(runs: Path) -> None:
     encoder = next(iter(models_of(runs)))[2]
     long = phrase(1, encoder.n_ctx)
-    read, cut = vectors(encoder, [long, "a"], ["a", "a"], ["cont"], ["mean"])
-    assert cut == 1
-    assert np.isfinite(read["cont", "mean"]).all()
-    with pytest.raises(InputError, match="has .* tokens; .* reads 18 at most"):
-        vectors(encoder, [long], None, ["cont"], ["mean"])
+    read, cut = vectors(encoder, [(long, "a"), ("a", "a"), (long,)], ["cont"], ["mean"])
+    assert cut.tolist() == [True, False, True]
+    ids = encoder.tokenizer.pieces([long])[0][: encoder.n_ctx - 2]
+    row = torch.tensor([[encoder.tokenizer.cls_token_id, *ids, encoder.tokenizer.sep_token_id]])
+    expected = encoder.lens(row)[-1].cont[0].mean(dim=0).detach().double().numpy()
+    np.testing.assert_allclose(read["cont", "mean"][2], expected, rtol=1e-4, atol=1e-6)
+    pairs = tuple(Pair(long, f"{long} {i}", label=int(i < 4)) for i in range(12))
+    task = PairTask("long", pairs, pairs, {})
+    found = ic.encoders(runs, {"long": task}, models=["bert"], progress=False)
+    again = ic.EncoderScores.from_rows(found.frames, found.config)
+    rows = again.frames["scores"].query("metric == 'accuracy'")
+    assert (rows["n_cut"] == rows["n"]).all()
+    assert set(rows["n"]) == {12, 8, 4}
+
+
+def test_names_of_special_tokens_in_a_text_are_text(runs: Path) -> None:
+    encoder = next(iter(models_of(runs)))[2]
+    read, _ = vectors(encoder, [("a [SEP] b",), ("a b",)], ["cont"], ["mean"])
+    ids = encoder.tokenizer.pieces(["a [SEP] b"])[0]
+    assert encoder.tokenizer.sep_token_id not in ids
+    row = torch.tensor([[encoder.tokenizer.cls_token_id, *ids, encoder.tokenizer.sep_token_id]])
+    expected = encoder.lens(row)[-1].cont[0].mean(dim=0).detach().double().numpy()
+    np.testing.assert_allclose(read["cont", "mean"][0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_vectors_that_are_one_have_no_correlation(
@@ -252,8 +269,14 @@ def test_vectors_that_are_one_have_no_correlation(
         ({"outputs": ["comp", "comp"]}, OptionError, r"outputs=\['comp', 'comp'\]"),
         ({"embeddings": ["last"]}, OptionError, "expected one or more of cls, mean, each once"),
         ({"limit": 0}, OptionError, "limit=0"),
-        ({"outputs": ["comp"]}, OptionError, "has cont alone"),
-        ({"limit": 1}, InputError, "all 1 training pairs have the label 1"),
+        ({"outputs": ["comp"]}, OptionError, "the model 'bert' composes nothing"),
+        ({"limit": 2}, InputError, "has 2 test pairs whose scores or labels are not several"),
+        ({"tasks": {"no": PairTask("no", (), (), {})}}, InputError, "'no' has 0 test pairs"),
+        (
+            {"tasks": {"one": PairTask("one", LABELLED[1:3], LABELLED[18:], {})}},
+            InputError,
+            "all 2 training pairs of 'one' have the label 0",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(

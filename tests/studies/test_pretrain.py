@@ -461,6 +461,7 @@ def test_a_batch_has_the_given_tokenizers_special_tokens(text: Path, tmp_path: P
         ({"vocab_size": 100}, OptionError, "vocab_size=100 with the model"),
         ({"run": replace(ON_BERT, n_ctx=999)}, OptionError, "n_ctx=999: expected at most"),
         ({"model": None}, OptionError, "frozen=True without a model"),
+        ({"model": 1}, CapabilityError, "states type_vocab_size = 1"),
         ({"model": "mini-base"}, CapabilityError, "expected a BERT"),
     ],
 )
@@ -469,6 +470,8 @@ def test_what_does_not_fit_the_given_model_is_refused(
 ) -> None:
     if "model" not in changes:
         changes["model"] = given_bert()
+    elif changes["model"] == 1:
+        changes["model"] = given_bert(type_vocab_size=1)
     elif changes["model"]:
         changes["model"] = ic.load_model(changes["model"])
     asked: Any = {"vocab_size": DEFAULT_VOCAB, "run": ON_BERT, **changes}

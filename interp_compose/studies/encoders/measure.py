@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -37,12 +37,14 @@ from interp_compose.studies.encoders.result import (
     SCORES,
     EncoderScores,
 )
-from interp_compose.studies.encoders.vectors import Read, vectors
+from interp_compose.studies.encoders.vectors import vectors
 from interp_compose.studies.pretrain.run import PLACE, WORK, PretrainingRun
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import Pair, PairTask
 
 COMMAND: Final = "interp-compose pretrain"
+FEWEST: Final = 3
+"""Pairs of which a correlation exists."""
 EPOCHS: Final = 50
 """Passes of a classifier over its training pairs, at most."""
 Row = dict[str, Any]
@@ -71,20 +73,36 @@ def encoders(
         OptionError: no task; a model, an output or an embedding that is unknown or named twice; a
             number that cannot be.
         MissingDataError: no finished runs there, or none of a model or of one of its seeds.
-        InputError: the folder holds something else; pairs that are too few; a phrase that is longer
-            than the encoder's context.
+        InputError: the folder holds something else; pairs that are fewer than three, or all judged
+            alike.
         CorruptFileError: a run was altered after it was done.
     """
-    opened = _opened(runs, asked)
     _check(tasks, asked)
+    opened = _opened(runs, asked)
     rows: list[Row] = []
     for run, folder in tqdm(opened, desc="encoders", unit="run", disable=not asked.progress):
         model = load_model(str(folder / MODEL), device="cpu")
         assert isinstance(model, SmallEncoderModel)
         for name, task in tasks.items():
             about = {**{place: getattr(run, place) for place in PLACE}, "task": name}
-            rows += [{**about, **row} for row in _judged(model, task, run.seed, asked)]
-    config = {
+            own = _judged(model, task, run.seed, _outputs_of(run, asked), asked)
+            rows += [{**about, **row} for row in own]
+    config = _config(opened, tasks, asked)
+    trained = {folder.name: versions_of(folder) for _, folder in opened}
+    return EncoderScores(
+        config=config,
+        frames={SCORES.name: SCORES.of(rows)},
+        versions=gathered_versions({"encoders": environment_versions(), **trained}),
+    )
+
+
+def _config(
+    opened: Sequence[tuple[PretrainingRun, Path]],
+    tasks: Mapping[str, PairTask],
+    asked: EncodersOptions,
+) -> dict[str, Any]:
+    """What a result says of itself."""
+    return {
         "study": "encoders",
         **{name: one for name, one in asdict(opened[0][0]).items() if name not in PLACE},
         "models": list(dict.fromkeys(run.model for run, _ in opened)),
@@ -94,12 +112,6 @@ def encoders(
         "embeddings": list(asked.embeddings),
         "limit": asked.limit,
     }
-    trained = {folder.name: versions_of(folder) for _, folder in opened}
-    return EncoderScores(
-        config=config,
-        frames={SCORES.name: SCORES.of(rows)},
-        versions=gathered_versions({"encoders": environment_versions(), **trained}),
-    )
 
 
 def _opened(
@@ -121,7 +133,18 @@ def _opened(
                 f"{', '.join(map(str, missing))}, which other models have; give the command "
                 f"`{COMMAND}` that fills it again, or leave the model out"
             )
-    return [there[model, seed] for model in models for seed in seeds]
+    opened = [there[model, seed] for model in models for seed in seeds]
+    for run, _ in opened:
+        if not _outputs_of(run, asked):
+            raise OptionError(
+                f"outputs={list(asked.outputs)!r}: the model {run.model!r} composes nothing and "
+                "has 'cont' alone; ask for that too, or leave the model out (models)"
+            )
+    return opened
+
+
+def _outputs_of(run: PretrainingRun, asked: EncodersOptions) -> list[str]:
+    return [one for one in asked.outputs if run.composes or one == "cont"]
 
 
 def _check(tasks: Mapping[str, PairTask], asked: EncodersOptions) -> None:
@@ -131,6 +154,28 @@ def _check(tasks: Mapping[str, PairTask], asked: EncodersOptions) -> None:
         raise OptionError(f"limit={asked.limit!r}: expected a whole number, 1 or more, or None")
     if not tasks:
         raise OptionError("tasks is empty: expected at least one, such as load_pairs('bird')")
+    for name, task in tasks.items():
+        _check_pairs(name, task, asked)
+
+
+def _check_pairs(name: str, task: PairTask, asked: EncodersOptions) -> None:
+    """That pairs can be told apart by their scores or labels."""
+    test, train = task.test[: asked.limit], task.train[: asked.limit]
+    if not _are_apart(test):
+        raise InputError(
+            f"the task {name!r} has {len(test)} test pairs whose scores or labels are not several: "
+            f"expected {FEWEST} pairs or more, not all judged alike (take more of them: limit)"
+        )
+    if test[0].label is not None and train and len({pair.label for pair in train}) < 2:
+        raise InputError(
+            f"all {len(train)} training pairs of {name!r} have the label {train[0].label}; "
+            "expected both, to train a classifier (take more of them: limit)"
+        )
+
+
+def _are_apart(pairs: Sequence[Pair]) -> bool:
+    judged = {pair.score if pair.label is None else pair.label for pair in pairs}
+    return len(pairs) >= FEWEST and len(judged) > 1
 
 
 def _check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None:
@@ -142,34 +187,35 @@ def _check_names(option: str, given: Sequence[str], known: Iterable[str]) -> Non
 
 
 def _judged(
-    model: SmallEncoderModel, task: PairTask, seed: int, asked: EncodersOptions
+    model: SmallEncoderModel,
+    task: PairTask,
+    seed: int,
+    outputs: Sequence[str],
+    asked: EncodersOptions,
 ) -> Iterator[Row]:
     """The scores of one model on one task."""
-    test = task.test[: asked.limit]
-    outputs = [one for one in asked.outputs if one in model.lens.outputs]
-    if not outputs:
-        raise OptionError(
-            f"outputs={list(asked.outputs)!r}: {model.name!r} has {', '.join(model.lens.outputs)} "
-            "alone"
-        )
-    target = np.array([pair.label if pair.score is None else pair.score for pair in test], float)
-    texts = [text for pair in test for text in (pair.text1, pair.text2)]
-    read, _ = vectors(model, texts, None, outputs, asked.embeddings)
-    metrics = ("pearson", "spearman") if test[0].label is None else ("auc",)
+    test, train = task.test[: asked.limit], task.train[: asked.limit]
+    labelled = test[0].label is not None
+    target = np.array([pair.label if labelled else pair.score for pair in test], float)
+    texts = [(text,) for pair in test for text in (pair.text1, pair.text2)]
+    read, cut = vectors(model, texts, outputs, asked.embeddings)
+    either = cut[::2] | cut[1::2]
     for place, both in read.items():
         cosines = _cosines(both)
         for subset, rows in _subsets(test).items():
-            for metric in metrics:
+            for metric in ("auc",) if labelled else ("pearson", "spearman"):
                 value = _agreement(cosines[rows], target[rows], metric)
-                yield _row(place, subset, metric, value, len(rows), 0)
-    train = task.train[: asked.limit]
-    if test[0].label is not None and train:
+                yield _row(place, subset, metric, value, either[rows])
+    if labelled and train:
         yield from _classified(model, train, test, seed, outputs, asked.embeddings)
 
 
-def _row(place: tuple[str, str], subset: str, metric: str, value: float, n: int, n_cut: int) -> Row:
+def _row(
+    place: tuple[str, str], subset: str, metric: str, value: float, cut: Bool[np.ndarray, "pair"]
+) -> Row:
     named = dict(zip(("output", "embedding"), place, strict=True))
-    return {**named, "subset": subset, "metric": metric, "value": value, "n": n, "n_cut": n_cut}
+    counts = {"n": len(cut), "n_cut": int(cut.sum())}
+    return {**named, "subset": subset, "metric": metric, "value": value, **counts}
 
 
 def _cosines(both: Float[np.ndarray, "text d_model"]) -> Float[np.ndarray, "pair"]:
@@ -189,12 +235,12 @@ def _agreement(
 
 
 def _subsets(pairs: Sequence[Pair]) -> dict[str, Int[np.ndarray, "_"]]:
-    """All pairs, named subsets, and where there are scores the mirror pairs."""
+    """All pairs, and named subsets and (of scores) mirror pairs that can be told apart."""
     found = {ALL: np.arange(len(pairs))}
     for name in dict.fromkeys(pair.subset for pair in pairs if pair.subset):
         found[name] = np.flatnonzero([pair.subset == name for pair in pairs])
-    mirrors = np.flatnonzero([pair.is_mirror and pair.label is None for pair in pairs])
-    return found | ({MIRROR: mirrors} if len(mirrors) else {})
+    found[MIRROR] = np.flatnonzero([pair.is_mirror and pair.label is None for pair in pairs])
+    return {name: own for name, own in found.items() if _are_apart([pairs[int(i)] for i in own])}
 
 
 def _classified(
@@ -208,13 +254,9 @@ def _classified(
     """How often a classifier of the frozen vectors is right: over all pairs, and those of each
     label."""
     labels = np.array([pair.label for pair in train])
-    if len(np.unique(labels)) < 2:
-        raise InputError(
-            f"all {len(train)} training pairs have the label {labels[0]}; expected both, to train "
-            "a classifier (take more of them: limit)"
-        )
-    (given, _), (asked_, n_cut) = (
-        _of_pairs(model, pairs, outputs, embeddings) for pairs in (train, test)
+    (given, _), (asked_, cut) = (
+        vectors(model, [(pair.text1, pair.text2) for pair in pairs], outputs, embeddings)
+        for pairs in (train, test)
     )
     wanted = np.array([pair.label for pair in test])
     parts = {ALL: np.ones(len(test), dtype=bool)}
@@ -228,17 +270,7 @@ def _classified(
         right = classifier.predict(asked_[place]) == wanted
         for subset, rows in parts.items():
             share = float(right[rows].mean())
-            yield _row(place, subset, "accuracy", share, int(rows.sum()), n_cut)
-
-
-def _of_pairs(
-    model: SmallEncoderModel,
-    pairs: Sequence[Pair],
-    outputs: Sequence[str],
-    embeddings: Sequence[str],
-) -> tuple[Read, int]:
-    first, second = ([getattr(pair, name) for pair in pairs] for name in ("text1", "text2"))
-    return vectors(model, first, second, outputs, embeddings)
+            yield _row(place, subset, "accuracy", share, cut[rows])
 
 
 def tasks_of(text: str) -> dict[str, PairTask]:
@@ -279,9 +311,10 @@ def run(command: EncodersCommand) -> EncoderScores:
         embeddings=command.embeddings.split(","),
         progress=not output.quiet,
     )
-    names = ("outputs", "embeddings", "limit") + (("models",) if asked.models else ())
-    config = {"study": "encoders", **{name: getattr(asked, name) for name in names}}
+    tasks = tasks_of(command.tasks)
+    _check(tasks, asked)
+    config = _config(_opened(command.runs, asked), tasks, asked)
     with held_folder(output.out, EncoderScores, config, overwrite=output.overwrite):
-        result = encoders(command.runs, tasks_of(command.tasks), **vars(asked))
+        result = encoders(command.runs, tasks, **vars(asked))
         write_result(output.out, result, overwrite=output.overwrite)
     return result

@@ -62,9 +62,11 @@ class EncoderScores(StudyResult):
             place = ["reading", *MEASURE]
             known = named["value"].notna().groupby([named[one] for one in place]).transform("all")
             values = named[known]
+            first = values[values["reading"] == named["reading"].iloc[0]]
+            compared = values if len(first) else values.iloc[:0]
             computed = {
                 "summary": summary_of(values, ("model", "output", *MEASURE), least=-1.0),
-                "differences": differences_of(values, "reading", MEASURE),
+                "differences": differences_of(compared, "reading", MEASURE),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
         super().__post_init__()
@@ -120,7 +122,7 @@ class EncoderScores(StudyResult):
             lines += ["", f"{n_missing} values do not exist: all vectors are the same"]
         cut = int(self.frames["scores"].groupby("task")["n_cut"].max().sum())
         if cut:
-            lines += ["", f"{cut} pairs are longer than the context and were cut for classifiers"]
+            lines += ["", f"{cut} pairs have texts that are longer than the context, and were cut"]
         return "\n".join(lines)
 
     def figures(self) -> dict[str, ChartFigure]:

@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from torch import Tensor
 
-from interp_compose.errors import InputError, NonFiniteError
+from interp_compose.errors import NonFiniteError
 from interp_compose.models.embed import EmbeddingReader
 from interp_compose.models.small_encoder import SmallEncoderModel
 
 BATCH: Final = 64
-READ: Final = ("input_ids", "token_type_ids", "attention_mask")
 Read = dict[tuple[str, str], Float[np.ndarray, "text d_model"]]
 """Vectors by output and embedding."""
 
@@ -22,33 +22,24 @@ Read = dict[tuple[str, str], Float[np.ndarray, "text d_model"]]
 @torch.no_grad()
 def vectors(
     model: SmallEncoderModel,
-    texts: Sequence[str],
-    seconds: Sequence[str] | None,
+    texts: Sequence[tuple[str, ...]],
     outputs: Sequence[str],
     embeddings: Sequence[str],
-) -> tuple[Read, int]:
-    """A vector of each text, or of each pair of texts as BERT reads two, by output and embedding
-    (float64), and how many pairs were cut.
+) -> tuple[Read, Bool[np.ndarray, "text"]]:
+    """A vector of each text, or of each two texts as BERT reads them, by output and embedding
+    (float64), and which were cut.
 
-    A pair that is longer than the model's context loses tokens of its longer text, as BERT does it.
+    What is longer than the model's context loses tokens at the end of its longer text, as BERT does
+    it. Names of special tokens in a text are text.
 
     Raises:
-        InputError: a single text that is longer than the context.
         NonFiniteError: a vector has NaN or infinite values.
     """
-    given = (list(texts),) if seconds is None else (list(texts), list(seconds))
-    rows = model.tokenizer(*given, return_token_type_ids=True)
-    whole = [len(ids) for ids in rows["input_ids"]]
-    longest = max(range(len(texts)), key=lambda i: whole[i])
-    if seconds is None and whole[longest] > model.n_ctx:
-        raise InputError(
-            f"the text {texts[longest][:60]!r} has {whole[longest]} tokens; {model.name!r} reads "
-            f"{model.n_ctx} at most"
-        )
-    if whole[longest] > model.n_ctx:
-        cut = {"truncation": "longest_first", "max_length": model.n_ctx}
-        rows = model.tokenizer(*given, return_token_type_ids=True, **cut)
-    order = np.argsort([len(ids) for ids in rows["input_ids"]], kind="stable")
+    flat = iter(model.tokenizer.pieces([text for own in texts for text in own]))
+    pieces = [[next(flat) for _ in own] for own in texts]
+    cut = np.array([sum(map(len, own)) + len(own) + 1 > model.n_ctx for own in pieces])
+    rows = [_framed(model, own) for own in pieces]
+    order = np.argsort([len(ids) for ids, _ in rows], kind="stable")
     found: Read = {
         (output, embedding): np.zeros((len(texts), model.d_model))
         for output in outputs
@@ -57,21 +48,44 @@ def vectors(
     readers = {one: EmbeddingReader(one, True, False, "chosen") for one in embeddings}
     for first in range(0, len(order), BATCH):
         own = order[first : first + BATCH]
-        batch = model.tokenizer.pad(
-            [{name: rows[name][i] for name in READ} for i in own], return_tensors="pt"
-        ).to(model.device)
-        tokens, mask = batch["input_ids"], batch["attention_mask"]
-        last = model.lens(tokens, mask, batch["token_type_ids"])[-1]
+        tokens, mask, segments = _padded(model, [rows[i] for i in own])
+        last = model.lens(tokens, mask, segments)[-1]
         for output in outputs:
             hidden = last.of(output)
             for embedding, reader in readers.items():
-                found[output, embedding][own] = (
-                    reader(hidden, mask, torch.zeros_like(mask)).double().cpu()
-                )
+                read = reader(hidden, mask, torch.zeros_like(mask))
+                found[output, embedding][own] = read.double().cpu()
     for (output, embedding), values in found.items():
         if not np.isfinite(values).all():
             raise NonFiniteError(
                 f"{model.name!r}: vectors of the output {output!r}, embedding {embedding!r}, have "
                 "NaN or infinite values; train it again with a lower learning rate"
             )
-    return found, sum(n > model.n_ctx for n in whole)
+    return found, cut
+
+
+def _framed(
+    model: SmallEncoderModel, texts: Sequence[Sequence[int]]
+) -> tuple[list[int], list[int]]:
+    """Tokens and segments, ``[CLS]`` first and ``[SEP]`` after each text, cut to the context."""
+    kept = [list(ids) for ids in texts]
+    while sum(map(len, kept)) + len(kept) + 1 > model.n_ctx:
+        max(kept, key=len).pop()
+    tokens, segments = [int(model.tokenizer.cls_token_id)], [0]
+    for number, ids in enumerate(kept):
+        tokens += [*ids, int(model.tokenizer.sep_token_id)]
+        segments += [number] * (len(ids) + 1)
+    return tokens, segments
+
+
+def _padded(
+    model: SmallEncoderModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, mask and segments, padded on the right."""
+    width = max(len(ids) for ids, _ in rows)
+    tokens = torch.full((len(rows), width), int(model.tokenizer.pad_token_id))
+    mask, segments = torch.zeros_like(tokens), torch.zeros_like(tokens)
+    for i, (ids, kinds) in enumerate(rows):
+        tokens[i, : len(ids)], segments[i, : len(ids)] = torch.tensor(ids), torch.tensor(kinds)
+        mask[i, : len(ids)] = 1
+    return tokens.to(model.device), mask.to(model.device), segments.to(model.device)

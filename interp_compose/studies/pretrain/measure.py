@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from interp_compose.errors import OptionError
+from interp_compose.errors import CapabilityError, OptionError
 from interp_compose.models.bert import EncoderConfig
 from interp_compose.models.from_bert import encoder_from_bert
 from interp_compose.models.lens_model import LensModel
@@ -117,6 +117,11 @@ def _asked(models: Sequence[str], asked: PretrainOptions) -> _Asked:
     shape, vocab_size, about, start = asdict(training), asked.vocab_size, {}, None
     if asked.model is not None:
         start = encoder_from_bert(asked.model)
+        if start.lens.cfg.n_segments < 2:
+            raise CapabilityError(
+                f"the config of {asked.model.name!r} states type_vocab_size = 1: expected 2 or "
+                "more, since pre-training reads two sentences at once"
+            )
         own = {name: getattr(start.lens.cfg, name) for name in SHAPE}
         check_shape_left_out(asked.model, own, training, EncoderTraining())
         start.tokenizer = WordPieceTokenizer.of(start.tokenizer)
@@ -177,6 +182,11 @@ def run(command: PretrainCommand) -> Pretrained:
     source, output = command.source, command.output
     if source.data_dir is None:
         raise OptionError("--data-dir is missing: expected a text file, or a folder of them")
+    if command.paper and command.model is not None:
+        raise OptionError(
+            f"--paper states a shape, and --model {command.model} has its own: leave one of them "
+            "out"
+        )
     given = {
         **vars(command.grid),
         "documents": source.documents,

@@ -1,0 +1,47 @@
+"""Keeps what encoders said: ``python -m benchmarks.encoder_outcomes NAME out/pretrain out/judged``.
+
+The folders are those of ``interp-compose pretrain`` and of ``interp-compose encoders`` on it; what
+was measured on held-out text, the codes of the last block, scores over seeds and paired differences
+go into ``results/encoders_{NAME}.json``, the picture of Pearson's r into ``docs/images``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import interp_compose as ic
+from benchmarks.common import IMAGES, machine, plain_rows, write
+from interp_compose.plots.export import save_png
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the result and the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("name", help="of the result")
+    parser.add_argument("pretrained", help="written by interp-compose pretrain")
+    parser.add_argument("judged", help="written by interp-compose encoders")
+    asked = parser.parse_args(arguments)
+    pretrained, judged = ic.Pretrained.load(asked.pretrained), ic.EncoderScores.load(asked.judged)
+    runs = pretrained.frames["runs"].drop(columns="step_seconds")
+    last = pretrained.codes["layer"].max()
+    known = {name: value for name, value in pretrained.config.items() if name != "data"}
+    write(
+        f"encoders_{asked.name}",
+        {
+            "machine": machine(),
+            "config": known,
+            "judged": {name: judged.config[name] for name in ("tasks", "limit", "seeds", "models")},
+            "runs": plain_rows(runs),
+            "held_out": plain_rows(pretrained.frame),
+            "codes": plain_rows(pretrained.codes[pretrained.codes["layer"] == last]),
+            "summary": plain_rows(judged.frame),
+            "differences": plain_rows(judged.differences),
+        },
+    )
+    save_png(judged.figures()["encoders_pearson"], IMAGES / f"encoders_{asked.name}_pearson.png")
+    print(judged.summary())
+
+
+if __name__ == "__main__":
+    main()

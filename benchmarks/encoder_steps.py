@@ -1,0 +1,232 @@
+"""A pre-training step of a BERT here beside transformers' own, and of CAT beside the BERT:
+``python -m benchmarks.encoder_steps``.
+
+Turn about, on the same masked batch of one thread, with AdamW: a plain loop around
+``BertForPreTraining`` (the same weights and losses; it unembeds every position), the library's loop
+around the BERT, which unembeds masked positions alone, and around CAT with several sizes of its
+codebooks. ``drawing`` is the share of the BERT's step that drawing and masking a batch takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertForPreTraining
+
+import interp_compose as ic
+from benchmarks.common import load_texts, machine, seconds, spread, write
+from interp_compose.models.bert import EncoderConfig, SmallEncoder
+from interp_compose.models.from_bert import encoder_from_bert
+from interp_compose.models.init import init_bert
+from interp_compose.text.wordpiece import WordPieces, WordPieceTokenizer
+from interp_compose.training.config import TrainConfig
+from interp_compose.training.loop import Trainer, trains
+from interp_compose.training.pretraining import CatWeights, Pretraining
+from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
+
+SHAPES: Final = {
+    "small": ({"n_layers": 4, "d_model": 128, "n_heads": 4, "d_mlp": 512}, 64, 32, 8192),
+    "paper": ({"n_layers": 4, "d_model": 768, "n_heads": 12, "d_mlp": 3072}, 128, 8, 8192),
+}
+"""Shapes by name, each with its context, its batch and its vocabulary: the preset of ``pretrain``,
+and CAT's own."""
+SIZES: Final = (1000, 3152, 8192)
+"""Codes of a codebook: the paper's, and those of its last block, of two sets of sememes."""
+DOCUMENT: Final = 8
+"""Definitions that stand as one document."""
+STEPS: Final = TrainConfig(epochs=10_000, lr=1e-4, warmup_steps=0, schedule="constant")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/encoder_steps_{device}.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="by commas")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="codes, by commas")
+    parser.add_argument("--texts", type=int, default=20_000)
+    asked = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    source, prompts = load_texts(asked.texts)
+    texts = [prompt.removesuffix(' is called a "') for prompt in prompts]
+    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": asked.repeats}
+    result["text"] = source
+    for name in asked.shapes.split(","):
+        shape, n_ctx, n, vocab_size = SHAPES[name]
+        tokenizer = WordPieceTokenizer.trained(texts, vocab_size)
+        config = EncoderConfig(**shape, d_vocab=vocab_size, n_ctx=n_ctx)
+        sizes = list(map(int, asked.sizes.split(",")))
+        result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats)
+        print(f"{name}: {result[name]}")
+    if device == "cuda":
+        result["gpu"] = torch.cuda.get_device_name()
+    write(f"encoder_steps_{device}", {**result, "machine": machine()})
+
+
+@trains
+def measured(
+    config: EncoderConfig,
+    tokenizer: WordPieceTokenizer,
+    texts: Sequence[str],
+    n: int,
+    sizes: Sequence[int],
+    repeats: int,
+) -> dict[str, Any]:
+    """Medians of steps taken turn about, and of their ratios."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    passages = some_passages(tokenizer, texts, config.n_ctx, n)
+    theirs = bert_of(config).to(device)
+    ours = with_heads(theirs, tokenizer)
+    batches: list[MaskedBatch] = []
+    trainer = trainer_of(ours.to(device), tokenizer, passages, batches)
+    first = trainer.train_step()["loss"]
+    step = plain_step(theirs, batches[-1], device)
+    apart = abs(step() - first)
+    assert apart < 1e-3, f"the losses of the two BERTs differ by {apart}"
+    works: dict[str, Callable[[], object]] = {"transformers": step, "bert": trainer.train_step}
+    for size in sizes:
+        for composition in ("every", "last"):
+            shape = replace(config, composition=composition, n_codes=size)
+            model = SmallEncoder(shape)
+            init_bert(model, seed=0)
+            name = f"{'cat' if composition == 'every' else 'cat-last'} {size}"
+            works[name] = trainer_of(model.to(device), tokenizer, passages, []).train_step
+    each = max(1, round(0.3 / seconds(trainer.train_step)))
+    times = np.array(
+        [[timed(work, each, device) for work in works.values()] for _ in range(repeats)]
+    )
+    objective: Any = trainer.objective
+    drawing = [
+        seconds(lambda: objective.drawn(passages, np.arange(len(passages)), 0))
+        for _ in range(repeats)
+    ]
+    bert = times[:, list(works).index("bert")]
+    ratios = {name: (times[:, i] / bert).tolist() for i, name in enumerate(works)}
+    return {
+        "shape": {name: getattr(config, name) for name in ("n_layers", "d_model", "n_ctx")},
+        "passages": len(passages),
+        "tokens": int(batches[-1].mask.sum()),
+        "masked": len(batches[-1].at),
+        "losses_differ_by": apart,
+        "bert_seconds": float(median(bert)),
+        "over_bert": {
+            name: {"median": median(r), "range": spread(r)} for name, r in ratios.items()
+        },
+        "drawing": float(median(drawing) / median(bert)),
+    }
+
+
+def some_passages(
+    tokenizer: WordPieceTokenizer, texts: Sequence[str], n_ctx: int, n: int
+) -> Passages:
+    """So many of about one length, the longest there are."""
+    pieces = tokenizer.pieces(list(texts))
+    starts = np.cumsum([0, *map(len, pieces)])
+    documents = [*range(0, len(pieces), DOCUMENT), len(pieces)]
+    tokens = np.fromiter(chain.from_iterable(pieces), dtype=np.int64)
+    passages = Passages.of(Sentences(tokens, starts, np.array(documents)), n_ctx)
+    longest = np.argsort(passages.counts, kind="stable")[-n:]
+    return replace(passages, bounds=passages.bounds[longest])
+
+
+def trainer_of(
+    model: SmallEncoder,
+    tokenizer: WordPieceTokenizer,
+    passages: Passages,
+    batches: list[MaskedBatch],
+) -> Any:
+    """The library's loop; each batch is also put into ``batches``."""
+
+    class Watched(Pretraining):
+        def drawn(self, *args: Any) -> MaskedBatch:
+            batches.append(super().drawn(*args))
+            return batches[-1]
+
+    words = sorted({tokenizer.pieces([word])[0][0] for word in ("water", "body", "person", "act")})
+    lexicon = Lexicon.of({(word,): (i,) for i, word in enumerate(words)}, 100)
+    composes = model.cfg.composition != "none"
+    objective = Watched(passages, WordPieces.of(tokenizer), lexicon, CatWeights(), composes)
+    return Trainer(model, objective, replace(STEPS, batch_size=len(passages)))
+
+
+def timed(work: Callable[[], object], times: int, device: str) -> float:
+    """Seconds of one call, of several."""
+
+    def run() -> None:
+        for _ in range(times):
+            work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return seconds(run) / times
+
+
+def bert_of(config: EncoderConfig) -> Any:
+    """transformers' BERT of the same shape, with random weights and no dropout."""
+    torch.manual_seed(0)
+    return BertForPreTraining(
+        BertConfig(
+            vocab_size=config.d_vocab,
+            hidden_size=config.d_model,
+            num_hidden_layers=config.n_layers,
+            num_attention_heads=config.n_heads,
+            intermediate_size=config.d_mlp,
+            max_position_embeddings=config.n_ctx,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+    ).train()
+
+
+@torch.no_grad()
+def with_heads(theirs: Any, tokenizer: WordPieceTokenizer) -> SmallEncoder:
+    """The library's BERT with the same weights."""
+    loaded = ic.load_model(theirs.bert.eval(), tokenizer=tokenizer)
+    model = encoder_from_bert(loaded).lens
+    heads = theirs.cls.predictions.transform
+    model.mlm_head.W.copy_(heads.dense.weight.mT)
+    model.mlm_head.b.copy_(heads.dense.bias)
+    model.b_U.copy_(theirs.cls.predictions.bias)
+    model.pair_head.W_pool.copy_(theirs.bert.pooler.dense.weight.mT)
+    model.pair_head.b_pool.copy_(theirs.bert.pooler.dense.bias)
+    model.pair_head.W.copy_(theirs.cls.seq_relationship.weight.mT)
+    model.pair_head.b.copy_(theirs.cls.seq_relationship.bias)
+    theirs.train()
+    model.train()
+    assert isinstance(model, SmallEncoder)
+    return model
+
+
+def plain_step(model: Any, batch: MaskedBatch, device: str) -> Callable[[], float]:
+    """What one writes around BERT: forward with labels, backward, clip, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    labels = torch.full_like(batch.tokens, -100).flatten()
+    labels[batch.at] = batch.target
+    given = {
+        "input_ids": batch.tokens.to(device),
+        "attention_mask": batch.mask.to(device),
+        "token_type_ids": batch.segments.to(device),
+        "labels": labels.view_as(batch.tokens).to(device),
+        "next_sentence_label": batch.follows.masked_fill(batch.follows < 0, -100).to(device),
+    }
+
+    def step() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(**given).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Tables of encoders that compose, from ``benchmarks/results/``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from docs.measured import Table, read
+
+Row = dict[str, Any]
+SHOWN: Final = (
+    ("pearson", "all", "cls"),
+    ("pearson", "all", "mean"),
+    ("pearson", "mirror", "cls"),
+    ("pearson", "mirror", "mean"),
+)
+CLASSIFIED: Final = (("accuracy", "all", "cls"), ("accuracy", "label 0", "cls"))
+
+
+def decimals(row: Row) -> str:
+    """Like "0.653 (0.651–0.656)": the mean, the smallest and the largest seed."""
+    return f"{row['mean']:.3f} ({row['smallest']:.3f}–{row['largest']:.3f})"
+
+
+def scores(name: str) -> Table:
+    """A row per model and output: Pearson's r with people's ratings."""
+    return _table(name, SHOWN)
+
+
+def classified(name: str) -> Table:
+    """A row per model and output: how often a classifier of the frozen vector is right."""
+    return _table(name, CLASSIFIED)
+
+
+def _table(name: str, shown: tuple[tuple[str, str, str], ...]) -> Table:
+    rows = read(name)["summary"]
+    found = {
+        (row["model"], row["output"], row["metric"], row["subset"], row["embedding"]): row
+        for row in rows
+    }
+    table = []
+    for model, output in dict.fromkeys((row["model"], row["output"]) for row in rows):
+        cells = [found.get((model, output, *cell)) for cell in shown]
+        table.append([model, output, *("–" if row is None else decimals(row) for row in cells)])
+    return ["model", "output", *(f"{metric}: {a}, {b}" for metric, a, b in shown)], table
+
+
+def learned(name: str) -> Table:
+    """A row per model and output: masked words of held-out text, and codes of a word."""
+    result = read(name)
+    codes: dict[str, list[Row]] = {}
+    for row in result["codes"]:
+        codes.setdefault(row["model"], []).append(row)
+    table = []
+    for row in result["held_out"]:
+        if row["measure"] != "masked_accuracy":
+            continue
+        own = codes.get(row["model"], []) if row["output"] == "comp" else []
+        used = "–"
+        if own:
+            each = [one["codes_per_word"] for one in own]
+            used = f"{min(each):.0f}–{max(each):.0f} of {own[0]['n_codes']:,}"
+        share = 100 * row["mean"]
+        ends = f"{100 * row['smallest']:.1f}–{100 * row['largest']:.1f}"
+        table.append([row["model"], row["output"], f"{share:.1f} ({ends})", used])
+    return ["model", "output", "masked tokens that are right, % (seeds)", "codes a word"], table
+
+
+def steps(name: str = "encoder_steps_cpu") -> Table:
+    """A row per model: its step over the BERT's, at each shape."""
+    result = read(name)
+    shapes = [one for one in ("small", "paper") if one in result]
+    models = result[shapes[0]]["over_bert"]
+    table = []
+    for model in models:
+        cells = [result[shape]["over_bert"][model] for shape in shapes]
+        table.append(
+            [
+                model,
+                *(f"{c['median']:.2f} ({c['range'][0]:.2f}–{c['range'][1]:.2f})" for c in cells),
+            ]
+        )
+    heads = [
+        f"{one}: {result[one]['shape']['n_layers']} × {result[one]['shape']['d_model']}"
+        for one in shapes
+    ]
+    return ["step, over the BERT's", *heads], table
