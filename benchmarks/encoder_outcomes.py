@@ -25,13 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pretrained, judged = ic.Pretrained.load(asked.pretrained), ic.EncoderScores.load(asked.judged)
     runs = pretrained.frames["runs"].drop(columns="step_seconds")
     last = pretrained.codes["layer"].max()
-    known = {name: value for name, value in pretrained.config.items() if name != "data"}
+    places = ("data", "model")  # where it was read from says nothing
+    known = {name: value for name, value in pretrained.config.items() if name not in places}
+    counts = {
+        task: {name: one for name, one in report.items() if name != "source"}
+        for task, report in judged.config["tasks"].items()
+    }
     write(
         f"encoders_{asked.name}",
         {
             "machine": machine(),
             "config": known,
-            "judged": {name: judged.config[name] for name in ("tasks", "limit", "seeds", "models")},
+            "judged": {"tasks": counts, "limit": judged.config["limit"]},
             "runs": plain_rows(runs),
             "held_out": plain_rows(pretrained.frame),
             "codes": plain_rows(pretrained.codes[pretrained.codes["layer"] == last]),
