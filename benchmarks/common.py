@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import pandas as pd
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -29,6 +30,18 @@ def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
+
+
+def timed(work: Callable[[], object], times: int, device: str) -> float:
+    """Seconds of one call, of several."""
+
+    def run() -> None:
+        for _ in range(times):
+            work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return seconds(run) / times
 
 
 def spread(values: Sequence[float]) -> list[float]:

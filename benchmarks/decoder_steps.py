@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import interp_compose as ic
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import machine, seconds, spread, timed, write
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.studies.core.sequence_data import SequenceData
@@ -86,18 +86,6 @@ def measured(shape: dict[str, int], n: int, data: SequenceData, repeats: int) ->
         "range": spread(ratios),
         "losses_differ_by": max(losses),
     }
-
-
-def timed(work: Callable[[], object], times: int, device: str) -> float:
-    """Seconds of one call, of several."""
-
-    def run() -> None:
-        for _ in range(times):
-            work()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return seconds(run) / times
 
 
 def plain_step(model: GPT2LMHeadModel, batch: ContinuedBatch, device: str) -> Callable[[], float]:

@@ -21,7 +21,7 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 import interp_compose as ic
-from benchmarks.common import load_texts, machine, seconds, spread, write
+from benchmarks.common import load_texts, machine, seconds, spread, timed, write
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.models.from_bert import encoder_from_bert
 from interp_compose.models.init import init_bert
@@ -154,18 +154,6 @@ def trainer_of(
     composes = model.cfg.composition != "none"
     objective = Watched(passages, WordPieces.of(tokenizer), lexicon, CatWeights(), composes)
     return Trainer(model, objective, replace(STEPS, batch_size=len(passages)))
-
-
-def timed(work: Callable[[], object], times: int, device: str) -> float:
-    """Seconds of one call, of several."""
-
-    def run() -> None:
-        for _ in range(times):
-            work()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return seconds(run) / times
 
 
 def bert_of(config: EncoderConfig) -> Any:

@@ -16,8 +16,7 @@ from typing import Any, Final
 import torch
 
 import interp_compose as ic
-from benchmarks.common import machine, spread, write
-from benchmarks.decoder_steps import timed
+from benchmarks.common import machine, spread, timed, write
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.init import init_weights
 from interp_compose.studies.core.sequence_data import SequenceData

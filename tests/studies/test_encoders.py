@@ -127,7 +127,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     text = folder / "people.txt"
     text.write_text("\n\n".join(DOCUMENTS), encoding="utf-8")
-    study(text, folder / "out")
+    study(text, folder / "out", run=replace(TINY, max_steps=1, n_looks=1))
     return folder / "out"
 
 

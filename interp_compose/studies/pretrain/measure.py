@@ -50,7 +50,8 @@ class PretrainOptions(GridOptions):
     vocab_size: int = 8192
     """Entries of the vocabulary: pieces of words of the training part."""
     model: LensModel | None = None
-    """A pretrained BERT to begin with, and its tokenizer, instead of random weights."""
+    """A pretrained BERT to begin with, and its tokenizer, instead of random weights. Its
+    shape and vocabulary are its own: what ``run`` states of these is left at the defaults."""
     run: EncoderTraining | None = None
     """Shape and training of every run."""
 

@@ -87,7 +87,7 @@ class PretrainCommand:
     (as many parameters in an MLP, without codes). The first is what others are compared with."""
     model: str | None = None
     """A pretrained BERT to begin with (a hub name or a folder), with its tokenizer, instead of
-    random weights."""
+    random weights. Its shape and vocabulary are its own: leave options of these out."""
     paper: bool = False
     """Take CAT's setting as the defaults of all other options, as far as it is known; what differs
     is listed in docs/cat.md. For a GPU."""
