@@ -43,7 +43,7 @@ EMBEDDINGS: Final = {
 }
 """Tables, and the modules that hold them."""
 COMPOSITION: Final = ("codebook", "W_Q", "W_K", "W_V", "W_in", "W_out")
-"""Of a block that composes; the names of matrices end in ``_comp``."""
+"""Of a block that composes; names of matrices other than the codebook end in ``_comp``."""
 IN_BLOCKS: Final = (
     *(name + end for end in dict.fromkeys(ATTENTIONS.values()) for name in BY_HEAD),
     *("W_in", "W_gate", "W_out"),

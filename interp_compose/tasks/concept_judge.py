@@ -32,7 +32,7 @@ clear image."""
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderScores:
+class Judged:
     """Of each image: its three bits, and whether it is clear; also how unlike the drawing it is."""
 
     bits: Int[np.ndarray, "image attribute"]
@@ -50,7 +50,7 @@ class EncoderScores:
         }  # fmt: skip
 
 
-def judge(images: Float[np.ndarray, "image channel y x"]) -> EncoderScores:
+def judge(images: Float[np.ndarray, "image channel y x"]) -> Judged:
     """What images with values from 0 to 1 show; an empty image shows no clear shape."""
     images = np.clip(images.astype(np.float64), 0, 1)
     side = images.shape[-1]
@@ -77,7 +77,7 @@ def judge(images: Float[np.ndarray, "image channel y x"]) -> EncoderScores:
     is_clear = (unlike < UNLIKE) & (n_inner[:, 0] > 0)
     is_small = (radius < sum(RADII) / 2).astype(np.int64)
     is_blue = (rgb[:, 2] > rgb[:, 0]).astype(np.int64)
-    return EncoderScores(np.stack([is_triangle, is_small, is_blue], axis=1), is_clear, unlike)
+    return Judged(np.stack([is_triangle, is_small, is_blue], axis=1), is_clear, unlike)
 
 
 def degraded(

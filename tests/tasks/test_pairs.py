@@ -1,4 +1,4 @@
-"""EncoderScores pairs: good rows come through exactly, each bad one is named."""
+"""Judged pairs: good rows come through exactly, each bad one is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that a sweep begins with: kept once beside its runs, where they read it."""
+"""The model that a sweep starts from: kept once beside its runs, where they read it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def encoders(
     opened = _opened(runs, asked)
     rows: list[Row] = []
     for run, folder in tqdm(opened, desc="encoders", unit="run", disable=not asked.progress):
-        model = load_model(str(folder / MODEL), device="cpu")
+        model = load_model(str(folder / MODEL))
         assert isinstance(model, SmallEncoderModel)
         for name, task in tasks.items():
             about = {**{place: getattr(run, place) for place in PLACE}, "task": name}

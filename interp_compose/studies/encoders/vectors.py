@@ -29,8 +29,8 @@ def vectors(
     """A vector of each text, or of each two texts as BERT reads them, by output and embedding
     (float64), and which were cut.
 
-    What is longer than the model's context loses tokens at the end of its longer text, as BERT does
-    it. Names of special tokens in a text are text.
+    What is longer than the model's context loses tokens at the end of its longer text, as
+    tokenizers of Hugging Face do it ("longest_first"). Names of special tokens in a text are text.
 
     Raises:
         NonFiniteError: a vector has NaN or infinite values.

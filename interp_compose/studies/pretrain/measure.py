@@ -50,8 +50,8 @@ class PretrainOptions(GridOptions):
     vocab_size: int = 8192
     """Entries of the vocabulary: pieces of words of the training part."""
     model: LensModel | None = None
-    """A pretrained BERT to begin with, and its tokenizer, instead of random weights. Its
-    shape and vocabulary are its own: what ``run`` states of these is left at the defaults."""
+    """A pretrained BERT to start from, with its tokenizer, instead of random weights. Its shape
+    and vocabulary are its own: what ``run`` states of these is left at the defaults."""
     run: EncoderTraining | None = None
     """Shape and training of every run."""
 
@@ -99,7 +99,7 @@ def pretrain(
 
 class _Asked(NamedTuple):
     """What is known before the text is read: the runs, but for their data; how these are made; the
-    model that is begun with; and what a result says of all that."""
+    model that training starts from; and what a result says of all that."""
 
     runs: list[PretrainingRun]
     options: DataOptions
@@ -159,8 +159,8 @@ def _asked(models: Sequence[str], asked: PretrainOptions) -> _Asked:
 def _planned(
     source: Path, out: Path, models: Sequence[str], asked: PretrainOptions
 ) -> tuple[list[PretrainingRun], dict[str, Any]]:
-    """The runs, and what a result says of itself; what they begin with is made where it is
-    missing."""
+    """The runs, and what a result says of itself; the data, and the model that they start from, are
+    written where they are missing."""
     runs, options, start, about = _asked(models, asked)
     given = None if start is None else start.tokenizer
     digest, report = prepared(source, asked.sememes, options, out, n_ctx=runs[0].n_ctx, given=given)

@@ -29,7 +29,7 @@ class EncoderTraining(LossWeights):
     n_codes: int = 1000
     """Codes of each block's codebook but the last one's, which has one for each sememe."""
     frozen: bool = False
-    """Leave the weights of a given model as they are, and train what is put on it alone."""
+    """Leave the weights of a given model as they are, and train only what is added to it."""
     level: Literal["word", "token"] = "word"
     """What is decomposed: words, each the mean of its tokens, or tokens."""
     dropout: float = 0.0
@@ -86,7 +86,7 @@ class PretrainCommand:
     either cat-fixed, cat-last-fixed (random codes that are not trained), cat-mlp and cat-last-mlp
     (as many parameters in an MLP, without codes). The first is what others are compared with."""
     model: str | None = None
-    """A pretrained BERT to begin with (a hub name or a folder), with its tokenizer, instead of
+    """A pretrained BERT to start from (a hub name or a folder), with its tokenizer, instead of
     random weights. Its shape and vocabulary are its own: leave options of these out."""
     paper: bool = False
     """Take CAT's setting as the defaults of all other options, as far as it is known; what differs

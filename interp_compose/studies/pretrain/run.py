@@ -55,7 +55,7 @@ class PretrainingRun(EncoderTraining):
     """One of :data:`VARIANTS`."""
     seed: int = 0
     start: str = ""
-    """Digest of the model that is begun with, kept beside the runs; empty: random weights."""
+    """Digest of the model that training starts from, kept beside the runs; empty: none."""
 
     def model_config(
         self, d_vocab: int, sememes: Sememes | None, start: EncoderConfig | None = None
