@@ -55,7 +55,8 @@ class Seq2SeqConfig:
     compositional tasks (Ontañón et al. 2022: 2 + 2 layers, 64 wide, 4 heads).
 
     Raises:
-        OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1).
+        OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1);
+            one vocabulary of two sizes.
     """
 
     d_vocab: int
@@ -81,6 +82,9 @@ class Seq2SeqConfig:
     act: Act = "relu"
     tied: bool = True
     """Whether the target's embedding is the unembedding as well."""
+    one_vocabulary: bool = False
+    """Whether source and target have the same tokens, and one embedding (Vaswani et al. 2017,
+    section 3.4)."""
     dropout: float = 0.0
     """Of embeddings and of what each sub-layer adds (Vaswani et al. 2017, section 5.4)."""
 
@@ -94,6 +98,11 @@ class Seq2SeqConfig:
         inside = self.n_layers * (12 * self.d_model + 2 * self.d_mlp)
         outside = self.d_vocab + 2 * self.d_vocab_out + 2 * self.n_ctx
         check_shape(self, sizes, self.d_model * (inside + outside))
+        if self.one_vocabulary and self.d_vocab != self.d_vocab_out:
+            raise OptionError(
+                f"one_vocabulary=True, and d_vocab={self.d_vocab} is not d_vocab_out="
+                f"{self.d_vocab_out}: source and target that share tokens have as many"
+            )
 
     biases: ClassVar[Biases] = "all"
 
@@ -391,6 +400,8 @@ class SmallSeq2Seq(HookedRootModule):  # type: ignore[misc]
         in_encoder, in_decoder = THIRD[cfg.fuse]
         self.embed = TokenEmbed(cfg.d_vocab, cfg.d_model)
         self.decoder_embed = TokenEmbed(cfg.d_vocab_out, cfg.d_model)
+        if cfg.one_vocabulary:
+            self.decoder_embed.W_E = self.embed.W_E
         self.pos_embed: PositionEmbed
         if cfg.positions != "relative":
             self.pos_embed, self.decoder_pos_embed = PositionEmbed(cfg), PositionEmbed(cfg)

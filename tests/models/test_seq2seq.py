@@ -44,6 +44,7 @@ CASES = [
     for j, positions in enumerate(POSITIONS)
 ]
 """Each kind of fuse-attention with both norms and all positions."""
+CASES.append(Seq2SeqConfig(**{**SHAPE, "d_vocab_out": 29}, fuse="both", one_vocabulary=True))
 SOME = [
     Seq2SeqConfig(**SHAPE, fuse=fuse, norm=norm, positions=positions)
     for fuse, norm, positions in (
@@ -58,7 +59,7 @@ TARGET = torch.tensor([[1, 22, 8, 3, 14], [1, 9, 9, 0, 21]])
 
 
 def name_of(cfg: Seq2SeqConfig) -> str:
-    return f"{cfg.fuse}-{cfg.norm}-{cfg.positions}"
+    return f"{cfg.fuse}-{cfg.norm}-{cfg.positions}{'-one_vocabulary' * cfg.one_vocabulary}"
 
 
 def random(cfg: Seq2SeqConfig, *, seed: int = 0, scale: float = 0.4) -> SmallSeq2Seq:
@@ -93,12 +94,13 @@ class Reference:
     def __init__(self, model: SmallSeq2Seq) -> None:
         self.cfg = model.cfg
         self.w = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
+        self.target = "" if self.cfg.one_vocabulary else "decoder_"
 
     def logits(self, source: list[int], target: list[int]) -> Array:
         """``[pos, d_vocab_out]`` of one pair."""
         memory = self.stack("encoder", self.embedded(source, ""), None)
-        hidden = self.stack("decoder", self.embedded(target, "decoder_"), memory)
-        w_u = self.w["decoder_embed.W_E"].T if self.cfg.tied else self.w["W_U"]
+        hidden = self.stack("decoder", self.embedded(target, self.target), memory)
+        w_u = self.w[f"{self.target}embed.W_E"].T if self.cfg.tied else self.w["W_U"]
         return np.stack([x @ w_u + self.w["b_U"] for x in hidden])
 
     def embedded(self, tokens: list[int], side: str) -> list[Array]:
@@ -668,6 +670,7 @@ def test_dropout_acts_in_training_alone() -> None:
         ({"dropout": 1.0}, "dropout=1.0: expected a number, 0 or more and below 1"),
         ({"dropout": float("nan")}, "dropout=nan: expected a number"),
         ({"n_encoder_layers": 9_999}, "n_encoder_layers=9999 and n_decoder_layers=2: expected at"),
+        ({"one_vocabulary": True}, "one_vocabulary=True, and d_vocab=29 is not d_vocab_out=23"),
         ({"d_model": 1 << 20, "n_heads": 1}, "more than 2147483648 parameters: make it smaller"),
     ],
 )

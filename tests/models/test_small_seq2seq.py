@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.text.vocabulary import Vocabulary
 
 KINDS = [
@@ -302,6 +304,21 @@ def test_saved_and_loaded_with_its_vocabularies(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("relative", "learned"))
     with pytest.raises(CorruptFileError, match="it is not what SHA256SUMS beside it lists"):
         ic.load_model(folder)
+
+
+def test_one_embedding_of_both_sides_stays_one(tmp_path: Path) -> None:
+    both = Vocabulary(("a", "A", "b"))
+    shape = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "one_vocabulary": True}
+    config = ic.Seq2SeqConfig(len(both), len(both), 6, **shape)
+    model = ic.small_seq2seq(config, seed=0, source_words=both, target_words=both)
+    loaded = ic.load_model(ic.save_model(model, tmp_path / "model"))
+    for lens in (model.lens, copy.deepcopy(model.lens), loaded.lens.double()):
+        assert lens.decoder_embed.W_E is lens.embed.W_E
+        names = [name for name, _ in lens.named_parameters() if name.endswith("W_E")]
+        assert names == ["embed.W_E"]
+        assert torch.equal(lens.embed.W_E.float(), model.lens.embed.W_E)
+    tied = {one.name: one.tied_to for one in weight_matrices(model) if one.tied_to}
+    assert tied == {"W_E_target": "W_E"}
 
 
 def test_a_vocabulary_of_another_size_is_refused() -> None:

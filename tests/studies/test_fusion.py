@@ -39,6 +39,7 @@ from interp_compose.studies.fusion.grammar import (
 from interp_compose.studies.fusion.pooling import cap_rows, numbered, pooled_match
 from interp_compose.studies.fusion.probing import encoder_states, probe_sentences, probe_tasks
 from interp_compose.studies.fusion.reading import cut_rows, layer_cut, reads_by_kind
+from interp_compose.studies.fusion.tokens import token_rows
 from interp_compose.studies.generalise.finished import finished_runs
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, exact_match
@@ -156,6 +157,7 @@ def test_marks_of_an_infinitive_and_of_words_alone() -> None:
 
 
 def test_a_task_is_known_by_its_vocabularies() -> None:
+    assert grammar_of(SequenceData.of(task().splits, one_vocabulary=True)) == "scan"
     assert grammar_of(DATA) == "scan"
     form = "eat . agent ( x _ 1 , Ava ) AND cake ( x _ 3 )"
     cogs = {"train": [ic.SequencePair("Ava ate a cake", form)]}
@@ -436,6 +438,37 @@ def test_pooling_phrases_against_states_pooled_by_hand() -> None:
         assert table.loc[("clause", "phrases", layer), "n_right"] == right[several].sum()
 
 
+# ---- kinds of tokens -------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_tokens_that_are_right_one_by_one() -> None:
+    model, pairs = small("both"), list(PAIRS)
+    marks = marks_of(DATA, pairs)
+    types = ["one", "two", "one", "two", "two"]
+    by_hand: dict[tuple[str, str], list[int]] = {}
+    for pair, mark, type_ in zip(pairs, marks, types, strict=True):
+        source, target = inputs(pair)
+        right = (model(source, target).argmax(dim=-1)[0] == torch.from_numpy(pair.target)).tolist()
+        kinds = [*mark.target[1:], "end"]
+        for wanted in {*kinds, "structure"}:
+            own = [
+                one
+                for one, kind in zip(right, kinds, strict=True)
+                if kind == wanted or (wanted == "structure" and kind != "action")
+            ]
+            known = by_hand.setdefault((type_, wanted), [0, 0, 0, 0])
+            for i, one in enumerate((sum(own), len(own), all(own), 1)):
+                known[i] += one
+    rows = token_rows(model, pairs, marks, types)
+    found = {
+        (row["type"], row["kind"]): [row[name] for name in ("n_right", "n", "n_whole", "n_pairs")]
+        for row in rows
+    }
+    assert found == by_hand
+    assert 0 < sum(row["n_right"] for row in rows) < sum(row["n"] for row in rows)
+
+
 # ---- the study -------------------------------------------------------------------------------
 
 
@@ -464,6 +497,13 @@ def frames() -> dict[str, pd.DataFrame]:
                 place = {"model": model, "split": split, "unit": "noun phrase", "spans": spans}
                 right = {"n_right": 10 * m + 5 * layer, "n_clean": 30, "n": n}
                 made["cap"].append({**place, "layer": layer, **right})
+            for i, (type_, kind) in enumerate(
+                itertools.product(("long", "short"), ("structure", "name", "bracket"))
+            ):
+                whole = {"n_right": 70 + m, "n": 80, "n_whole": 3 * i + m, "n_pairs": 20}
+                made["tokens"].append(
+                    {"model": model, "split": split, "type": type_, "kind": kind, **whole}
+                )
     for split, stack, layer in itertools.product(splits, ("encoder", "decoder"), range(2)):
         place = {"model": "lrf", "split": split, "stack": stack}
         for earlier in range(layer + 1):
@@ -526,6 +566,11 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     assert panel.lines[2].y == pytest.approx([10 / 40, 15 / 40])
     assert panel.lines[2].low[0] == pytest.approx(wilson_interval(10, 40)[0])
     assert {level.y for level in panel.levels} == {30 / 40}
+    tokens = found["fusion_tokens"]
+    assert isinstance(tokens, HeatMap)
+    assert tokens.columns == ["structure", "name", "bracket"]
+    assert tokens.rows == ["long, transformer", "long, lrf", "short, transformer", "short, lrf"]
+    np.testing.assert_allclose(tokens.values[1], [1 / 20, 4 / 20, 7 / 20])
 
 
 def test_a_task_without_roles_and_phrases() -> None:

@@ -209,6 +209,28 @@ def test_tokens_that_training_does_not_have_are_in_the_vocabulary() -> None:
     assert unseen.splits["gen"][0].target.tolist() == [4, 3, EOS]
 
 
+def test_one_vocabulary_for_both_sides(tmp_path: Path) -> None:
+    """A word that is copied is the same token, and fuse-attention and the rest act on it as
+    before."""
+    train = [("a b", "b a"), ("b", "b"), ("a", "a"), ("a a", "a a")]
+    copied = task(train=train, test=[("b a", "a b")])
+    one = SequenceData.of(copied.splits, one_vocabulary=True)
+    assert one.source == one.target
+    assert one.splits["test"][0].source.tolist() == [4, 3, EOS]
+    assert one.splits["test"][0].target.tolist() == [3, 4, EOS]
+    shape = {"out": tmp_path, "seeds": 1, "where": "here", "progress": False}
+    found = ic.generalise(copied, ["lrf"], **shape, run=replace(TINY, one_vocabulary=True))
+    assert found.config["one_vocabulary"]
+    apart = ic.generalise(copied, ["lrf"], **shape | {"out": tmp_path / "apart"}, run=TINY).frames[
+        "runs"
+    ]
+    fewer = len(one.source) * TINY.d_model
+    sizes = [runs["n_parameters"].item() for runs in (found.frames["runs"], apart)]
+    assert sizes[0] == sizes[1] - fewer
+    opened = ic.fusion(tmp_path, n_pairs=1, progress=False)
+    assert set(opened.tokens["kind"]) == {"token", "end", "structure"}
+
+
 def test_models_of_a_seed_see_the_same_batches_and_begin_alike() -> None:
     data = SequenceData.of(toy().splits)
     lengths = [len(pair) for pair in data.splits["train"]]

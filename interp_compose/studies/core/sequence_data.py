@@ -63,7 +63,8 @@ class EncodedPairs(Sequence[EncodedPair]):
 class SequenceData:
     """A task's splits as token ids.
 
-    Of one sequence, for decoders, both vocabularies are the same one, and a source has no EOS.
+    With one vocabulary both are the same one. So it is of one sequence, for decoders, whose sources
+    have no EOS.
     """
 
     source: Vocabulary
@@ -73,13 +74,17 @@ class SequenceData:
 
     @classmethod
     def of(
-        cls, splits: Mapping[str, Sequence[SequencePair]], *, one_sequence: bool = False
+        cls,
+        splits: Mapping[str, Sequence[SequencePair]],
+        *,
+        one_vocabulary: bool = False,
+        one_sequence: bool = False,
     ) -> SequenceData:
         """Vocabularies are those of all splits: some tokens of COGS, such as the largest positions,
         are not in its training split, and are never predicted."""
         everything = [pair for pairs in splits.values() for pair in pairs]
         sides = ([pair.source for pair in everything], [pair.target for pair in everything])
-        if one_sequence:
+        if one_vocabulary or one_sequence:
             sides = (sides[0] + sides[1],) * 2
         source, target = map(Vocabulary.of, sides)
         end = [] if one_sequence else [EOS]
@@ -99,10 +104,13 @@ class SequenceData:
 
     def sample(self, n: int) -> dict[str, list[EncodedPair]]:
         """So many pairs at most of each split, always the same ones."""
+        return {name: [self.splits[name][i] for i in at] for name, at in self.places(n).items()}
+
+    def places(self, n: int) -> dict[str, list[int]]:
+        """Where the pairs of :meth:`sample` stand in their splits."""
         random = np.random.default_rng(0)
         return {
-            name: [pairs[i] for i in random.permutation(len(pairs))[:n]]
-            for name, pairs in self.splits.items()
+            name: random.permutation(len(pairs))[:n].tolist() for name, pairs in self.splits.items()
         }
 
 
@@ -139,7 +147,9 @@ def plain(splits: Mapping[str, Sequence[SequencePair]]) -> dict[str, list[list[s
 
 
 @lru_cache(maxsize=2)
-def kept(out: Path, digest: str, *, one_sequence: bool = False) -> SequenceData:
+def kept(
+    out: Path, digest: str, *, one_vocabulary: bool = False, one_sequence: bool = False
+) -> SequenceData:
     """The data that :func:`keep` wrote.
 
     Raises:
@@ -151,5 +161,6 @@ def kept(out: Path, digest: str, *, one_sequence: bool = False) -> SequenceData:
         raise CorruptFileError(f"{path} holds other data; delete it, and call the study again")
     return SequenceData.of(
         {name: [SequencePair(*pair) for pair in pairs] for name, pairs in splits.items()},
+        one_vocabulary=one_vocabulary,
         one_sequence=one_sequence,
     )

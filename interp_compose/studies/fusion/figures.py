@@ -16,6 +16,8 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.fusion.grammar import LEXICAL
+from interp_compose.studies.fusion.tokens import STRUCTURE
 
 Config = Mapping[str, Any]
 LAYER_TITLE: Final = "encoder layers below (0: the embeddings)"
@@ -160,6 +162,36 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
             y_title="exact match",
             x_is_share=False,
             panels=panels,
+        )
+    )
+
+
+def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
+    """How many sequences of the last split have all tokens of a kind right, by type."""
+    split = config["splits"][-1]
+    own = tokens[tokens["split"] == split]
+    own = own.assign(share=own["n_whole"] / own["n_pairs"])
+    shares = own.set_index(["type", "model", "kind"])["share"].unstack("kind")
+    kinds = [kind for kind in shares.columns if kind != STRUCTURE]
+    shares = shares[[STRUCTURE, *sorted(kinds, key=lambda kind: shares[kind].mean())]]
+    rows = [
+        (type_, model)
+        for type_ in dict.fromkeys(own["type"])
+        for model in config["models"]
+        if (type_, model) in shares.index
+    ]
+    shares = shares.loc[rows]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{_task(config)}which tokens of the target are right",
+            subtitle=_subtitle(config, f"{split}, given the tokens before"),
+            x_title=f"kind of token ({STRUCTURE}: all but {', '.join(LEXICAL)})",
+            y_title="type and model" if any(type_ for type_, _ in rows) else "model",
+            columns=shares.columns.tolist(),
+            rows=[f"{type_}, {model}" if type_ else model for type_, model in rows],
+            values=shares.to_numpy().tolist(),
+            value_name="sequences with all right",
+            limits=(0.0, 1.0),
         )
     )
 

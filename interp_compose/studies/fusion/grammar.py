@@ -19,6 +19,8 @@ ALONE: Final = -1
 """The unit of a token that is pooled with no other."""
 TOKEN: Final = "token"
 """The kind of every token that no grammar tells apart."""
+LEXICAL: Final = ("action", "predicate", "name")
+"""Kinds of target tokens that name a word of the source."""
 START, END = "start", "end"
 """The kinds of the token before a target, and of the one after a source."""
 
@@ -69,7 +71,7 @@ class Marks:
 def grammar_of(data: SequenceData) -> Grammar:
     """Whose sequences these are, judged by their vocabularies."""
     source, target = set(data.source.words), set(data.target.words)
-    if source <= set(SCAN_KINDS) and target <= set(SCAN_ACTIONS):
+    if source | target <= {*SCAN_KINDS, *SCAN_ACTIONS}:
         return "scan"
     return "cogs" if {"x", "_", "(", ",", "agent"} <= target else "none"
 

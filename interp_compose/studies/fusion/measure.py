@@ -20,6 +20,7 @@ from interp_compose.studies.fusion.pooling import cap_rows
 from interp_compose.studies.fusion.probing import FEWEST, probe_rows, probe_sentences
 from interp_compose.studies.fusion.reading import cut_rows, reads_by_kind
 from interp_compose.studies.fusion.result import SCHEMA, Fusion
+from interp_compose.studies.fusion.tokens import token_rows
 from interp_compose.studies.generalise.finished import FinishedRun, finished_runs
 from interp_compose.studies.generalise.run import PLACE
 from interp_compose.text.vocabulary import BOS
@@ -36,7 +37,7 @@ def fusion(runs: str | os.PathLike[str], asked: FusionOptions) -> Fusion:
     with an earlier layer cut out of it (before the softmax, so that nothing leaks); linear probes
     of every residual of the encoder for words and roles, beside control tasks (Hewitt and Liang
     2019); how well the embeddings can be read back from there; exact match with phrases of the
-    source pooled (CARMA's CAP).
+    source pooled (CARMA's CAP); which kinds of target tokens are predicted right.
 
     Args:
         runs: the folder that they were trained in.
@@ -88,15 +89,18 @@ def _check(asked: FusionOptions) -> None:
 def _inside(opened: FinishedRun, asked: FusionOptions) -> Tables:
     """The rows of one model."""
     model, data = opened.model(), opened.data
-    tables: Tables = {"reads": [], "entropies": [], "cuts": [], "cap": []}
-    for split, pairs in data.sample(asked.n_pairs).items():
+    tables: Tables = {"reads": [], "entropies": [], "cuts": [], "cap": [], "tokens": []}
+    for split, places in data.places(asked.n_pairs).items():
+        pairs = [data.splits[split][i] for i in places]
         marks = marks_of(data, pairs)
+        types = [data.kinds[split][i] for i in places]
         reads, entropies = reads_by_kind(model.lens, pairs, marks)
         found = {
             "reads": reads,
             "entropies": entropies,
             "cuts": cut_rows(model.lens, pairs),
             "cap": cap_rows(model, pairs, marks, exact_match(model.lens, pairs, BOS)),
+            "tokens": token_rows(model.lens, pairs, marks, types),
         }
         for name, rows in found.items():
             tables[name] += [{"split": split, **row} for row in rows]

@@ -68,7 +68,13 @@ CAP: Final = Table(
     rules=("0 <= n_right <= n", "0 <= n_clean <= n", "n > 0", "layer >= 0"),
     may_be_empty=True,
 )
-SCHEMA: Final = (READS, ENTROPIES, CUTS, PROBES, READ_BACK, CAP)
+TOKENS: Final = Table(
+    "tokens",
+    "model str, split str, type str, kind str, n_right int, n int, n_whole int, n_pairs int",
+    key=("model", "split", "type", "kind"),
+    rules=("0 <= n_right <= n", "0 <= n_whole <= n_pairs", "n_pairs <= n", "n_pairs > 0"),
+)
+SCHEMA: Final = (READS, ENTROPIES, CUTS, PROBES, READ_BACK, CAP, TOKENS)
 
 
 @public
@@ -90,6 +96,7 @@ class Fusion(StudyResult):
         "fusion_probes",
         "fusion_forgetting",
         "fusion_cap",
+        "fusion_tokens",
     )
 
     @classmethod
@@ -129,6 +136,16 @@ class Fusion(StudyResult):
         """How many sequences are right with phrases of the source pooled before a layer; empty
         where the task has no grammar here."""
         return self.frames["cap"]
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """How many target tokens are predicted right, given those before them.
+
+        One row per model, split, type of pairs and kind of token ("structure": all that name no
+        word of the source). Columns: n_right of n tokens, and n_whole, pairs of which all such
+        tokens are right, of n_pairs that have some.
+        """
+        return self.frames["tokens"]
 
     def summary(self) -> str:
         """What probes read from each layer; what is left on the last split without an earlier
@@ -185,7 +202,7 @@ class Fusion(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Those of fuse-attention where a model has some, that of pooling where there are phrases,
-        and those of probes."""
+        that of kinds of tokens where the task has a grammar here, and those of probes."""
         from interp_compose.studies.fusion import figures
 
         frames, config = self.frames, self.config
@@ -202,4 +219,6 @@ class Fusion(StudyResult):
         )
         if len(frames["cap"]):
             found["fusion_cap"] = figures.cap_figure(frames["cap"], config)
+        if config["grammar"] != "none":
+            found["fusion_tokens"] = figures.tokens_figure(frames["tokens"], config)
         return found

@@ -11,7 +11,7 @@ from interp_compose.errors import MissingDataError, OptionError
 from interp_compose.models.load import load_model
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.studies.core.finished import finished_of_seed
-from interp_compose.studies.core.sequence_data import SequenceData, kept
+from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.core.sequence_run import MODEL
 from interp_compose.studies.generalise.run import PLACE, WORK, SequenceRun
 
@@ -26,7 +26,7 @@ class FinishedRun:
     @property
     def data(self) -> SequenceData:
         """What it was trained and measured on."""
-        return kept(self.folder.parents[1], self.run.data)
+        return self.run.kept(self.folder)
 
     def model(self) -> SmallSeq2SeqModel:
         """The model as it was at the end.

@@ -92,7 +92,7 @@ def _runs(task: SequenceTask, models: Sequence[str], asked: GeneraliseOptions) -
         for model in models
     ]
     check_measured(task)
-    data = SequenceData.of(task.splits)
+    data = SequenceData.of(task.splits, one_vocabulary=runs[0].one_vocabulary)
     known: dict[Seq2SeqConfig, str] = {}
     for run in runs[: len(models)]:
         run.train_config([len(pair) for pair in data.splits["train"]])

@@ -27,6 +27,9 @@ class SequenceTraining:
     """Neurons of a block."""
     positions: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
     """Of models whose name does not say."""
+    one_vocabulary: bool = False
+    """Give source and target one vocabulary and one embedding, so that a word that is copied is the
+    same token on both sides (Vaswani et al. 2017, section 3.4)."""
     norm: Literal["pre", "post"] = "post"
     """LayerNorm after each sum (Vaswani et al. 2017), or before each sub-layer."""
     act: Literal["gelu", "relu"] = "relu"

@@ -51,6 +51,10 @@ class SequenceRun(SequenceTraining):
     """One of :data:`VARIANTS`, or that with its positions: "lrf-relative"."""
     seed: int = 0
 
+    def kept(self, folder: Path) -> SequenceData:
+        """The data, which lie beside the run's folder."""
+        return kept(folder.parents[1], self.data, one_vocabulary=self.one_vocabulary)
+
     def model_config(self, data: SequenceData) -> Seq2SeqConfig:
         """The model's shape.
 
@@ -99,7 +103,7 @@ def _changes(model: str) -> dict[str, Any]:
 def train(config: Mapping[str, Any], folder: Path) -> None:
     """History, accuracy and weights of a run into its folder."""
     run = SequenceRun(**config)
-    data = kept(folder.parents[1], run.data)
+    data = run.kept(folder)
     model = SmallSeq2Seq(run.model_config(data))
     init_xavier(model, seed=run.seed)
     objective = WatchedSequence(
