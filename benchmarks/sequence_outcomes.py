@@ -2,8 +2,9 @@
 
 The folder is one that ``interp-compose generalise`` or ``interp-compose phases --task …`` wrote;
 its settings, what each run got right, shares over seeds and paired differences go into
-``results/{study}_{task}.json``. Settings that are there already, of the same data, training and
-seeds, and that the folder does not hold, stay: a comparison can be measured a few models at a time.
+``results/{study}_{task}.json``. What is there already, of the same data and training, and that the
+folder does not hold, stays: other settings of the same seeds, or other seeds of the same settings.
+So a comparison can be measured a few models, or a seed, at a time.
 Times stay behind: ``benchmarks.seq2seq`` measures those, side by side. ``phases --task text`` is
 kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of what is there.
 """
@@ -78,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables = with_known(tables, config, before, axes)
     for axis in axes:
         config[f"{axis}s"] = list(dict.fromkeys(tables["runs"][axis]))
+    if "seeds" in config:
+        config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
     kept = {table: plain_rows(rows) for table, rows in tables.items()}
     over = over_seeds(tables[measured], study)
     write(name, {"machine": machine(), "config": config, **over, **kept})
@@ -126,14 +129,19 @@ def with_known(
     before: Mapping[str, Any],
     axes: Sequence[str],
 ) -> dict[str, pd.DataFrame]:
-    """The tables, and in front of them the rows of settings that only the results of ``before``
-    have, where these are of the same data, training and seeds."""
-    varied = {f"{axis}s" for axis in axes}
+    """The tables, and in front of them the rows of settings, or of seeds, that only the results of
+    ``before`` have, where these are of the same data and training, and of the same seeds, or of the
+    same settings."""
+    varied = {"seeds", *(f"{axis}s" for axis in axes)}
     old = before.get("config", {})
     same = all(old.get(key) == value for key, value in config.items() if key not in varied)
     if not same or not before.keys() >= tables.keys():
         return dict(tables)
-    here = set(places(tables["runs"], axes))
+    then, now = pd.DataFrame(before["runs"]), tables["runs"]
+    if not any(set(places(then, of)) == set(places(now, of)) for of in (axes, ["seed"])):
+        return dict(tables)
+    axes = [*axes, "seed"]
+    here = set(places(now, axes))
     joined = {}
     for name, rows in tables.items():
         earlier = pd.DataFrame(before[name], columns=rows.columns)
@@ -143,7 +151,8 @@ def with_known(
 
 
 def places(rows: pd.DataFrame, axes: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The setting of each row; what is not there, as the init rate of a given model, is None."""
+    """Where each row stands on these axes; what is not there, as the init rate of a given model, is
+    None."""
     own = rows[list(axes)].astype(object)
     return list(own.where(own.notna(), None).itertuples(index=False, name=None))
 

@@ -106,9 +106,16 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
     assert [(row["model"], row["other"]) for row in found["pairs"]] == [
         ("lrf", "transformer"), ("deeper", "transformer"), ("deeper", "lrf")
     ]  # fmt: skip
-    for other in ({"epochs": 12}, {"seeds": [0, 1, 2]}):  # another training, other seeds
-        alone = with_known(then, {**config, **other}, before, ["model"])
-        pd.testing.assert_frame_equal(alone["accuracy"], then["accuracy"])
+    later = {name: rows.assign(seed=rows["seed"] + 1) for name, rows in first.items()}
+    seeds = with_known(later, {**config, "seeds": [1, 2]}, before, ["model"])
+    assert seeds["accuracy"].set_index(["model", "seed"])["n_right"].to_dict() == {
+        ("transformer", 0): 4, ("lrf", 0): 5,
+        ("transformer", 1): 4, ("transformer", 2): 6, ("lrf", 1): 5, ("lrf", 2): 9,
+    }  # fmt: skip
+    others = {name: rows.assign(seed=rows["seed"] + 1) for name, rows in then.items()}
+    for tables_of, other in ((then, {"epochs": 12}), (others, {"seeds": [1, 2]})):
+        alone = with_known(tables_of, {**config, **other}, before, ["model"])
+        pd.testing.assert_frame_equal(alone["accuracy"], tables_of["accuracy"])
     pd.testing.assert_frame_equal(with_known(then, config, {}, ["model"])["runs"], then["runs"])
 
 
