@@ -36,6 +36,8 @@ from .studies.cap.measure import cap_curve as cap_curve
 from .studies.cap.result import CapCurve as CapCurve, compare_curves as compare_curves
 from .studies.carma.measure import compare as compare
 from .studies.carma.result import Comparison as Comparison
+from .studies.codes.measure import codes as codes
+from .studies.codes.result import Codes as Codes
 from .studies.concept_graphs.measure import concept_graphs as concept_graphs
 from .studies.concept_graphs.options import ImageTraining as ImageTraining
 from .studies.concept_graphs.result import ConceptGraphs as ConceptGraphs

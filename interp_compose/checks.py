@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from random import Random
 from typing import Any, TypeVar
@@ -34,6 +34,15 @@ def check_limit(limit: int | None) -> None:
     """Refuse to measure on less than one example."""
     if limit is not None and limit < 1:
         raise OptionError(f"limit={limit}: expected at least 1 example, or leave it out")
+
+
+def check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None:
+    """Refuse no name at all, one that is not known, and one that comes twice."""
+    known = list(known)
+    if not given or set(given) - set(known) or len({*given}) < len(given):
+        raise OptionError(
+            f"{option}={list(given)!r}: expected one or more of {', '.join(known)}, each once"
+        )
 
 
 def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:

@@ -22,6 +22,7 @@ from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
+from interp_compose.studies.codes.options import CodesCommand
 from interp_compose.studies.concept_graphs.options import ConceptGraphsCommand
 from interp_compose.studies.encoders.options import EncodersCommand
 from interp_compose.studies.fitting_speed.options import SpeedCommand
@@ -54,6 +55,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "fusion": (FusionCommand, "fusion.measure:run"),
     "pretrain": (PretrainCommand, "pretrain.measure:run"),
     "encoders": (EncodersCommand, "encoders.measure:run"),
+    "codes": (CodesCommand, "codes.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}

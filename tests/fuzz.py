@@ -292,6 +292,15 @@ class World:
         return self.root / "bert"
 
     @cached_property
+    def trained_codes(self) -> Any:
+        options: Any = {"seeds": 1, "run": self.encoder_run, "where": "here", "progress": False}
+        options |= {"sememes": self.sememes, "held_out_words": 0.5}
+        ic.pretrain(
+            self.sentences, ["cat"], self.root / "cat", held_out=0.3, vocab_size=30, **options
+        )
+        return self.root / "cat"
+
+    @cached_property
     def bert(self) -> Any:
         torch.manual_seed(0)
         return ic.load_model(architectures.build("BERT"), tokenizer=bert_tokenizer())
@@ -938,6 +947,19 @@ def calls_of_studies() -> Iterator[Call]:
         outputs=lambda: ["cont"],
         embeddings=lambda: ["mean"],
         limit=3,
+        **STUDY,
+    )
+    yield called(
+        ic.codes,
+        2,
+        runs=lambda: W.trained_codes,
+        models=lambda: ["cat"],
+        phrases=None,
+        wordnet=None,
+        n_passages=9,
+        least=1,
+        n_words=2,
+        k=2,
         **STUDY,
     )
     yield called(

@@ -50,12 +50,14 @@ COMMANDS = {
     "--n-heads 2 --d-mlp 8 --n-codes 5 --max-steps 2 --batch-tokens 200 --n-looks 1 --n-curve 5 "
     "--where here",
     "encoders": "--runs pretrain --tasks mine=pairs.tsv --embeddings mean",
+    "codes": "--runs pretrain --least 1",
 }
 """A small run of each."""
 READS = {
     "mechanism": ("phases", ""),
     "fusion": ("generalise", "--seeds 1 --limit 8"),
     "encoders": ("pretrain", "--seeds 1"),
+    "codes": ("pretrain", "--seeds 1"),
 }
 """Whose runs a study opens, which lie in a folder of that name, and how they are fewer."""
 OTHER = {
@@ -74,6 +76,7 @@ OTHER = {
     "fusion": ("--n-pairs 1", "n_pairs was 2, is now 1"),
     "pretrain": ("--max-steps 3", "max_steps was 2, is now 3"),
     "encoders": ("--limit 3", "limit was null, is now 3"),
+    "codes": ("--k 3", "k was 5, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
 IN_BATCHES = ("cap", "ablate", "similarity")
@@ -389,6 +392,17 @@ REFUSED: dict[str, dict[str, str]] = {
         "--tasks mine=pairs.tsv,mine=pairs.tsv": "each name once",
         "--tasks birds=nosuch": "OptionError: pair task 'birds' is unknown",
         "--tasks mine=nosuch.tsv": "MissingDataError",
+        "--runs nosuch": "nosuch holds no runs; train them first: interp-compose pretrain",
+        "--out pretrain": "--out and --runs are both",
+    },
+    "codes": {
+        "--models cat,lrf": "OptionError: models=['cat', 'lrf']: expected one or more of bert",
+        "--models bert": "OptionError: the model 'bert' has no codes",
+        "--n-passages 0": "OptionError: n_passages=0",
+        "--least 0": "OptionError: least=0",
+        "--n-words 0": "OptionError: n_words=0",
+        "--k 0": "OptionError: k=0",
+        "--least 99999": "annotated words occurs often enough",
         "--runs nosuch": "nosuch holds no runs; train them first: interp-compose pretrain",
         "--out pretrain": "--out and --runs are both",
     },

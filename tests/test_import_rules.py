@@ -43,6 +43,7 @@ BUILDS_ON = {
     "mechanism": {"anchors"},
     "fusion": {"generalise"},  # opens the models that it trained
     "encoders": {"pretrain"},
+    "codes": {"pretrain"},
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")
 OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]

@@ -116,6 +116,11 @@ class Passages:
         place[order] = np.arange(len(order))
         return order, place
 
+    def whole(self, index: int) -> Integer[np.ndarray, "token"]:
+        """The tokens of a passage, undivided; of a sentence that is too long, the beginning."""
+        low, high = (int(one) for one in self.bounds[index])
+        return self._tokens(low, high)[: self.n_ctx - 2]
+
     def paired(
         self, index: int, random: np.random.Generator
     ) -> tuple[Integer[np.ndarray, "first"], Integer[np.ndarray, "second"] | None, int]:
@@ -125,7 +130,7 @@ class Passages:
         low, high = (int(one) for one in self.bounds[index])
         room = self.n_ctx - 3
         if high - low < 2:
-            return self._tokens(low, high)[: room + 1], None, -1
+            return self.whole(index), None, -1
         middle = int(random.integers(low + 1, high))
         first, second = self._tokens(low, middle), self._tokens(middle, high)
         if random.random() < 0.5:

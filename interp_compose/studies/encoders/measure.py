@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,16 +18,13 @@ from sklearn.preprocessing import StandardScaler
 from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
-from interp_compose.checks import is_whole
-from interp_compose.errors import InputError, MissingDataError, OptionError
-from interp_compose.models.load import load_model
+from interp_compose.checks import check_names, is_whole
+from interp_compose.errors import InputError, OptionError
 from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.runs.folder import versions_of
 from interp_compose.stats.agreement import agreement, rounding, told_apart
-from interp_compose.studies.core.finished import finished_of_all
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
-from interp_compose.studies.core.sequence_run import MODEL
 from interp_compose.studies.encoders.options import EncodersCommand, EncodersOptions
 from interp_compose.studies.encoders.result import (
     ALL,
@@ -38,11 +35,11 @@ from interp_compose.studies.encoders.result import (
     EncoderScores,
 )
 from interp_compose.studies.encoders.vectors import vectors
-from interp_compose.studies.pretrain.run import PLACE, WORK, PretrainingRun
+from interp_compose.studies.pretrain.finished import FinishedEncoder, finished_encoders
+from interp_compose.studies.pretrain.run import PLACE, PretrainingRun
 from interp_compose.tasks.load import load_pairs
 from interp_compose.tasks.pairs import Pair, PairTask
 
-COMMAND: Final = "interp-compose pretrain"
 FEWEST: Final = 3
 """Pairs of which a correlation exists."""
 EPOCHS: Final = 50
@@ -80,15 +77,14 @@ def encoders(
     _check(tasks, asked)
     opened = _opened(runs, asked)
     rows: list[Row] = []
-    for run, folder in tqdm(opened, desc="encoders", unit="run", disable=not asked.progress):
-        model = load_model(str(folder / MODEL))
-        assert isinstance(model, SmallEncoderModel)
+    for each in tqdm(opened, desc="encoders", unit="run", disable=not asked.progress):
+        run, model = each.run, each.model()
         for name, task in tasks.items():
             about = {**{place: getattr(run, place) for place in PLACE}, "task": name}
             own = _judged(model, task, run.seed, _outputs_of(run, asked), asked)
             rows += [{**about, **row} for row in own]
     config = _config(opened, tasks, asked)
-    trained = {folder.name: versions_of(folder) for _, folder in opened}
+    trained = {each.folder.name: versions_of(each.folder) for each in opened}
     return EncoderScores(
         config=config,
         frames={SCORES.name: SCORES.of(rows)},
@@ -97,16 +93,16 @@ def encoders(
 
 
 def _config(
-    opened: Sequence[tuple[PretrainingRun, Path]],
+    opened: Sequence[FinishedEncoder],
     tasks: Mapping[str, PairTask],
     asked: EncodersOptions,
 ) -> dict[str, Any]:
     """What a result says of itself."""
     return {
         "study": "encoders",
-        **{name: one for name, one in asdict(opened[0][0]).items() if name not in PLACE},
-        "models": list(dict.fromkeys(run.model for run, _ in opened)),
-        "seeds": sorted({run.seed for run, _ in opened}),
+        **{name: one for name, one in asdict(opened[0].run).items() if name not in PLACE},
+        "models": list(dict.fromkeys(each.run.model for each in opened)),
+        "seeds": sorted({each.run.seed for each in opened}),
         "tasks": {name: dict(task.report) for name, task in tasks.items()},
         "outputs": list(asked.outputs),
         "embeddings": list(asked.embeddings),
@@ -114,31 +110,14 @@ def _config(
     }
 
 
-def _opened(
-    runs: str | os.PathLike[str], asked: EncodersOptions
-) -> list[tuple[PretrainingRun, Path]]:
-    """The runs, model by model; each model has every seed."""
-    found = finished_of_all(runs, PretrainingRun, work=WORK, command=COMMAND, varies=PLACE)
-    there = {(run.model, run.seed): (run, folder) for run, folder in found}
-    models = list(dict.fromkeys(model for model, _ in there))
-    if asked.models is not None:
-        _check_names("models", asked.models, models)
-        models = list(asked.models)
-    seeds = sorted({seed for model, seed in there if model in models})
-    for model in models:
-        missing = [seed for seed in seeds if (model, seed) not in there]
-        if missing:
-            raise MissingDataError(
-                f"{runs} holds no finished run of {model!r} of the seeds "
-                f"{', '.join(map(str, missing))}, which other models have; give the command "
-                f"`{COMMAND}` that fills it again, or leave the model out"
-            )
-    opened = [there[model, seed] for model in models for seed in seeds]
-    for run, _ in opened:
-        if not _outputs_of(run, asked):
+def _opened(runs: str | os.PathLike[str], asked: EncodersOptions) -> list[FinishedEncoder]:
+    """The runs, model by model; each has an output that is asked for."""
+    opened = finished_encoders(runs, asked.models)
+    for each in opened:
+        if not _outputs_of(each.run, asked):
             raise OptionError(
-                f"outputs={list(asked.outputs)!r}: the model {run.model!r} composes nothing and "
-                "has 'cont' alone; ask for that too, or leave the model out (models)"
+                f"outputs={list(asked.outputs)!r}: the model {each.run.model!r} composes nothing "
+                "and has 'cont' alone; ask for that too, or leave the model out (models)"
             )
     return opened
 
@@ -148,8 +127,8 @@ def _outputs_of(run: PretrainingRun, asked: EncodersOptions) -> list[str]:
 
 
 def _check(tasks: Mapping[str, PairTask], asked: EncodersOptions) -> None:
-    _check_names("outputs", asked.outputs, OUTPUTS)
-    _check_names("embeddings", asked.embeddings, EMBEDDINGS)
+    check_names("outputs", asked.outputs, OUTPUTS)
+    check_names("embeddings", asked.embeddings, EMBEDDINGS)
     if asked.limit is not None and (not is_whole(asked.limit) or asked.limit < 1):
         raise OptionError(f"limit={asked.limit!r}: expected a whole number, 1 or more, or None")
     if not tasks:
@@ -176,14 +155,6 @@ def _check_pairs(name: str, task: PairTask, asked: EncodersOptions) -> None:
 def _are_apart(pairs: Sequence[Pair]) -> bool:
     judged = {pair.score if pair.label is None else pair.label for pair in pairs}
     return len(pairs) >= FEWEST and len(judged) > 1
-
-
-def _check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None:
-    wrong = [one for one in given if one not in (known := list(known))]
-    if not given or wrong or len({*given}) < len(given):
-        raise OptionError(
-            f"{option}={list(given)!r}: expected one or more of {', '.join(known)}, each once"
-        )
 
 
 def _judged(

@@ -171,6 +171,13 @@ def lexicon_of(tokenizer: WordPieceTokenizer, sememes: Sememes) -> Lexicon:
     Raises:
         InputError: none is.
     """
+    return Lexicon.of(sememes_by_tokens(tokenizer, sememes), len(sememes.names))
+
+
+def sememes_by_tokens(
+    tokenizer: WordPieceTokenizer, sememes: Sememes
+) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The sememes of the words that are one word of this vocabulary, by the word's tokens."""
     goes_on, unknown = continuing(tokenizer), tokenizer.unk_token_id
     words = list(sememes.words)
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -178,7 +185,7 @@ def lexicon_of(tokenizer: WordPieceTokenizer, sememes: Sememes) -> Lexicon:
         ids = tuple(pieces)
         if ids and unknown not in ids and not goes_on[ids[0]] and all(goes_on[i] for i in ids[1:]):
             found[ids] = sememes.words[word]
-    return Lexicon.of(found, len(sememes.names))
+    return found
 
 
 def _tokenizer_of(

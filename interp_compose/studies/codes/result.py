@@ -1,0 +1,174 @@
+"""What the codes of pre-trained encoders stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.stats.intervals import bootstrap_interval, share_interval
+from interp_compose.studies.codes.sememes import MEASURES
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.shares import summary_of
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+SOURCES: Final = ("codes", "commonest", "permuted")
+SIDES: Final = ("guiding", "held_out")
+WORDS: Final = Table(
+    "words",
+    "model str, seed int, layer int, code int, sememe str, rank int, word str, weight float, n int",
+    key=("model", "seed", "layer", "code", "rank"),
+    rules=("layer >= 0", "code >= 0", "rank > 0", "weight > 0", "n > 0"),
+    may_be_empty=True,  # where no word has a code
+)
+SEMEMES: Final = Table(
+    "sememes",
+    "model str, seed int, source str, side str, word str, n int, n_sememes int, "
+    "r_precision float, precision float, recall float",
+    key=("model", "seed", "source", "side", "word"),
+    complete=(("model",), ("seed",), ("source",), ("side", "word")),
+    known={"source": SOURCES, "side": SIDES},
+    rules=(
+        "n > 0",
+        "n_sememes > 0",
+        "0 <= r_precision <= 1",
+        "0 <= precision <= 1",
+        "0 <= recall <= 1",
+    ),
+)
+OF_SEMEMES: Final = ("model", "source", "side", "measure")
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Codes(StudyResult):
+    """The codes of pre-trained encoders, seed by seed; made by :func:`codes`."""
+
+    SCHEMA = (WORDS, SEMEMES)
+    TABLES = ("words", "sememes", "summary", "differences")
+    FIGURES = ("codes_sememes",)
+
+    @classmethod
+    def from_rows(cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Codes:
+        """A result of tables as ``Codes.SCHEMA`` states them.
+
+        Raises:
+            InputError: a table or column is missing, foreign or of the wrong type; rows are
+                missing or doubled.
+        """
+        return cls._checked(frames, config)
+
+    def __post_init__(self) -> None:
+        if "sememes" in self.frames and "summary" not in self.frames:
+            values = self.frames["sememes"].melt(
+                id_vars=["model", "seed", "source", "side", "word"],
+                value_vars=list(MEASURES),
+                var_name="measure",
+            )
+            computed = {"summary": _summary(values), "differences": _differences(values)}
+            object.__setattr__(self, "frames", {**self.frames, **computed})
+        super().__post_init__()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """How well the last block's codes name a word's sememes: one row per model, source, side of
+        the annotated words and measure, over words and seeds.
+
+        Columns: model, source ("codes"; "commonest": always the commonest sememes of words that
+        guided; "permuted": the codes, with annotations permuted over words), side ("guiding" words,
+        or "held_out", which guided nothing), measure ("r_precision": of as many codes as the word
+        has sememes; "precision" and "recall" of its k heaviest), mean, low and high (the ends of
+        Student's t interval over seeds at 95 %; NaN of one seed), smallest and largest seed, n
+        (words), n_seeds, words_low and words_high (the ends of the bootstrap interval over words,
+        of each word's mean over seeds).
+        """
+        return self.frames["summary"]
+
+    @property
+    def differences(self) -> pd.DataFrame:
+        """Of the codes and each baseline (``other``), paired by word.
+
+        Columns: model, side, measure, other ("commonest", "permuted"), difference (codes − other,
+        means over seeds), words_low and words_high (the ends of its bootstrap interval over words),
+        n (words), n_seeds.
+        """
+        return self.frames["differences"]
+
+    @property
+    def words(self) -> pd.DataFrame:
+        """The words that share a code: the heaviest of each, by the mean of O over a word's
+        occurrences in the held-out passages.
+
+        Columns: model, seed, layer, code, sememe (that the code stands for; empty where it stands
+        for none), rank (1: the heaviest), word, weight, n (occurrences).
+        """
+        return self.frames["words"]
+
+    def summary(self) -> str:
+        """R-precision by model and source."""
+        rows = self.frame[self.frame["measure"] == "r_precision"].assign(
+            seeds=lambda rows: _range(rows["smallest"], rows["largest"]),
+            words=lambda rows: _range(rows["words_low"], rows["words_high"]),
+        )
+        columns = (
+            ("model", "model", "<16"),
+            ("words", "side", "<10"),
+            ("named by", "source", "<12"),
+            ("R-precision", "mean", ">12.3f"),
+            ("smallest to largest", "seeds", ">21"),
+            ("95 % over words", "words", ">18"),
+            ("n", "n", ">8,"),
+        )
+        lines = ["sememes that are named right, of as many codes as a word has sememes", ""]
+        return "\n".join([*lines, *text_table(rows, columns)])
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """R-precision beside its baselines."""
+        from interp_compose.studies.codes import figures
+
+        return {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
+
+
+def _range(low: pd.Series, high: pd.Series) -> list[str]:
+    return [f"{a:.3f} to {b:.3f}" for a, b in zip(low, high, strict=True)]
+
+
+def _summary(values: pd.DataFrame) -> pd.DataFrame:
+    """Over seeds, and over words."""
+    runs = values.groupby([*OF_SEMEMES, "seed"], sort=False)["value"].agg(["mean", "size"])
+    runs = runs.reset_index().rename(columns={"mean": "value", "size": "n"})
+    over_words = []
+    for place, own in values.groupby(list(OF_SEMEMES), sort=False):
+        low, high = share_interval(_by_word(own)[:, None])
+        ends = {"words_low": low[0], "words_high": high[0]}
+        over_words.append({**dict(zip(OF_SEMEMES, place, strict=True)), **ends})
+    columns = [*OF_SEMEMES, "words_low", "words_high"]
+    return summary_of(runs, OF_SEMEMES).merge(pd.DataFrame(over_words, columns=columns))
+
+
+def _by_word(values: pd.DataFrame) -> np.ndarray:
+    """Each word's mean over seeds."""
+    return values.groupby("word", sort=False)["value"].mean().to_numpy()
+
+
+def _differences(values: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    place = ("model", "side", "measure")
+    for where, own in values.groupby(list(place), sort=False):
+        by_source = own.groupby(["source", "word"], sort=False)["value"].mean().unstack("source")
+        for other in SOURCES[1:]:
+            apart = (by_source["codes"] - by_source[other]).to_numpy()
+            low, high = bootstrap_interval(apart[:, None])
+            found = {"difference": apart.mean(), "words_low": low[0], "words_high": high[0]}
+            counts = {"n": len(apart), "n_seeds": own["seed"].nunique()}
+            rows.append({**dict(zip(place, where, strict=True)), "other": other, **found, **counts})
+    columns = [*place, "other", "difference", "words_low", "words_high", "n", "n_seeds"]
+    return pd.DataFrame(rows, columns=columns)
