@@ -31,6 +31,8 @@ from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.settings import with_settings
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.task_phases import figures as task_figures
+from interp_compose.studies.task_phases.result import FITTED
+from interp_compose.studies.text_phases.figures import perplexity_figure
 from interp_compose.studies.text_phases.result import measures_of, summary_of_text
 
 AXES: Final[Mapping[str, Sequence[str]]] = {
@@ -96,11 +98,18 @@ def draw(name: str) -> None:
     differences = pd.DataFrame(found["differences"]) if found["differences"] else none
     config = found["config"]
     figures: dict[str, ChartFigure | None] = {}
+    if config["study"] == "text_phases":
+        figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":
         config["seeds"] = sorted({run["seed"] for run in found["runs"]})
         of_tasks = task_figures
         if len(config["sizes"]) > 1:
             figures["accuracy"] = of_tasks.accuracy_figure(summary, config)
+            fits = with_settings(pd.DataFrame(found["runs"])).rename(
+                columns={"steps": "all_steps", "steps_to_fit": "steps"}
+            )
+            if of_tasks.fitted(fits).any():
+                figures["steps"] = of_tasks.steps_figure(fits, config, FITTED)
         if len(set(summary["setting"])) == len(config["init_rates"]) * len(config["weight_decays"]):
             figures["map"] = of_tasks.map_figure(summary, config)
         figures["types"] = of_tasks.types_figure(summary, differences, config)
@@ -112,14 +121,17 @@ def draw(name: str) -> None:
 
 
 def keep_concepts(found: ic.ConceptGraphs) -> None:
-    """All but times and images."""
-    left = ("examples", "accuracy")
+    """All but times and images, of which the figures show some. What began with numbers drawn from
+    a normal has a file of its own."""
     tables = {
         name: plain_rows(rows.drop(columns="step_seconds", errors="ignore"))
         for name, rows in found.frames.items()
-        if name not in left
+        if name != "examples"
     }
-    write("concept_graphs", {"machine": machine(), "config": dict(found.config), **tables})
+    name = "concept_graphs" + ("_normal" if found.config["distribution"] == "normal" else "")
+    write(name, {"machine": machine(), "config": dict(found.config), **tables})
+    for figure, drawn in found.figures().items():
+        save_png(drawn, IMAGES / f"{figure.replace('concept_graphs', name)}.png")
     print(found.summary())
 
 

@@ -23,6 +23,7 @@ from docs import (
     circuit_results,
     encoder_results,
     generalise_results,
+    panel_page,
     phase_results,
     speed_results,
     task_results,
@@ -441,7 +442,12 @@ def verdicts() -> str:
     return NOTICE + verdict_page.page(table)
 
 
-PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts}
+def panels() -> str:
+    """Each panel of complexity control's Figs 6 and 7 beside ours."""
+    return NOTICE + panel_page.page(table)
+
+
+PAGES: dict[str, Callable[[], str]] = {"verdicts.md": verdicts, "panels.md": panels}
 """Whole pages, outside ``_generated/``."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any, Final
 
 from docs.generalise_results import difference, points
@@ -12,8 +13,16 @@ Row = dict[str, Any]
 
 
 def overall(name: str) -> list[Row]:
-    """What each setting gets right of each split, all kinds together."""
-    return [row for row in read(name)["summary"] if row["kind"] == "all"]
+    """What each setting gets right of each split, all kinds together, smaller training sets first:
+    a size that was measured later stands behind in the file."""
+    rows = [row for row in read(name)["summary"] if row["kind"] == "all"]
+    return sorted(rows, key=lambda row: row["size"])
+
+
+def of_largest(rows: Iterable[Row]) -> list[Row]:
+    """The rows of the largest training set."""
+    found = list(rows)
+    return [row for row in found if row["size"] == max(each["size"] for each in found)]
 
 
 def settings(rows: Iterable[Row]) -> list[str]:
@@ -36,7 +45,8 @@ def by_size(name: str) -> Table:
     for other in others:
         heads += [f"{other}: right, % (seeds)", "difference, 95 %", "p (Holm)"]
     table = []
-    for split, size in dict.fromkeys((row["split"], row["size"]) for row in rows):
+    splits, sizes = (dict.fromkeys(row[key] for row in rows) for key in ("split", "size"))
+    for split, size in product(splits, sizes):
         cells = [split, f"{size:,}", _right(found[split, size, first])]
         for other in others:
             to_first = differences[split, size, other]
@@ -47,14 +57,14 @@ def by_size(name: str) -> Table:
 
 
 def by_setting(name: str, split: str) -> Table:
-    """A row per setting, of one size of the training set: what is right of each split, and of one
+    """A row per setting, with the largest training set: what is right of each split, and of one
     split how far that is from the first setting."""
-    rows = overall(name)
+    rows = of_largest(overall(name))
     splits = list(dict.fromkeys(row["split"] for row in rows))
     found = {(row["setting"], row["split"]): row for row in rows}
     to_first = {
         row["setting"]: row
-        for row in read(name)["differences"]
+        for row in of_largest(read(name)["differences"])
         if row["kind"] == "all" and row["split"] == split
     }
     table = []
@@ -68,10 +78,11 @@ def by_setting(name: str, split: str) -> Table:
 
 def by_kind(name: str, split: str) -> Table:
     """A row per kind of a split, those that no setting gets right together in the last: what each
-    setting gets right, and how far the second is from the first."""
-    rows = [row for row in read(name)["summary"] if row["split"] == split and row["kind"] != "all"]
+    setting gets right with the largest training set, and how far the second is from the first."""
+    summary, differences = (of_largest(read(name)[table]) for table in ("summary", "differences"))
+    rows = [row for row in summary if row["split"] == split and row["kind"] != "all"]
     found = {(row["kind"], row["setting"]): row for row in rows}
-    apart = {row["kind"]: row for row in read(name)["differences"] if row["split"] == split}
+    apart = {row["kind"]: row for row in differences if row["split"] == split}
     kinds, names = dict.fromkeys(row["kind"] for row in rows), settings(rows)
     table, never = [], []
     for kind in kinds:
@@ -96,7 +107,9 @@ def inside(name: str) -> Table:
     found = read(name)
     place = ("init_rate", "weight_decay", "size")
     rows = []
-    for where in dict.fromkeys(tuple(run[key] for key in place) for run in found["runs"]):
+    places = dict.fromkeys(tuple(run[key] for key in place) for run in found["runs"])
+    order = list(dict.fromkeys(where[:2] for where in places))
+    for where in sorted(places, key=lambda where: (order.index(where[:2]), where[2])):
         runs, ends = (
             [row for row in found[table] if tuple(row[key] for key in place) == where]
             for table in ("runs", "curve_ends")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import interp_compose as ic
-from benchmarks import authors, phase_diagram
+from benchmarks import authors, phase_diagram, sequence_outcomes
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
@@ -20,6 +20,7 @@ from docs import phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.studies.anchors.phase import SHARES, phase_of
+from tests.studies import test_concept_graphs as concepts
 
 
 def test_answers_to_unseen_pairs_are_told_apart_by_what_they_add() -> None:
@@ -117,6 +118,53 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
         alone = with_known(tables_of, {**config, **other}, before, ["model"])
         pd.testing.assert_frame_equal(alone["accuracy"], tables_of["accuracy"])
     pd.testing.assert_frame_equal(with_known(then, config, {}, ["model"])["runs"], then["runs"])
+
+
+@pytest.mark.parametrize(
+    ("distribution", "name"), [("uniform", "concept_graphs"), ("normal", "concept_graphs_normal")]
+)
+def test_each_distribution_of_initial_weights_has_a_file_and_pictures(
+    distribution: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: dict[str, dict[str, object]] = {}
+    drawn = []
+    monkeypatch.setattr(sequence_outcomes, "write", written.__setitem__)
+    monkeypatch.setattr(sequence_outcomes, "save_png", lambda figure, path: drawn.append(path.name))
+    config = {**concepts.CONFIG, "distribution": distribution}
+    sequence_outcomes.keep_concepts(ic.ConceptGraphs.from_runs(concepts.frames(), config))
+    (kept,) = written.values()
+    assert list(written) == [name]
+    assert {"runs", "accuracy", "judge", "summary", "failure"} < kept.keys()
+    assert "examples" not in kept
+    assert drawn == [f"{name}_accuracy.png", f"{name}_images.png"]
+
+
+def test_steps_and_perplexities_are_drawn_from_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps where all seeds of a setting fit their training data, perplexity of any text."""
+    drawn = {}
+    monkeypatch.setattr(
+        sequence_outcomes, "save_png", lambda figure, path: drawn.update({path.name: figure})
+    )
+    name = "task_phases_prontoqa_1"
+    sequence_outcomes.draw(name)
+    (panel,) = drawn[f"{name}_steps.png"].chart.panels
+    steps = {line.label: [*line.y, *line.low, *line.high] for line in panel.lines}
+    for setting, rate in (("γ 0.5, wd 0.01", 0.5), ("γ 0.7, wd 0.1", 0.7)):
+        runs = [run for run in read(name)["runs"] if run["init_rate"] == rate]
+        own = [
+            [run["steps_to_fit"] for run in runs if run["size"] == size]
+            for size in sorted({run["size"] for run in runs})
+        ]
+        means = [sum(one) / len(one) for one in own]
+        assert steps[setting] == pytest.approx([*means, *map(min, own), *map(max, own)])
+    sequence_outcomes.draw("text_phases_text")
+    (panel,) = drawn["text_phases_text_perplexity.png"].chart.panels
+    rows = [row for row in read("text_phases_text")["summary"] if row["measure"] == "perplexity"]
+    assert {line.label: line.y for line in panel.lines} == {
+        row["setting"]: [row["mean"]] for row in rows
+    }
 
 
 def test_what_was_not_measured_is_none() -> None:

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from docs import carma_verdicts, complexity_verdicts, measured, tables, verdict_page
+from docs import (
+    carma_verdicts,
+    complexity_verdicts,
+    measured,
+    panel_page,
+    tables,
+    task_results,
+    task_verdicts,
+    verdict_page,
+)
 from docs.verdict_page import PAPERS, RUNS
 from docs.verdicts import (
     NOT,
@@ -192,11 +201,32 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
 ]
 
 
+def right_in_the_square(*rates: float) -> Change:
+    """Every sum of the square is right with these init rates."""
+
+    def change(found: dict[str, Any]) -> None:
+        for row in found["accuracy"]:
+            if row["init_rate"] in rates:
+                row.update(n_right=row["n"])
+
+    return change
+
+
+ADDITION = "task_phases_addition_99"
+IN_TASKS: list[tuple[str, str, Change, str]] = [
+    ("… without holes", ADDITION, right_in_the_square(0.7), REPRODUCED),
+    ("… without holes", ADDITION, right_in_the_square(0.5), NOT),
+    ("… without holes", ADDITION, right_in_the_square(0.5, 0.7), NOT),
+    ("… and converges", "task_phases_prontoqa_1", each("runs", steps_to_fit=9), UNDECIDED),
+]
+
+
 @pytest.mark.parametrize(
     ("module", "words", "file", "change", "verdict"),
     [
         *((carma_verdicts, *case) for case in IN_CARMA),
         *((complexity_verdicts, *case) for case in IN_COMPLEXITY),
+        *((task_verdicts, *case) for case in IN_TASKS),
     ],
 )
 def test_a_verdict_follows_the_file(
@@ -212,6 +242,53 @@ def test_a_verdict_follows_the_file(
 
     monkeypatch.setattr(module, "read", changed)
     assert verdict_of(module.CLAIMS, words) == verdict
+
+
+def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch: Any) -> None:
+    """Of the largest, 90, each setting's shares are 1 and 2 %, of 50 five times that."""
+    large, small = task_verdicts.LARGE, task_verdicts.SMALL
+    summary, differences = [], []
+    for size in (90, 50):
+        for i, setting in enumerate((large, small), 1):
+            share = i / 100 * (1 if size == 90 else 5)
+            for split, kind in (("test", "all"), ("gen", "all"), ("gen", "deeper")):
+                place = {"size": size, "setting": setting, "split": split, "kind": kind}
+                summary.append(place | dict.fromkeys(("mean", "smallest", "largest"), share))
+                if setting == small:
+                    apart = {"difference": share / 2, "ci_low": 0.0, "ci_high": 1.0, "p_holm": 0.5}
+                    differences.append(place | apart)
+    found = {"summary": summary, "differences": differences}
+    monkeypatch.setattr(task_results, "read", lambda name: found)
+    rows = task_results.by_size("")[1]
+    assert [row[:4] for row in rows] == [
+        ["test", "50", "5.0 (5.0–5.0)", "10.0 (10.0–10.0)"],
+        ["test", "90", "1.0 (1.0–1.0)", "2.0 (2.0–2.0)"],
+        ["gen", "50", "5.0 (5.0–5.0)", "10.0 (10.0–10.0)"],
+        ["gen", "90", "1.0 (1.0–1.0)", "2.0 (2.0–2.0)"],
+    ]
+    ((_, of_large, of_small, apart, _),) = task_results.by_kind("", "gen")[1]
+    assert (of_large, of_small) == ("1.0 (1.0–1.0)", "2.0 (2.0–2.0)")
+    assert apart.startswith("+1.0 ")
+    first, other = task_results.by_setting("", "gen")[1]
+    assert first == [large, of_large, of_large, "–", "–"]
+    assert other[:4] == [small, of_small, of_small, apart]
+    text, verdict = task_verdicts.compared("", "gen")
+    assert verdict == REPRODUCED
+    assert [line.split(":")[0] for line in text.split("<br>")[1:]] == ["50", "90"]
+
+
+def test_every_claim_of_section_seven_is_on_the_page_of_panels() -> None:
+    claims = [one for panel in panel_page.PANELS for one in panel.claims]
+    assert [one.words for one in claims] == [one.words for one in task_verdicts.CLAIMS]
+    page = (tables.FOLDER.parent / "panels.md").read_text(encoding="utf-8")
+    for panel in panel_page.PANELS:
+        assert {run for one in panel.claims for run in one.runs} == set(panel.runs)
+        for name, _ in panel.pictures:
+            assert (tables.FOLDER.parent / "images" / f"{name}.png").is_file(), name
+        for name in panel.tables:
+            assert f"{name}.md" in tables.FILES, name
+        for one in panel.claims:
+            assert page.count(f"| {one.words} |") == 2, one.words  # above, and with its numbers
 
 
 def test_the_papers_own_tables_are_summed_up() -> None:

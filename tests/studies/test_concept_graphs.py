@@ -210,7 +210,9 @@ def kept_image(folder: Path, node: str, i: int) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_codes_setting_starts_steps_and_resumes(tmp_path: Path) -> None:
+def test_the_codes_setting_starts_steps_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At its widths a step takes minutes of a CPU; the shape is the paper's, the widths are not."""
     preset = ConceptGraphsCommand(paper=True).preset()
     assert preset is not None
@@ -224,10 +226,24 @@ def test_the_codes_setting_starts_steps_and_resumes(tmp_path: Path) -> None:
     assert config.lr_at(99, 100) == pytest.approx(1e-6)
     assert (config.weight_decay, config.clip) == (0.0, None)
     few = replace(run, channels=(4, 4, 8), samples=8, batch_size=4, max_steps=2, sample_steps=1)
-    found = study(tmp_path, rates=[0.5], run=replace(few, n_images=1))
-    assert found.frames["runs"]["steps"].tolist() == [2]
-    again = study(tmp_path, rates=[0.5], run=replace(few, n_images=1))
-    pd.testing.assert_frame_equal(again.frames["accuracy"], found.frames["accuracy"])
+    asked: dict[str, Any] = {"rates": [0.5], "run": replace(few, n_images=1)}
+    whole = study(tmp_path / "whole", **asked)
+    assert whole.frames["runs"]["steps"].tolist() == [2]
+    real, calls = Denoising.loss, [0]
+
+    def stops(*args: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(Denoising, "loss", stops)
+    with pytest.raises(KeyboardInterrupt):
+        study(tmp_path / "broken", **asked)
+    again = study(tmp_path / "broken", **asked)
+    assert calls == [3]  # the second step alone
+    for name in ("accuracy", "examples"):
+        pd.testing.assert_frame_equal(again.frames[name], whole.frames[name])
 
 
 def test_phases_with_this_task_is_this_command() -> None:

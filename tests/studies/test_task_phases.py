@@ -340,16 +340,38 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["gpt2", "two-layers"])
-def test_the_papers_models_start_and_step(name: str, tmp_path: Path) -> None:
-    """Their depth and training, narrower, on the toy task; another start gives the same."""
+def test_the_papers_models_start_step_and_resume(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their depth and training, narrower, on the toy task; stopped at its second look, a run goes
+    on to the same result."""
     command = cli._parsed(["task-phases", "--paper", name, "--max-steps", "2"])
     assert (command.run.epochs, command.run.lr, command.run.schedule) == (5000, 5e-5, "constant")
     assert command.run.n_heads == {"gpt2": 12, "two-layers": 1}[name]
     assert command.run.batch_tokens == 26_600
     small = replace(command.run, d_model=12, d_mlp=12, n_looks=2, n_curve=3)
     asked: dict[str, Any] = {"seeds": 1, "run": small, "where": "here", "progress": False}
-    first, again = (
-        ic.task_phases(toy(), [0.5], [0.01], tmp_path / folder, **asked) for folder in "ab"
-    )
-    assert first.frames["runs"]["steps"].tolist() == [2]
-    pd.testing.assert_frame_equal(first.frames["accuracy"], again.frames["accuracy"])
+    whole = ic.task_phases(toy(), [0.5], [0.01], tmp_path / "whole", **asked)
+    assert whole.frames["runs"]["steps"].tolist() == [2]
+    looks, trained = [0], [0]
+    look, loss = TargetSequence.evaluate, TargetSequence.loss
+
+    def stops(self: Any, trainer: Any) -> Any:
+        looks[0] += 1
+        if looks[0] == 3:  # before training, after one step, and after two
+            raise KeyboardInterrupt
+        return look(self, trainer)
+
+    def counts(self: Any, *args: Any) -> Any:
+        trained[0] += 1
+        return loss(self, *args)
+
+    monkeypatch.setattr(TargetSequence, "evaluate", stops)
+    monkeypatch.setattr(TargetSequence, "loss", counts)
+    with pytest.raises(KeyboardInterrupt):
+        ic.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
+    assert trained == [2]
+    broken = ic.task_phases(toy(), [0.5], [0.01], tmp_path / "broken", **asked)
+    assert trained == [3]  # the second step again, not the first
+    for table in ("accuracy", "curve", "epochs"):
+        pd.testing.assert_frame_equal(whole.frames[table], broken.frames[table])

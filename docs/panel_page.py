@@ -1,0 +1,187 @@
+"""``docs/panels.md``: each panel of complexity control's Figs 6 and 7 beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from docs.task_verdicts import CLAIMS
+from docs.verdict_page import RUNS
+from docs.verdicts import Claim
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of the paper, and where ours is: runs of the verdicts' page, tables of
+    ``_generated/``, and pictures of ``images/`` with what they show."""
+
+    figure: str
+    title: str
+    paper: str
+    runs: tuple[str, ...]
+    tables: tuple[str, ...]
+    pictures: tuple[tuple[str, str], ...]
+    page: str
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Of the paper about this panel."""
+        return [one for one in CLAIMS if one.where.endswith(self.figure)]
+
+
+PANELS: Final = (
+    Panel(
+        "Fig. 6B",
+        "concept graphs",
+        "U-Nets with three levels on 5,000 images, rendered by Blender (28 × 28 pixels; 64 × 64 in "
+        "the released code), 300 epochs, weights drawn from a uniform. Images at 010 and 011, from "
+        "small init rates to large ones: triangles become circles.",
+        ("concepts",),
+        ("concepts_failure", "concepts_drawn"),
+        (),
+        "concept-graphs.md",
+    ),
+    Panel(
+        "Fig. 7A",
+        "SCAN, turn left",
+        "GPT-2 small from scratch, 5,000 epochs; the share of composite commands with turn left "
+        "that is right, by the size of the training set. γ 0.7 with a weight decay of 0.1 lies "
+        "above γ 0.5 with 0.01 at each.",
+        ("turn-left",),
+        ("turn_left", "turn_left_inside"),
+        (
+            (
+                "task_phases_scan_turn_left_accuracy",
+                "Exact match on turn left by the number of training sequences, at the two settings",
+            ),
+        ),
+        "task-phases.md",
+    ),
+    Panel(
+        "Fig. 7B",
+        "COGS",
+        "The same model and settings; within the distribution and out of it, by the size of the "
+        "training set. With 20,000 sequences both are right in more than 99 % within; out of it "
+        "they stay apart.",
+        ("cogs-decoders",),
+        ("cogs_decoders", "cogs_decoders_inside", "cogs_decoders_kinds"),
+        (
+            (
+                "task_phases_cogs_types",
+                "Exact match by type of generalisation of COGS, at the two settings",
+            ),
+        ),
+        "task-phases.md",
+    ),
+    Panel(
+        "Fig. 7C",
+        "addition",
+        "Numbers from 0 to 999, all pairs from 400 to 600 held out. From scratch, with two layers "
+        "and one head and with GPT-2's shape, and fine-tuned from GPT-2. Small initialisations, or "
+        "large weight decays, find the rule; the others leave holes in the square.",
+        ("addition", "fine-tuned"),
+        ("addition", "addition_inside", "fine_tuned"),
+        (
+            (
+                "task_phases_addition_99_square",
+                "Share of right sums in each block of the square that was held out",
+            ),
+            (
+                "task_phases_addition_99_mini_base_square",
+                "Share of right sums in each block of the square, fine-tuned",
+            ),
+        ),
+        "task-phases.md",
+    ),
+    Panel(
+        "Fig. 7D",
+        "language modelling",
+        "GPT-2 medium on 40 billion tokens of SlimPajama: its GitHub section, and that with "
+        "Wikipedia. On both, perplexity is lower with smaller initialisations.",
+        ("text",),
+        ("text_perplexity",),
+        (("text_phases_text_perplexity", "Perplexity of held-out text, at the two settings"),),
+        "task-phases.md#language-modelling",
+    ),
+    Panel(
+        "Fig. 7E",
+        "PrOntoQA",
+        "GPT-2's architecture; test accuracy of True or False and steps until the training data "
+        "are fitted, by the size of the training set. γ 0.5 with a weight decay of 0.01 (top): "
+        "convergence gets slower with more data, then faster, and accuracy rises. γ 0.7 with 0.1 "
+        "(bottom): faster, and more accurate, at each size.",
+        ("proofs",),
+        ("proofs", "proofs_inside"),
+        (
+            (
+                "task_phases_prontoqa_1_accuracy",
+                "Exact match on PrOntoQA by the number of training statements",
+            ),
+            (
+                "task_phases_prontoqa_1_steps",
+                "Steps to a training loss of 0.1 by the number of training statements",
+            ),
+        ),
+        "task-phases.md",
+    ),
+)
+INTRODUCTION: Final = """\
+# Figs 6 and 7, panel by panel
+
+Section VII of complexity control says that a small initialisation (a large init rate γ) and a
+large weight decay favour reasoning on tasks that people care about. Here is each panel of its
+figures beside ours: what the paper shows, in words; what was trained here instead; tables, pictures
+and commands; and the [verdict](verdicts.md#how-a-verdict-comes-about) on each claim. Fig. 6A is a
+drawing of the [data](concept-graphs.md). **None of the paper's models was trained**: a verdict says
+what holds at the scale that is named.
+"""
+
+
+def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
+    """The page's text; ``table`` writes Markdown."""
+    parts = [INTRODUCTION, table(["panel", "what is claimed", "verdict"], _overview())]
+    parts += [_section(panel, table) for panel in PANELS]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _overview() -> list[list[str]]:
+    rows = []
+    for panel in PANELS:
+        name = f"[{panel.figure}, {panel.title}](#{_anchor(panel)})"
+        for one in panel.claims:
+            rows.append([name, one.words, f"**{one.find()[1]}**"])
+            name = ""
+    return rows
+
+
+def _section(panel: Panel, table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
+    ours = [
+        f"{RUNS[run].tell()}. Numbers: `benchmarks/results/{RUNS[run].file}.json`.\n\n"
+        f"```console\n$ {RUNS[run].command}\n```"
+        for run in panel.runs
+    ]
+    return "\n\n".join(
+        [
+            f"({_anchor(panel)})=\n## {panel.figure}: {panel.title}",
+            f"**In the paper.** {panel.paper}",
+            f"**Here.** {ours[0]}",
+            *ours[1:],
+            *(f"```{{include}} _generated/{name}.md\n```" for name in panel.tables),
+            *(f"![{shown}](images/{name}.png)" for name, shown in panel.pictures),
+            "**Verdicts.**",
+            table(
+                ["claim", "measured here", "verdict"],
+                ([one.words, text, f"**{verdict}**"] for one, text, verdict in _judged(panel)),
+            ),
+            f"More: [{panel.title}]({panel.page}).",
+        ]
+    )
+
+
+def _judged(panel: Panel) -> list[tuple[Claim, str, str]]:
+    return [(one, *one.find()) for one in panel.claims]
+
+
+def _anchor(panel: Panel) -> str:
+    return panel.figure.lower().replace(". ", "-")
