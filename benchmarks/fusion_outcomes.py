@@ -1,16 +1,19 @@
 """Keeps what was found inside: ``python -m benchmarks.fusion_outcomes length out/fusion-*``.
 
 The folders are those that ``interp-compose fusion`` wrote of one comparison, each of another seed;
-their tables of probes, forgetting and cuts go into ``results/fusion_{name}.json``.
+their tables of probes, forgetting, cuts, pooling and kinds of tokens go into ``results/fusion_{name}.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Final
 
 import interp_compose as ic
 from benchmarks.common import machine, plain_rows, write
+
+TABLES: Final = ("probes", "read_back", "cuts", "cap", "tokens")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", help="of the task, in the file's name")
     parser.add_argument("folders", nargs="+", help="written by interp-compose fusion")
     options = parser.parse_args(arguments)
-    tables: dict[str, list[object]] = {"probes": [], "read_back": [], "cuts": []}
+    tables: dict[str, list[object]] = {name: [] for name in TABLES}
     configs = []
     for folder in options.folders:
         found = ic.Fusion.load(folder)

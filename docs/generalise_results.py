@@ -85,6 +85,28 @@ def inside(name: str) -> Table:
     return [*heads, "still right without embeddings, encoder", "… decoder"], rows
 
 
+def kinds_of_tokens(name: str) -> Table:
+    """A row per type of the last split: of how many sequences all tokens of a kind are right, given
+    those before; means over seeds, the smallest and the largest in parentheses."""
+    found = read(name)
+    split = found["config"]["splits"][-1]
+    own = [row for row in found["tokens"] if row["split"] == split]
+    models, kinds = found["config"]["models"], ("structure", "predicate", "name")
+    rows = []
+    for type_ in sorted({row["type"] for row in own}):
+        cells = [
+            _seeds(
+                row["n_whole"] / row["n_pairs"]
+                for row in own
+                if (row["type"], row["kind"], row["model"]) == (type_, kind, model)
+            )
+            for kind in kinds
+            for model in models
+        ]
+        rows.append([f"`{type_}`", *cells])
+    return ["type", *(f"{kind}, `{model}`" for kind in kinds for model in models)], rows
+
+
 WITHOUT_EMBEDDINGS = ("test", "all", 0)
 """Split, layers and earlier layer of a cut."""
 
