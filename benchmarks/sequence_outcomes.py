@@ -126,7 +126,7 @@ def keep_concepts(found: ic.ConceptGraphs) -> None:
     tables = {
         name: plain_rows(rows.drop(columns="step_seconds", errors="ignore"))
         for name, rows in found.frames.items()
-        if name != "examples"
+        if name not in ("curve", "examples")
     }
     name = "concept_graphs" + ("_normal" if found.config["distribution"] == "normal" else "")
     write(name, {"machine": machine(), "config": dict(found.config), **tables})

@@ -401,7 +401,7 @@ FILES: dict[str, Callable[[], str]] = {
     "turn_left.md": partial(decoders, "task_phases_scan_turn_left"),
     "turn_left_inside.md": partial(decoders_inside, "task_phases_scan_turn_left"),
     "turn_left_opened.md": partial(decoders_opened, "inside_scan_turn_left", "test"),
-    "cogs_decoders.md": partial(decoders_by_setting, "task_phases_cogs", "gen"),
+    "cogs_decoders.md": partial(decoders, "task_phases_cogs"),
     "cogs_decoders_kinds.md": partial(decoders_by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside.md": partial(decoders_inside, "task_phases_cogs"),
     "encoders_minilm.md": partial(encoders, encoder_results.scores, "encoders_minilm"),

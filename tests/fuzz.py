@@ -196,7 +196,7 @@ class World:
     @cached_property
     def image_run(self) -> Any:
         few = {"samples": 8, "max_steps": 2, "n_steps": 4, "sample_steps": 1, "n_images": 1}
-        return ic.ImageTraining(**few, channels=(2,))
+        return ic.ImageTraining(**few, channels=(2,), n_looks=1, n_curve=1)
 
     @cached_property
     def compared(self) -> Any:

@@ -135,8 +135,8 @@ def test_each_distribution_of_initial_weights_has_a_file_and_pictures(
     (kept,) = written.values()
     assert list(written) == [name]
     assert {"runs", "accuracy", "judge", "summary", "failure"} < kept.keys()
-    assert "examples" not in kept
-    assert drawn == [f"{name}_accuracy.png", f"{name}_images.png"]
+    assert not {"curve", "examples"} & kept.keys()
+    assert drawn == [f"{name}_{figure}.png" for figure in ("accuracy", "curve", "images")]
 
 
 def test_steps_and_perplexities_are_drawn_from_what_was_kept(

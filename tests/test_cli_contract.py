@@ -39,7 +39,7 @@ COMMANDS = {
     "--weight-decays 0.01 --d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 5 "
     "--held-out 0.2 --where here",
     "concept-graphs": "--gammas 0.4,0.5 --seeds 2 --samples 8 --channels 2 --max-steps 2 "
-    "--n-steps 4 --sample-steps 1 --n-images 2 --where here",
+    "--n-steps 4 --sample-steps 1 --n-images 2 --n-looks 1 --n-curve 1 --where here",
     "mechanism": "--runs phases --gammas 0.4,0.8",
     "speed": f"{TINY} --gammas 0.4,0.8 --depths 1 --violations 0,1 --seeds 1",
     "generalise": "--task scan-length --limit 40 --models transformer,lrf --seeds 2 --d-model 8 "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +29,8 @@ class Denoising:
     images: Float[Tensor, "image channel y x"]
     bits: Int[Tensor, "image attribute"]
     schedule: Any
+    curve: Callable[[], Sequence[Row]] = tuple
+    """What the model generates at a point of the learning curve, as rows."""
 
     terms: ClassVar[Mapping[str, str]] = {"task_loss": "the squared error"}
     sums: ClassVar[Sequence[str]] = ("task_loss",)
@@ -66,5 +68,5 @@ class Denoising:
         return {"task_loss": sums["task_loss"], "n": n}
 
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
-        """Nothing: images are generated at the end."""
-        return {}
+        """What :attr:`curve` finds."""
+        return {"curve": self.curve()}

@@ -15,19 +15,25 @@ import pytest
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import MissingPackageError, OptionError
+from interp_compose.models.concept_unet import ConceptUNet
+from interp_compose.models.init import init_module
 from interp_compose.plots.images import image_of, png_of
 from interp_compose.studies.concept_graphs import measure
 from interp_compose.studies.concept_graphs.options import PAPER, ConceptGraphsCommand
 from interp_compose.studies.concept_graphs.result import KINDS
-from interp_compose.studies.concept_graphs.run import ConceptRun, shown
+from interp_compose.studies.concept_graphs.run import ConceptRun, counted, examples, inside
 from interp_compose.tasks.concept_images import NODES, TRAINED, concept_images
 from interp_compose.training.images import Denoising
 
 TINY = ic.ImageTraining(
-    samples=16, channels=(2,), epochs=2, batch_size=4, n_steps=4, sample_steps=2, n_images=3
-)
+    samples=16, channels=(2,), epochs=2, batch_size=4, n_steps=4, sample_steps=2, n_images=3,
+    n_looks=2, n_curve=1,
+)  # fmt: skip
 RATES = (0.3, 0.5, 0.7)
-CONFIG = {"train_nodes": list(TRAINED["paper"]), "init_rates": list(RATES), "seeds": [0, 1, 2]}
+CONFIG = {
+    "train_nodes": list(TRAINED["paper"]), "init_rates": list(RATES), "seeds": [0, 1, 2],
+    "n_looks": 1,
+}  # fmt: skip
 CIRCLES = {0.3: (1, 2, 0), 0.5: (4, 6, 5), 0.7: (10, 9, 9)}
 """How many of 10 images of a small circle show a circle, seed by seed."""
 
@@ -35,22 +41,30 @@ CIRCLES = {0.3: (1, 2, 0), 0.5: (4, 6, 5), 0.7: (10, 9, 9)}
 def frames(learned: int = 10) -> dict[str, pd.DataFrame]:
     """Of 10 images of each node; those of training nodes are right ``learned`` times."""
     png = b64encode(png_of(np.full((2, 2, 3), 7, dtype=np.uint8))).decode()
-    runs, accuracy, examples = [], [], []
+    runs, accuracy, curve, examples = [], [], [], []
     for seed in (0, 1, 2):
         for rate in RATES:
             place = {"init_rate": rate, "seed": seed}
             about = {"n_parameters": 9, "steps": 4, "step_seconds": 0.5, "first_loss": 1.0}
-            runs.append({**place, **about, "last_loss": 0.1})
+            inside = {"stable_rank": 2 + rate + seed, "mean_abs_cosine": 0.3}
+            runs.append({**place, **about, "last_loss": 0.1, **inside})
             for node in NODES:
                 trained = node in TRAINED["paper"]
                 right = learned if trained else CIRCLES[rate][seed]
                 at = {**place, "node": node, "trained": trained, "n": 10}
                 accuracy += [{**at, "kind": kind, "n_right": right} for kind in KINDS]
+                curve += [
+                    {**at, "step": step, "kind": kind, "n_right": right * (step > 0)}
+                    for step in (0, 4)
+                    for kind in ("all", "shape")
+                ]
                 examples += [{**place, "node": node, "image": i, "png": png} for i in (0, 1)]
     judge = [
         {"node": node, "kind": kind, "n_right": 499, "n": 500} for node in NODES for kind in KINDS
     ]
-    made = {"runs": runs, "accuracy": accuracy, "examples": examples, "judge": judge}
+    made = {
+        "runs": runs, "accuracy": accuracy, "curve": curve, "examples": examples, "judge": judge
+    }  # fmt: skip
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
@@ -84,6 +98,46 @@ def test_shares_verdicts_and_differences_by_hand() -> None:
     assert "γ 0.7   011  absent" in text
     assert "small red circle" in text
     assert "all 99.80 %" in text
+    assert "first convolution: γ 0.3 3.30, γ 0.5 3.50, γ 0.7 3.70" in text
+
+
+def test_images_over_training_by_hand() -> None:
+    """At the last step: all trained nodes are right, and as many of the others as there are
+    circles; the smallest and the largest seed are the band's ends."""
+    chart = result().figures()["concept_graphs_curve"].chart
+    assert chart is not None
+    found = {panel.title: {line.label: line for line in panel.lines} for panel in chart.panels}
+    assert list(found) == ["trained nodes", "other nodes", "shape of small circles"]
+    line = found["trained nodes"]["γ 0.3"]
+    assert (line.x, line.y) == ([0.0, 4.0], [0.0, 1.0])
+    for title in ("other nodes", "shape of small circles"):
+        for rate, rights in CIRCLES.items():
+            line = found[title][f"γ {rate:g}"]
+            assert line.y == pytest.approx([0, sum(rights) / 30])
+            assert (line.low[1], line.high[1]) == (min(rights) / 10, max(rights) / 10)
+            assert line.n == [3, 3]
+    assert "measured on 20 to 40 images" in chart.subtitle
+    seen = frames()
+    for name in ("accuracy", "curve"):
+        seen[name]["trained"] |= seen[name]["node"].isin(["010", "011"])
+    figures = ic.ConceptGraphs.from_runs(seen, CONFIG).figures()
+    chart = figures["concept_graphs_curve"].chart
+    assert chart is not None
+    assert [panel.title for panel in chart.panels] == ["trained nodes", "other nodes"]
+
+
+def test_inside_by_its_formulas() -> None:
+    """‖W‖²_F / ‖W‖²₂ and the mean of |cos| over pairs of rows, a row for each output channel."""
+    model = ConceptUNet((6, 4))
+    init_module(model, 0.5, seed=3)
+    weight = model.unet.down_blocks[0].resnets[0].conv1.weight.detach().double().numpy()
+    rows = weight.reshape(6, 6 * 9)
+    values = np.linalg.svd(rows, compute_uv=False)
+    found = inside(model)
+    assert found["stable_rank"] == pytest.approx((values**2).sum() / values[0] ** 2, rel=1e-4)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = np.abs(unit @ unit.T)[np.triu_indices(6, 1)]
+    assert found["mean_abs_cosine"] == pytest.approx(cosines.mean(), rel=1e-4)
 
 
 def test_a_model_that_did_not_learn_its_training_nodes_shows_nothing() -> None:
@@ -129,11 +183,11 @@ def test_what_images_show_is_counted_by_attribute() -> None:
     """Small blue triangles where small red circles are asked for."""
     images, _ = concept_images(["111"], 5, 28, 0)
     whole = (255 * images).round().astype(np.uint8).transpose(0, 2, 3, 1)
-    found = shown({"010": whole}, ["111"])
-    counts = {row["kind"]: row["n_right"] for row in found["accuracy"]}
+    found = counted({"010": whole}, ["111"])
+    counts = {row["kind"]: row["n_right"] for row in found}
     assert counts == {"all": 0, "shape": 0, "size": 5, "color": 0, "clear": 5}
-    assert {row["trained"] for row in found["accuracy"]} == {False}
-    assert len(found["examples"]) == 3
+    assert {row["trained"] for row in found} == {False}
+    assert len(examples({"010": whole})) == 3
 
 
 @pytest.mark.parametrize("side", [28, 64])
@@ -184,10 +238,13 @@ def test_a_grid_is_trained_stopped_and_resumed_to_the_same_result(
     with monkeypatch.context() as patch:
         patch.setattr(Denoising, "loss", counts)
         broken = study(tmp_path / "broken")
-    assert resumed == [4]  # a checkpoint a step: steps 5 to 8 of the second run
-    for name in ("accuracy", "examples", "judge", "summary"):
+    assert resumed == [4]  # from the look after step 4: steps 5 to 8 of the second run
+    curve = whole.frames["curve"]
+    assert curve.groupby(["init_rate", "step"]).size().eq(8 * 2).all()
+    assert sorted(set(curve["step"])) == [0, 4, 8]
+    for name in ("accuracy", "curve", "examples", "judge", "summary"):
         pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
-    losses = ["first_loss", "last_loss"]
+    losses = ["first_loss", "last_loss", "stable_rank", "mean_abs_cosine"]
     pd.testing.assert_frame_equal(whole.frames["runs"][losses], broken.frames["runs"][losses])
     (folder, _) = (tmp_path / "whole" / "runs").iterdir()
     with np.load(folder / "images.npz", allow_pickle=False) as kept:
@@ -226,7 +283,7 @@ def test_the_codes_setting_starts_steps_and_resumes(
     assert config.lr_at(99, 100) == pytest.approx(1e-6)
     assert (config.weight_decay, config.clip) == (0.0, None)
     few = replace(run, channels=(4, 4, 8), samples=8, batch_size=4, max_steps=2, sample_steps=1)
-    asked: dict[str, Any] = {"rates": [0.5], "run": replace(few, n_images=1)}
+    asked: dict[str, Any] = {"rates": [0.5], "run": replace(few, n_images=1, n_curve=1)}
     whole = study(tmp_path / "whole", **asked)
     assert whole.frames["runs"]["steps"].tolist() == [2]
     real, calls = Denoising.loss, [0]
@@ -268,6 +325,8 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
         ({"run": replace(TINY, channels=(4,) * 4)}, "cannot be halved 3 times"),
         ({"run": replace(TINY, sample_steps=5)}, "sample_steps=5: expected at most n_steps=4"),
         ({"run": replace(TINY, n_images=0)}, "n_images=0: expected 1 or more"),
+        ({"run": replace(TINY, n_looks=0)}, "n_looks=0: expected 1 or more"),
+        ({"run": replace(TINY, n_curve=0)}, "n_curve=0: expected 1 or more"),
         ({"run": replace(TINY, samples=3)}, "samples=3: expected at least one of each"),
         ({"run": replace(TINY, lr=-1.0)}, "lr=-1.0"),
         ({"rates": (0.5, 0.5)}, "init_rates holds 0.5 twice"),

@@ -274,6 +274,7 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("accuracy", put("node", "012"), "has the node '012'; expected 000, 001"),
         ("accuracy", put("kind", "hue"), "has the kind 'hue'; expected all, shape"),
         ("accuracy", without(0), f"init_rate 0.3, seed 0, node 000, kind all .1 missing.; {ONE}"),
+        ("curve", without(0), f"seed 0, step 0, node 000, kind all .1 missing.; {ONE}"),
         ("examples", without(0), f"seed 0, node 000, image 0 .1 missing.; {ONE}"),
         ("judge", without(0), f"judge has no row for node 000, kind all .1 missing.; {ONE}"),
     ],

@@ -12,7 +12,8 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.images import ImageGrid, image_of, side_by_side
 from interp_compose.plots.images_interactive import draw_images
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.studies.core.figures import by_value, lines_of, n_seeds
+from interp_compose.studies.concept_graphs.result import FAILING
+from interp_compose.studies.core.figures import by_value, curve_figure, lines_of, n_seeds
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.concept_images import NODES, described
 
@@ -64,6 +65,35 @@ def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
             x_ticks=rates,
             x_step=(rates[-1] - rates[0]) / max(1, len(rates) - 1) or 0.1,
         )
+    )
+
+
+def over_training(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """The share of images that is right over training, a line for each γ: of the nodes that are
+    trained on, of the others, and the shape alone of small circles that are not."""
+    is_all, trained = values["kind"] == ALL, values["trained"]
+    circles = (values["kind"] == "shape") & values["node"].isin(FAILING) & ~trained
+    panels = {"trained nodes": is_all & trained, "other nodes": is_all & ~trained}
+    if circles.any():
+        panels["shape of small circles"] = circles
+    of_seeds = pd.concat(
+        [
+            values[rows]
+            .groupby(["setting", "seed", "step"], sort=False)
+            .agg(accuracy=("value", "mean"), n=("n", "sum"))
+            .reset_index()
+            .assign(split=title)
+            for title, rows in panels.items()
+        ]
+    )
+    about = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
+    return curve_figure(
+        of_seeds,
+        "setting",
+        {**config, "task": "concept graph"},
+        about,
+        name="images that are right",
+        of="images",
     )
 
 

@@ -41,6 +41,10 @@ class ImageTraining:
     """Of DDIM, in which an image is generated."""
     n_images: int = 50
     """Images of each node that are generated and judged."""
+    n_looks: int = 10
+    """Points of the learning curve."""
+    n_curve: int = 10
+    """Images of each node that are generated and judged at each."""
 
 
 PAPER = ImageTraining(

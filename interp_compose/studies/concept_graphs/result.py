@@ -28,7 +28,8 @@ KINDS: Final = (ALL, "shape", "size", "color", "clear")
 KNOWN: Final = {"node": NODES, "kind": KINDS}
 RUNS: Final = Table(
     "runs",
-    f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, last_loss float",
+    f"{PLACE}, n_parameters int, steps int, step_seconds float, first_loss float, "
+    "last_loss float, stable_rank float, mean_abs_cosine float null",  # NaN of one channel
     key=KEY,
     complete=GRID,
     rules=("n_parameters > 0", "steps > 0", "step_seconds > 0"),
@@ -40,6 +41,14 @@ ACCURACY: Final = Table(
     complete=(*GRID, ("node",), ("kind",)),
     known=KNOWN,
     rules=("0 <= n_right <= n", "n > 0"),
+)
+CURVE: Final = Table(
+    "curve",
+    f"{PLACE}, step int, node str, trained bool, kind str, n_right int, n int",
+    key=(*KEY, "step", "node", "kind"),
+    complete=(*GRID, ("step",), ("node",), ("kind",)),
+    known=KNOWN,
+    rules=("step >= 0", "0 <= n_right <= n", "n > 0"),
 )
 EXAMPLES: Final = Table(
     "examples",
@@ -76,10 +85,10 @@ what it was shown."""
 class ConceptGraphs(StudyResult):
     """Diffusion models on a concept graph, over init rates; made by :func:`concept_graphs`."""
 
-    SCHEMA = (RUNS, ACCURACY, EXAMPLES, JUDGE)
-    TABLES = ("runs", "accuracy", "examples", "judge", "summary", "differences", "failure")
+    SCHEMA = (RUNS, ACCURACY, CURVE, EXAMPLES, JUDGE)
+    TABLES = ("runs", "accuracy", "curve", "examples", "judge", "summary", "differences", "failure")
     RUNS = ("runs/ (weights, history and generated images of each)",)
-    FIGURES = ("concept_graphs_accuracy", "concept_graphs_images")
+    FIGURES = ("concept_graphs_accuracy", "concept_graphs_curve", "concept_graphs_images")
 
     @classmethod
     def from_runs(
@@ -164,9 +173,16 @@ class ConceptGraphs(StudyResult):
                 "",
                 *text_table(wide, columns),
                 "",
+                "stable rank of the first residual block's first convolution: " + self._ranks(),
+                "",
                 f"the judge itself, on rendered images with noise and blur: {words}",
             ]
         )
+
+    def _ranks(self) -> str:
+        """Means over seeds."""
+        ranks = self.frames["runs"].groupby("init_rate")["stable_rank"].mean()
+        return ", ".join(f"γ {rate:g} {rank:.2f}" for rate, rank in ranks.items())
 
     def _failures(self) -> list[str]:
         if self.failure.empty:
@@ -185,12 +201,15 @@ class ConceptGraphs(StudyResult):
         return [*lines, ""]
 
     def figures(self) -> dict[str, ChartFigure]:
-        """Accuracy by init rate, and generated images of the first seed."""
+        """Accuracy by init rate and over training, and generated images of the first seed."""
         from interp_compose.studies.concept_graphs import figures
 
         values = shares(self.frames["accuracy"])
         return {
             "concept_graphs_accuracy": figures.accuracy_figure(values, self.config),
+            "concept_graphs_curve": figures.over_training(
+                shares(self.frames["curve"]), self.config
+            ),
             "concept_graphs_images": figures.images_figure(
                 self.frames["examples"], values, self.config
             ),

@@ -27,6 +27,7 @@ from interp_compose.plots.images import png_of
 from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.concept_graphs.options import ImageTraining
+from interp_compose.studies.core.decoder_run import complexity_of
 from interp_compose.studies.core.grid import RESULT
 from interp_compose.studies.core.sequence_run import trained
 from interp_compose.tasks.concept_images import NODES, bits_of, checked_nodes, concept_images
@@ -44,7 +45,8 @@ IMAGES: Final = "images.npz"
 WEIGHTS: Final = "model.safetensors"
 N_SHOWN: Final = 3
 """Images of each node that the result itself keeps."""
-N_CHECKPOINTS: Final = 20
+CURVE_KINDS: Final = ("all", "shape")
+"""What the learning curve counts."""
 TRAINING: Final = [
     each.name for each in fields(ImageTraining) if each.name in TrainConfig.__dataclass_fields__
 ]
@@ -75,13 +77,14 @@ class ConceptRun(ImageTraining):
         config = TrainConfig(
             **settings, weight_decay=0.0, clip=None, schedule="linear", seed=self.seed
         )
-        every = max(1, -(-config.total_steps(self.samples) // N_CHECKPOINTS))
+        every = max(1, -(-config.total_steps(self.samples) // self.n_looks))
         return replace(config, evaluate_every=every)
 
     def check(self) -> None:
         """Refuse what cannot be trained, before anything is."""
         checked_nodes(self.train_nodes)
-        for name, least in (("n_steps", 2), ("sample_steps", 1), ("n_images", 1)):
+        least_of = {"n_steps": 2, "sample_steps": 1, "n_images": 1, "n_looks": 1, "n_curve": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise OptionError(f"{name}={getattr(self, name)!r}: expected {least} or more")
         if self.sample_steps > self.n_steps:
@@ -107,13 +110,29 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     model = ConceptUNet(run.channels)
     init_module(model, run.init_rate, seed=run.seed, distribution=run.distribution)
     schedule = noise_schedule(run.n_steps, run.predicts)
-    objective = Denoising(as_signal(torch.from_numpy(images)), torch.from_numpy(bits), schedule)
+
+    def made(n: int) -> dict[str, UInt8[np.ndarray, "image y x channel"]]:
+        return {node: _generated(run, model, schedule, node, n) for node in NODES}
+
+    def curve() -> list[dict[str, Any]]:
+        rows = counted(made(run.n_curve), run.train_nodes)
+        return [row for row in rows if row["kind"] in CURVE_KINDS]
+
+    objective = Denoising(
+        as_signal(torch.from_numpy(images)), torch.from_numpy(bits), schedule, curve
+    )
     found = trained(model, objective, run.train_config, folder)
-    made = {node: _generated(run, model, schedule, node) for node in NODES}
-    about = {"run": asdict(run), **found, **shown(made, run.train_nodes)}
+    at_the_end = made(run.n_images)
+    about = {
+        "run": asdict(run),
+        **found,
+        "inside": inside(model),
+        "accuracy": counted(at_the_end, run.train_nodes),
+        "examples": examples(at_the_end),
+    }
     weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
     atomic_write(folder / WEIGHTS, save(weights))
-    everything = np.stack(list(made.values()))
+    everything = np.stack(list(at_the_end.values()))
     atomic_write(
         folder / IMAGES,
         lambda file: np.savez_compressed(file, images=everything, nodes=np.array(NODES)),
@@ -122,31 +141,45 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     clear_together([folder])
 
 
+def inside(model: ConceptUNet) -> dict[str, float | None]:
+    """Stable rank and condensation of the first convolution of the first residual block, each
+    output channel a neuron (complexity control looks at the first layer's W_Q, which a U-Net
+    without attention lacks)."""
+    weight = model.unet.down_blocks[0].resnets[0].conv1.weight
+    return complexity_of(weight.detach().flatten(1).cpu())
+
+
 def _generated(
-    run: ConceptRun, model: ConceptUNet, schedule: Any, node: str
+    run: ConceptRun, model: ConceptUNet, schedule: Any, node: str, n: int
 ) -> UInt8[np.ndarray, "image y x channel"]:
     """Images of a node, those of every γ from the same noise."""
-    bits = torch.from_numpy(np.repeat(bits_of([node]), run.n_images, axis=0))
+    bits = torch.from_numpy(np.repeat(bits_of([node]), n, axis=0))
     made = generated(
         model, bits, run.pixels, schedule=schedule, n_steps=run.sample_steps, seed=run.seed
     )
     return (255 * made).round().byte().permute(0, 2, 3, 1).numpy()
 
 
-def shown(
-    made: Mapping[str, UInt8[np.ndarray, "image y x channel"]], train_nodes: Sequence[str]
-) -> dict[str, Any]:
-    """What images of each node show, as rows of the result's tables, and the first ones as PNGs."""
-    accuracy, examples = [], []
+Made = Mapping[str, UInt8[np.ndarray, "image y x channel"]]
+
+
+def counted(made: Made, train_nodes: Sequence[str]) -> list[dict[str, Any]]:
+    """What images of each node show, as rows of the result's tables."""
+    rows = []
     for node, images in made.items():
         right = judge(images.transpose(0, 3, 1, 2) / 255).right(node)
         place = {"node": node, "trained": node in train_nodes}
-        accuracy += [
+        rows += [
             {**place, "kind": kind, "n_right": count, "n": len(images)}
             for kind, count in right.items()
         ]
-        examples += [
-            {"node": node, "image": i, "png": b64encode(png_of(image)).decode()}
-            for i, image in enumerate(images[:N_SHOWN])
-        ]
-    return {"accuracy": accuracy, "examples": examples}
+    return rows
+
+
+def examples(made: Made) -> list[dict[str, Any]]:
+    """The first images of each node as PNGs."""
+    return [
+        {"node": node, "image": i, "png": b64encode(png_of(image)).decode()}
+        for node, images in made.items()
+        for i, image in enumerate(images[:N_SHOWN])
+    ]

@@ -10,6 +10,8 @@ from itertools import product
 from typing import Any, TypeVar
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from interp_compose.errors import OptionError
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
@@ -125,8 +127,13 @@ def sizes_of(text: str | None) -> list[int] | None:
 @torch.no_grad()
 def inside(model: SmallDecoder) -> dict[str, float | None]:
     """Stable rank and condensation of the first layer's W_Q, heads merged, as on anchor functions
-    (complexity control, section VI). A single neuron has no condensation."""
-    neurons = model.W_Q[0].detach().mT.flatten(0, 1).cpu()
+    (complexity control, section VI)."""
+    return complexity_of(model.W_Q[0].detach().mT.flatten(0, 1).cpu())
+
+
+def complexity_of(neurons: Float[Tensor, "neuron d_in"]) -> dict[str, float | None]:
+    """Stable rank and condensation of neurons' input weights. A single neuron has no
+    condensation."""
     cosine = mean_abs_cosine(neurons)
     return {
         "stable_rank": float(stable_rank(neurons)),
