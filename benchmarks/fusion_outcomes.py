@@ -1,7 +1,8 @@
 """Keeps what was found inside: ``python -m benchmarks.fusion_outcomes length out/fusion-*``.
 
 The folders are those that ``interp-compose fusion`` wrote of one comparison, each of another seed;
-their tables of probes, forgetting, cuts, pooling and kinds of tokens go into ``results/fusion_{name}.json``.
+their tables of probes, forgetting, cuts, pooling and kinds of tokens go into
+``results/fusion_{name}.json``.
 """
 
 from __future__ import annotations
