@@ -80,7 +80,12 @@ from .tasks.anchors import AnchorTask as AnchorTask
 from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as load_compounds
 from .tasks.corpus import TextCorpus as TextCorpus, load_text as load_text
 from .tasks.examples import read_examples as read_examples
-from .tasks.load import load_pairs as load_pairs, load_task as load_task
+from .tasks.labelled import LabelledTask as LabelledTask, LabelledText as LabelledText
+from .tasks.load import (
+    load_labelled as load_labelled,
+    load_pairs as load_pairs,
+    load_task as load_task,
+)
 from .tasks.pairs import Pair as Pair, PairTask as PairTask, read_pairs as read_pairs
 from .tasks.prontoqa import prontoqa as prontoqa
 from .tasks.sememes import Sememes as Sememes, load_sememes as load_sememes

@@ -301,6 +301,19 @@ class World:
         return self.root / "cat"
 
     @cached_property
+    def trees(self) -> Path:
+        path = self.root / "trees"
+        path.mkdir()
+        for name in ("train.txt", "dev.txt", "test.txt"):
+            (path / name).write_text("(1 (2 So) (0 dull))\n(4 (2 So) (4 lively))\n")
+        return path
+
+    @cached_property
+    def labelled(self) -> Any:
+        items = tuple(ic.LabelledText(f"the dog {i}", None, float(i % 2)) for i in range(6))
+        return ic.LabelledTask("names", {"train": items, "test": items}, ("no", "yes"))
+
+    @cached_property
     def bert(self) -> Any:
         torch.manual_seed(0)
         return ic.load_model(architectures.build("BERT"), tokenizer=bert_tokenizer())
@@ -679,6 +692,12 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.read_pairs, source=lambda: W.tsv)
     yield called(ic.read_pairs, source=lambda: [dict(row) for row in W.pairs])
     yield called(ic.load_pairs, name=lambda: W.tsv, data_dir=None)
+    given = {"labels": ("no", "yes"), "metrics": ("accuracy",), "report": lambda: {"n": 1}}
+    yield called(ic.LabelledTask, name="t", splits=lambda: dict(W.labelled.splits), **given)
+    yield called(ic.LabelledText, text1="a", text2="b", target=1.0)
+    yield called(W.labelled.split, name="train")
+    yield called(W.labelled.limited, limit=3)
+    yield called(ic.load_labelled, name="sst", data_dir=lambda: W.trees)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
     yield called(
         ic.prontoqa,
@@ -942,10 +961,19 @@ def calls_of_studies() -> Iterator[Call]:
         ic.encoders,
         2,
         runs=lambda: W.trained_encoders,
-        tasks=lambda: {"pairs": ic.load_pairs(W.tsv)},
+        tasks=lambda: {"pairs": ic.load_pairs(W.tsv), "names": W.labelled},
+        out=lambda: W.out,
+        where="here",
+        workers=None,
+        slurm=None,
         models=lambda: ["bert"],
         outputs=lambda: ["cont"],
         embeddings=lambda: ["mean"],
+        tuned=lambda: ["frozen"],
+        shares=lambda: [1.0],
+        epochs=1,
+        lr=1e-3,
+        batch_size=4,
         limit=3,
         **STUDY,
     )

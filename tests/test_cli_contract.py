@@ -49,7 +49,7 @@ COMMANDS = {
     "--vocab-size 52 --held-out 0.2 --held-out-words 0.3 --n-ctx 24 --n-layers 2 --d-model 8 "
     "--n-heads 2 --d-mlp 8 --n-codes 5 --max-steps 2 --batch-tokens 200 --n-looks 1 --n-curve 5 "
     "--where here",
-    "encoders": "--runs pretrain --tasks mine=pairs.tsv --embeddings mean",
+    "encoders": "--runs pretrain --tasks mine=pairs.tsv --embeddings mean --where here",
     "codes": "--runs pretrain --least 1",
 }
 """A small run of each."""
@@ -388,6 +388,14 @@ REFUSED: dict[str, dict[str, str]] = {
         "--outputs comp,all": "OptionError: outputs=['comp', 'all']",
         "--embeddings last": "OptionError: embeddings=['last']",
         "--limit 0": "OptionError: limit=0",
+        "--tuned thawed": "OptionError: tuned=['thawed']: expected one or more of frozen",
+        "--shares 0,1": "OptionError: shares=[0.0, 1.0]",
+        "--shares half": "OptionError: shares='half': expected numbers, by commas",
+        "--epochs 0": "OptionError: epochs=0",
+        "--lr 0": "OptionError: lr=0.0",
+        "--batch-size 0": "OptionError: batch_size=0",
+        "--where here --workers 2": "OptionError: workers=2 with where='here'",
+        "--tasks sst=nosuch": "MissingDataError: there is no nosuch/train.txt",
         "--tasks bird": "'bird': expected NAME=FOLDER",
         "--tasks mine=pairs.tsv,mine=pairs.tsv": "each name once",
         "--tasks birds=nosuch": "OptionError: pair task 'birds' is unknown",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.tasks.bird import bird
 from interp_compose.tasks.examples import read_examples
+from interp_compose.tasks.labelled import LabelledTask
 from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
 from interp_compose.tasks.paws import paws_qqp
 from interp_compose.tasks.prompts import ALONE, prompt_for
+from interp_compose.tasks.sst import sst, sst_labelled
 from interp_compose.tasks.task import Task
 from interp_compose.text.targets import TargetTokenizer
 
@@ -56,6 +59,33 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
         "test_mirror": sum(pair.is_mirror for pair in pairs),
     }
     return PairTask(name, (), pairs, report)
+
+
+LABELLED_LOADERS: Final[Mapping[str, Callable[[str | Path | None], LabelledTask]]] = {
+    "sst": sst_labelled,
+}
+LABELLED_NAMES: Final = tuple(LABELLED_LOADERS)
+
+
+@public
+def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledTask:
+    """Texts, or pairs of texts, with a class or a score each, in named splits.
+
+    Args:
+        name: ``"sst"`` (sentences of the Stanford Sentiment Treebank, negative or positive).
+        data_dir: the folder with the data in their own format.
+
+    Raises:
+        OptionError: an unknown name.
+        MissingDataError: the data is not there; says where to get it.
+        DataFormatError: a garbled file; names the line.
+        InputError: a split is empty, or all training texts are of one class.
+    """
+    if name not in LABELLED_LOADERS:
+        raise OptionError(
+            f"labelled task {name!r} is unknown; choose one of {', '.join(LABELLED_NAMES)}"
+        )
+    return LABELLED_LOADERS[name](data_dir)
 
 
 @runtime_checkable
@@ -132,6 +162,4 @@ def load_task(
         from interp_compose.tasks.idm import wordnet_idm
 
         return wordnet_idm(tokenizer, prompt, data_dir, seed)
-    from interp_compose.tasks.sst import sst
-
     return sst(tokenizer, prompt, data_dir)

@@ -3,15 +3,19 @@
 Labels 0 … 4 of the root become scores 0, 0.25, … 1. CARMA (appendix B.2) prints thresholds
 that leave no negatives; as in the authors' released code, up to 0.4 is negative, from 0.6
 positive, between them neutral. The official splits and their order are kept.
+
+As classes (:func:`sst_labelled`) it is SST-2 on whole sentences: neutral ones are left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import DataFormatError
+from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.rows import data_files
 from interp_compose.tasks.task import Task
@@ -33,19 +37,12 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     """
     labels = tuple(prompt.lead + label for label in LABELS)
     require_one_token(tokenizer, prompt.before("A film ."), labels)
-    names = list(FILES.values())
-    hint = (
-        "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
-        "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
-    )
-    needs = "the Stanford Sentiment Treebank"
-    paths = data_files("sst", data_dir, names, needs=needs, hint=hint)
     report: dict[str, int | str | float] = {
         "source": f"Stanford Sentiment Treebank in {data_dir}",
         "template_of": prompt.family,
     }
     kept: dict[str, tuple[Example, ...]] = {}
-    for split, path in zip(FILES, paths, strict=True):
+    for split, path in zip(FILES, _files(data_dir), strict=True):
         kept[split] = read_trees(path, prompt)
         report[f"{split}_all"] = len(kept[split])
         for label in LABELS:
@@ -54,9 +51,26 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     return Task("sst", prompt.template, report=report, labels=labels, **kept)
 
 
+def _files(data_dir: str | Path | None) -> list[Path]:
+    hint = (
+        "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
+        "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
+    )
+    needs = "the Stanford Sentiment Treebank"
+    return data_files("sst", data_dir, list(FILES.values()), needs=needs, hint=hint)
+
+
 def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
     """One example per line of a file of labelled trees; ``DataFormatError`` names a bad line."""
-    examples = []
+    return tuple(
+        Example(prompt(text), prompt.lead + sentiment(root / 4), tree=tree)
+        for root, text, tree in _trees(path)
+    )
+
+
+def _trees(path: Path) -> Iterator[tuple[int, str, str]]:
+    """The root's label, the text and the tree of each line."""
+    number = 0
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             tree = line.decode("utf-8").strip()
@@ -67,11 +81,27 @@ def read_trees(path: Path, prompt: Prompt) -> tuple[Example, ...]:
                 f"4 at every node, like (3 (2 It) (4 shines)), but it begins {line[:60]!r}. "
                 "Get the file again"
             ) from error
-        text = " ".join(decode_leaf(word) for word in words)
-        examples.append(Example(prompt(text), prompt.lead + sentiment(root / 4), tree=tree))
-    if not examples:
+        yield root, " ".join(decode_leaf(word) for word in words), tree
+    if not number:
         raise DataFormatError(f"{path} is empty; expected one labelled tree a line")
-    return tuple(examples)
+
+
+def sst_labelled(data_dir: str | Path | None) -> LabelledTask:
+    """The sentences of the official splits as SST-2 labels them: 0 and 1 negative, 3 and 4
+    positive, 2 left out. (GLUE's training split has phrases too, and its test labels are hidden.)
+
+    Raises ``MissingDataError`` and ``DataFormatError`` as :func:`sst`.
+    """
+    splits: dict[str, tuple[LabelledText, ...]] = {}
+    left_out: dict[str, int] = {}
+    for split, path in zip(FILES, _files(data_dir), strict=True):
+        trees = list(_trees(path))
+        splits[split] = tuple(
+            LabelledText(text, None, float(root > 2)) for root, text, _ in trees if root != 2
+        )
+        left_out[f"{split}_neutral_left_out"] = len(trees) - len(splits[split])
+    report = counted(splits, f"Stanford Sentiment Treebank in {data_dir}") | left_out
+    return LabelledTask("sst", splits, ("negative", "positive"), ("accuracy",), report)
 
 
 def parse_tree(tree: str) -> tuple[int, list[str]]:

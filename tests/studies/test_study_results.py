@@ -242,7 +242,7 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("scores", put("value", 1.5), "value 1.5 in row 0; expected not"),
         ("scores", put("n_cut", 41), "n 40, n_cut 41 in row 0; expected 0 <= n_cut <= n"),
         ("scores", put("output", "both"), "has the output 'both'; expected cont, comp, mix"),
-        ("scores", put("metric", "f1"), "has the metric 'f1'; expected pearson, spearman, auc"),
+        ("scores", put("metric", "bleu"), "has the metric 'bleu'; expected pearson, spearman, auc"),
         ("scores", without(0), f"metric pearson .1 missing.; {ONE}"),
     ],
     "fusion": [

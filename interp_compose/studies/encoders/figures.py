@@ -1,4 +1,4 @@
-"""Figures of encoders on pairs of texts: a metric by model and output."""
+"""Figures of encoders on texts and pairs of them: a metric by model and output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,19 @@ TITLES: Final = {
     "spearman": "Spearman's ρ with people's ratings",
     "auc": "area under the ROC curve",
     "accuracy": "accuracy of a classifier",
+    "matthews": "Matthews' correlation of a classifier",
+    "f1": "F1 of a classifier",
 }
+
+
+def _training(row: pd.Series) -> str:
+    """How the encoder, or a classifier of it, was trained, where it was and that is not the usual:
+    like ", end-to-end on paws-qqp, 50 %"."""
+    if row["tuned"] == "no":
+        return ""
+    other = "" if row["trained_on"] == row["task"] else f" on {row['trained_on']}"
+    share = "" if row["share"] == 1 else f", {100 * row['share']:g} %"
+    return f", {row['tuned']}{other}{share}"
 
 
 def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any]) -> ChartFigure:
@@ -28,7 +40,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     readings = list(dict.fromkeys(rows["model"] + "\n" + rows["output"]))
     place = (rows["model"] + "\n" + rows["output"]).map(readings.index).astype(float)
     several = rows["task"].nunique() > 1
-    named = rows["subset"] + ", " + rows["embedding"]
+    named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
     named = rows["task"] + ": " + named if several else named
     groups = rows.assign(place=place, name=named).groupby("name", sort=False)
     lines = [

@@ -1,102 +1,110 @@
-"""``encoders``: encoders that another command pre-trained, judged on pairs of texts."""
+"""``encoders``: encoders that another command pre-trained, judged on texts and pairs of texts."""
 
 from __future__ import annotations
 
+import math
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from tqdm.auto import tqdm
-
-from interp_compose._versions import environment_versions, gathered_versions
+from interp_compose._versions import gathered_versions
 from interp_compose.checks import check_names, is_whole
 from interp_compose.errors import InputError, OptionError
-from interp_compose.models.small_encoder import SmallEncoderModel
-from interp_compose.runs.folder import versions_of
-from interp_compose.stats.agreement import agreement, rounding, told_apart
+from interp_compose.models.own_folder import WEIGHTS
+from interp_compose.runs.files import make_folder, read_json
+from interp_compose.runs.folder import DONE, DONE_KEYS, Plan, versions_of
+from interp_compose.runs.sweep import check_options
+from interp_compose.studies.core.grid import RESULT, run_grid, swept
 from interp_compose.studies.core.keywords import keywords
-from interp_compose.studies.core.output import held_folder, write_result
+from interp_compose.studies.core.sequence_run import MODEL
+from interp_compose.studies.encoders.cosines import FEWEST, are_apart
+from interp_compose.studies.encoders.data import classes_of, keep, labelled_value, pairs_value
 from interp_compose.studies.encoders.options import EncodersCommand, EncodersOptions
 from interp_compose.studies.encoders.result import (
-    ALL,
     EMBEDDINGS,
-    MIRROR,
     OUTPUTS,
     SCORES,
+    TUNED,
     EncoderScores,
 )
-from interp_compose.studies.encoders.vectors import vectors
+from interp_compose.studies.encoders.run import WORK as JUDGED, JudgedRun, note_source
+from interp_compose.studies.encoders.tuned import nested
 from interp_compose.studies.pretrain.finished import FinishedEncoder, finished_encoders
 from interp_compose.studies.pretrain.run import PLACE, PretrainingRun
-from interp_compose.tasks.load import load_pairs
-from interp_compose.tasks.pairs import Pair, PairTask
+from interp_compose.tasks.labelled import LabelledTask, check_told_apart
+from interp_compose.tasks.load import LABELLED_NAMES, load_labelled, load_pairs
+from interp_compose.tasks.pairs import PairTask
 
-FEWEST: Final = 3
-"""Pairs of which a correlation exists."""
-EPOCHS: Final = 50
-"""Passes of a classifier over its training pairs, at most."""
-Row = dict[str, Any]
+JUDGE: Final = "interp_compose.studies.encoders.run:judge"
+"""The function that judges one."""
+AXES: Final = ("models", "seeds", "tasks", "outputs", "embeddings", "tuned", "shares")
+"""What a later call may have more of."""
+DEFAULTS: Final = {"frozen": (20, 1e-3), "end-to-end": (4, 1e-4)}
+"""Epochs and peak learning rate."""
+Tasks = Mapping[str, PairTask | LabelledTask]
+Opened = Sequence[FinishedEncoder]
 
 
 @keywords(EncodersOptions)
 def encoders(
-    runs: str | os.PathLike[str], tasks: Mapping[str, PairTask], asked: EncodersOptions
+    runs: str | os.PathLike[str],
+    tasks: Mapping[str, PairTask | LabelledTask],
+    out: str | os.PathLike[str],
+    asked: EncodersOptions,
 ) -> EncoderScores:
-    """Judge encoders that :func:`pretrain` trained, all seeds of them, on pairs of texts.
+    """Judge encoders that :func:`pretrain` trained, all seeds of them, on texts and pairs of texts.
 
     Of pairs with scores, such as BiRD's phrases: Pearson's and Spearman's correlation of the scores
     with the cosines of the two texts' vectors, over all pairs, those of each subset, and those that
     mirror each other ("water body", "body water"). Of pairs with labels, such as PAWS': the area
-    under the ROC curve of these cosines; and where there is a training split, the accuracy of a
-    classifier of the frozen encoder's vector of a pair, which reads both texts at once: an MLP of
-    one hidden layer, as wide as the vector (CAT, section 5, freezes the encoder likewise), with
-    its initialisation by the run's seed.
+    under the ROC curve of these cosines.
+
+    Of labelled texts with a training split, the metrics of a classifier of the vector of a text, or
+    of a pair, whose texts are read at once: an MLP of one hidden layer, as wide as the vector, on
+    the frozen encoder (CAT, section 5.1), or trained with it end to end (CAT, appendix C.3). A
+    validation split chooses among epochs; without one, the weights after the last are measured.
+    Encoders that are tuned end to end are judged again on pairs without a training split.
+
+    Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
+    their checkpoints.
 
     Args:
         runs: the folder that they were trained in.
-        tasks: from :func:`load_pairs`, by name.
+        tasks: from :func:`load_pairs` and :func:`load_labelled`, by name.
+        out: folder for the runs: tasks, and what each measured.
         asked: every option.
 
     Raises:
-        OptionError: no task; a model, an output or an embedding that is unknown or named twice; a
-            number that cannot be.
+        OptionError: no task; a model, an output, an embedding or a way of tuning that is unknown or
+            named twice; a share outside (0, 1] or named twice; a number that cannot be.
         MissingDataError: no finished runs there, or none of a model or of one of its seeds.
-        InputError: the folder holds something else; pairs that are fewer than three, or all judged
-            alike.
+        InputError: a folder holds something else; pairs that are fewer than three, or all judged
+            alike; training texts, or a share of them, of one class.
         CorruptFileError: a run was altered after it was done.
+        ModelError: runs failed; the others are kept. Names the first and its log.
     """
     _check(tasks, asked)
     opened = _opened(runs, asked)
-    rows: list[Row] = []
-    for each in tqdm(opened, desc="encoders", unit="run", disable=not asked.progress):
-        run, model = each.run, each.model()
-        for name, task in tasks.items():
-            about = {**{place: getattr(run, place) for place in PLACE}, "task": name}
-            own = _judged(model, task, run.seed, _outputs_of(run, asked), asked)
-            rows += [{**about, **row} for row in own]
-    config = _config(opened, tasks, asked)
+    labelled = _labelled(tasks, asked)
+    _check_shares(opened, labelled, asked.shares)
+    out = make_folder(Path(out).absolute())
+    planned = _planned(opened, labelled, tasks, out, asked)
+    note_source(Path(runs), out)
+    folders = swept(Plan(JUDGED, [asdict(run) for run in planned], None, JUDGE), out, asked)
+    rows = [row for folder in folders for row in read_json(folder / RESULT)["scores"]]
     trained = {each.folder.name: versions_of(each.folder) for each in opened}
+    judged = {folder.name: versions_of(folder) for folder in folders}
     return EncoderScores(
-        config=config,
+        config=_config(opened, tasks, asked),
         frames={SCORES.name: SCORES.of(rows)},
-        versions=gathered_versions({"encoders": environment_versions(), **trained}),
+        versions=gathered_versions({**judged, **trained}),
     )
 
 
-def _config(
-    opened: Sequence[FinishedEncoder],
-    tasks: Mapping[str, PairTask],
-    asked: EncodersOptions,
-) -> dict[str, Any]:
+def _config(opened: Opened, tasks: Tasks, asked: EncodersOptions) -> dict[str, Any]:
     """What a result says of itself."""
     return {
         "study": "encoders",
@@ -106,8 +114,76 @@ def _config(
         "tasks": {name: dict(task.report) for name, task in tasks.items()},
         "outputs": list(asked.outputs),
         "embeddings": list(asked.embeddings),
+        "tuned": list(asked.tuned),
+        "shares": list(asked.shares),
+        "tuning": {way: _numbers(way, asked) for way in DEFAULTS},
         "limit": asked.limit,
     }
+
+
+def _numbers(way: str, asked: EncodersOptions) -> dict[str, Any]:
+    """How classifiers are trained, by default or as asked."""
+    epochs, lr = DEFAULTS[way]
+    return {
+        "epochs": epochs if asked.epochs is None else asked.epochs,
+        "lr": lr if asked.lr is None else asked.lr,
+        "batch_size": asked.batch_size,
+    }
+
+
+def _planned(
+    opened: Opened,
+    classes: Mapping[str, LabelledTask],
+    tasks: Tasks,
+    out: Path,
+    asked: EncodersOptions,
+) -> list[JudgedRun]:
+    """The runs, whose tasks are written where they are missing. What one reading of the texts
+    serves is one run: all outputs and embeddings of an encoder that stays as it is."""
+    pairs = {
+        name: keep(pairs_value(task, asked.limit), out)
+        for name, task in tasks.items()
+        if isinstance(task, PairTask)
+    }
+    labelled = {name: keep(labelled_value(task), out) for name, task in classes.items()}
+    again = {name: digest for name, digest in pairs.items() if name not in labelled}
+    found: list[JudgedRun] = []
+    for run, folder in ((each.run, each.folder) for each in opened):
+        files = read_json(folder / DONE, DONE_KEYS)["files"]
+        one: dict[str, Any] = {
+            "encoder": folder.name,
+            "weights": files[f"{MODEL}/{WEIGHTS}"],
+            "model": run.model,
+            "seed": run.seed,
+        }
+        whole: dict[str, Any] = {
+            "outputs": _outputs_of(run, asked),
+            "embeddings": list(asked.embeddings),
+        }
+        each = [
+            {"outputs": [output], "embeddings": [embedding], "pairs": again}
+            for output, embedding in product(*whole.values())
+        ]
+        for name in tasks:
+            if name in pairs:
+                given: dict[str, Any] = {"task": name, "data": pairs[name], "tuned": "no"}
+                found.append(JudgedRun(**one, **given, **whole))
+            for way, share in product(asked.tuned if name in labelled else (), asked.shares):
+                given = {"task": name, "data": labelled[name], "tuned": way, "share": float(share)}
+                given |= _numbers(way, asked)
+                readings: list[dict[str, Any]] = [whole] if way == "frozen" else each
+                found += [JudgedRun(**one, **given, **reading) for reading in readings]
+    return found
+
+
+def _labelled(tasks: Tasks, asked: EncodersOptions) -> dict[str, LabelledTask]:
+    """What classifiers are trained on."""
+    found = {
+        name: classes_of(name, task) if isinstance(task, PairTask) else task
+        for name, task in tasks.items()
+        if isinstance(task, LabelledTask) or (task.train and task.train[0].label is not None)
+    }
+    return {name: task.limited(asked.limit) for name, task in found.items()}
 
 
 def _opened(runs: str | os.PathLike[str], asked: EncodersOptions) -> list[FinishedEncoder]:
@@ -126,141 +202,75 @@ def _outputs_of(run: PretrainingRun, asked: EncodersOptions) -> list[str]:
     return [one for one in asked.outputs if run.composes or one == "cont"]
 
 
-def _check(tasks: Mapping[str, PairTask], asked: EncodersOptions) -> None:
+def _check(tasks: Tasks, asked: EncodersOptions) -> None:
+    check_options(asked.where, asked.workers, asked.slurm)
     check_names("outputs", asked.outputs, OUTPUTS)
     check_names("embeddings", asked.embeddings, EMBEDDINGS)
-    if asked.limit is not None and (not is_whole(asked.limit) or asked.limit < 1):
-        raise OptionError(f"limit={asked.limit!r}: expected a whole number, 1 or more, or None")
+    check_names("tuned", asked.tuned, TUNED[1:])
+    for name in ("limit", "epochs", "batch_size"):
+        value = getattr(asked, name)
+        if value is not None and (not is_whole(value) or value < 1):
+            raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
+    if asked.lr is not None and not (math.isfinite(asked.lr) and asked.lr > 0):
+        raise OptionError(f"lr={asked.lr!r}: expected a finite number above 0")
+    shares = list(asked.shares)
+    if not shares or len({*shares}) < len(shares) or not all(0 < one <= 1 for one in shares):
+        raise OptionError(
+            f"shares={shares!r}: expected one or more numbers above 0 and up to 1, each once"
+        )
     if not tasks:
         raise OptionError("tasks is empty: expected at least one, such as load_pairs('bird')")
     for name, task in tasks.items():
-        _check_pairs(name, task, asked)
+        if isinstance(task, PairTask) and not are_apart(task.test[: asked.limit]):
+            raise InputError(
+                f"the task {name!r} has {len(task.test[: asked.limit])} test pairs whose scores or "
+                f"labels are not several: expected {FEWEST} pairs or more, not all judged alike "
+                "(take more of them: limit)"
+            )
 
 
-def _check_pairs(name: str, task: PairTask, asked: EncodersOptions) -> None:
-    """That pairs can be told apart by their scores or labels."""
-    test, train = task.test[: asked.limit], task.train[: asked.limit]
-    if not _are_apart(test):
-        raise InputError(
-            f"the task {name!r} has {len(test)} test pairs whose scores or labels are not several: "
-            f"expected {FEWEST} pairs or more, not all judged alike (take more of them: limit)"
-        )
-    if test[0].label is not None and train and len({pair.label for pair in train}) < 2:
-        raise InputError(
-            f"all {len(train)} training pairs of {name!r} have the label {train[0].label}; "
-            "expected both, to train a classifier (take more of them: limit)"
-        )
+def _check_shares(
+    opened: Opened, labelled: Mapping[str, LabelledTask], shares: Sequence[float]
+) -> None:
+    """That each share of the training texts has several classes."""
+    for name, task in labelled.items():
+        train = task.split("train")
+        for seed in sorted({each.run.seed for each in opened}):
+            chosen = nested(len(train), min(shares), seed)
+            which = f"{name} (share {min(shares):g}, seed {seed})"
+            check_told_apart([train[i] for i in chosen], which)
 
 
-def _are_apart(pairs: Sequence[Pair]) -> bool:
-    judged = {pair.score if pair.label is None else pair.label for pair in pairs}
-    return len(pairs) >= FEWEST and len(judged) > 1
-
-
-def _judged(
-    model: SmallEncoderModel,
-    task: PairTask,
-    seed: int,
-    outputs: Sequence[str],
-    asked: EncodersOptions,
-) -> Iterator[Row]:
-    """The scores of one model on one task."""
-    test, train = task.test[: asked.limit], task.train[: asked.limit]
-    labelled = test[0].label is not None
-    target = np.array([pair.label if labelled else pair.score for pair in test], float)
-    texts = [(text,) for pair in test for text in (pair.text1, pair.text2)]
-    read, cut = vectors(model, texts, outputs, asked.embeddings)
-    either = cut[::2] | cut[1::2]
-    for place, both in read.items():
-        cosines = _cosines(both)
-        for subset, rows in _subsets(test).items():
-            for metric in ("auc",) if labelled else ("pearson", "spearman"):
-                value = _agreement(cosines[rows], target[rows], metric)
-                yield _row(place, subset, metric, value, either[rows])
-    if labelled and train:
-        yield from _classified(model, train, test, seed, outputs, asked.embeddings)
-
-
-def _row(
-    place: tuple[str, str], subset: str, metric: str, value: float, cut: Bool[np.ndarray, "pair"]
-) -> Row:
-    named = dict(zip(("output", "embedding"), place, strict=True))
-    counts = {"n": len(cut), "n_cut": int(cut.sum())}
-    return {**named, "subset": subset, "metric": metric, "value": value, **counts}
-
-
-def _cosines(both: Float[np.ndarray, "text d_model"]) -> Float[np.ndarray, "pair"]:
-    """Of texts that follow each other, two by two."""
-    lengths = np.linalg.norm(both, axis=1, keepdims=True)
-    unit = both / np.maximum(lengths, np.finfo(float).tiny)
-    cosines: Float[np.ndarray, "pair"] = (unit[::2] * unit[1::2]).sum(axis=1)
-    return cosines
-
-
-def _agreement(
-    cosines: Float[np.ndarray, "pair"], target: Float[np.ndarray, "pair"], metric: str
-) -> float:
-    """NaN where rounding alone tells the cosines apart: all vectors are one."""
-    cells = told_apart(cosines[:, None], rounding("float32"), metric)
-    return float(agreement(cells, target, metric, samples=1).value[0])
-
-
-def _subsets(pairs: Sequence[Pair]) -> dict[str, Int[np.ndarray, "_"]]:
-    """All pairs, and named subsets and (of scores) mirror pairs that can be told apart."""
-    found = {ALL: np.arange(len(pairs))}
-    for name in dict.fromkeys(pair.subset for pair in pairs if pair.subset):
-        found[name] = np.flatnonzero([pair.subset == name for pair in pairs])
-    found[MIRROR] = np.flatnonzero([pair.is_mirror and pair.label is None for pair in pairs])
-    return {name: own for name, own in found.items() if _are_apart([pairs[int(i)] for i in own])}
-
-
-def _classified(
-    model: SmallEncoderModel,
-    train: Sequence[Pair],
-    test: Sequence[Pair],
-    seed: int,
-    outputs: Sequence[str],
-    embeddings: Sequence[str],
-) -> Iterator[Row]:
-    """How often a classifier of the frozen vectors is right: over all pairs, and those of each
-    label."""
-    labels = np.array([pair.label for pair in train])
-    (given, _), (asked_, cut) = (
-        vectors(model, [(pair.text1, pair.text2) for pair in pairs], outputs, embeddings)
-        for pairs in (train, test)
-    )
-    wanted = np.array([pair.label for pair in test])
-    parts = {ALL: np.ones(len(test), dtype=bool)}
-    parts |= {f"label {label}": wanted == label for label in np.unique(wanted)}
-    for place, vector in given.items():
-        mlp = MLPClassifier((vector.shape[1],), max_iter=EPOCHS, random_state=seed)
-        classifier = make_pipeline(StandardScaler(), mlp)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is the end
-            classifier.fit(vector, labels)
-        right = classifier.predict(asked_[place]) == wanted
-        for subset, rows in parts.items():
-            share = float(right[rows].mean())
-            yield _row(place, subset, "accuracy", share, cut[rows])
-
-
-def tasks_of(text: str) -> dict[str, PairTask]:
-    """``"bird=FOLDER,paws-qqp=FOLDER,mine=FILE"``, loaded.
+def tasks_of(text: str) -> dict[str, PairTask | LabelledTask]:
+    """``"bird=FOLDER,sst=FOLDER,mine=FILE"``, loaded.
 
     Raises:
-        OptionError: no NAME=PLACE, or a name twice; and as :func:`load_pairs`.
+        OptionError: no NAME=PLACE, or a name twice; and as :func:`load_pairs` and
+            :func:`load_labelled`.
     """
-    found: dict[str, PairTask] = {}
+    found: dict[str, PairTask | LabelledTask] = {}
     for part in text.split(","):
         name, equals, place = part.partition("=")
         if not (name and equals and place) or name in found:
             raise OptionError(
-                f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp) or NAME=FILE, by "
-                "commas, each name once"
+                f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp, "
+                f"{', '.join(LABELLED_NAMES)}) or NAME=FILE, by commas, each name once"
             )
+        if name in LABELLED_NAMES:
+            found[name] = load_labelled(name, data_dir=place)
+            continue
         own = Path(place).suffix in (".tsv", ".jsonl")
         found[name] = load_pairs(place) if own else load_pairs(name, data_dir=place)
     return found
+
+
+def _shares_of(text: str) -> list[float]:
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError as error:
+        raise OptionError(
+            f"shares={text!r}: expected numbers, by commas, such as 0.1,0.5"
+        ) from error
 
 
 def run(command: EncodersCommand) -> EncoderScores:
@@ -280,12 +290,18 @@ def run(command: EncodersCommand) -> EncoderScores:
         models=None if command.models is None else command.models.split(","),
         outputs=command.outputs.split(","),
         embeddings=command.embeddings.split(","),
-        progress=not output.quiet,
+        tuned=command.tuned.split(","),
+        shares=_shares_of(command.shares),
     )
     tasks = tasks_of(command.tasks)
     _check(tasks, asked)
-    config = _config(_opened(command.runs, asked), tasks, asked)
-    with held_folder(output.out, EncoderScores, config, overwrite=output.overwrite):
-        result = encoders(command.runs, tasks, **vars(asked))
-        write_result(output.out, result, overwrite=output.overwrite)
-    return result
+    opened = _opened(command.runs, asked)
+    _check_shares(opened, _labelled(tasks, asked), asked.shares)
+    config = _config(opened, tasks, asked)
+    return run_grid(
+        output,
+        EncoderScores,
+        config,
+        AXES,
+        lambda bar: encoders(command.runs, tasks, output.out, **vars(replace(asked, progress=bar))),
+    )

@@ -1,4 +1,4 @@
-"""How encoders do on pairs of texts, output by output."""
+"""How encoders do on texts and pairs of them, output by output."""
 
 from __future__ import annotations
 
@@ -19,29 +19,35 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 MIRROR: Final = "mirror"
+OOD: Final = "ood"
+NOTHING: Final = "nothing"
+"""What an encoder was tuned on that was not."""
+TUNED: Final = ("no", "frozen", "end-to-end")
 OUTPUTS: Final = ("cont", "comp", "mix")
 EMBEDDINGS: Final = ("cls", "mean")
-METRICS: Final = ("pearson", "spearman", "auc", "accuracy")
-MEASURE: Final = ("embedding", "task", "subset", "metric")
+METRICS: Final = ("pearson", "spearman", "auc", "accuracy", "matthews", "f1")
+MEASURE: Final = ("embedding", "task", "tuned", "trained_on", "share", "subset", "metric")
 SCORES: Final = Table(
     "scores",
-    "model str, seed int, task str, output str, embedding str, subset str, metric str, "
-    "value float null, n int, n_cut int",  # NaN where all vectors are one
+    "model str, seed int, task str, tuned str, trained_on str, share float, output str, "
+    "embedding str, subset str, metric str, value float null, "  # NaN where all vectors are one
+    "n int, n_cut int",
     key=("model", "seed", "output", *MEASURE),
     complete=(("model", "output", *MEASURE), ("seed",)),
-    known={"output": OUTPUTS, "embedding": EMBEDDINGS, "metric": METRICS},
-    rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n"),
+    known={"tuned": TUNED, "output": OUTPUTS, "embedding": EMBEDDINGS, "metric": METRICS},
+    rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n", "0 <= share <= 1"),
 )
 
 
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class EncoderScores(StudyResult):
-    """Pre-trained encoders on pairs of texts, seed by seed; made by :func:`encoders`."""
+    """Pre-trained encoders on texts and pairs of them, seed by seed; made by :func:`encoders`."""
 
     SCHEMA = (SCORES,)
     TABLES = ("scores", "summary", "differences")
     FIGURES = tuple(f"encoders_{metric}" for metric in METRICS)
+    RUNS = ("data/: the tasks", "runs/: what each run measured")
 
     @classmethod
     def from_rows(
@@ -73,14 +79,17 @@ class EncoderScores(StudyResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per model, output, embedding, task, subset of its pairs and metric, over seeds.
+        """One row per model, output, embedding, task, training, subset of its texts and metric,
+        over seeds.
 
         Columns: model, output ("cont", "comp" or "mix": the representation that is read), embedding
-        ("cls": the first token's vector; "mean": over all tokens), task, subset ("all", "mirror":
-        pairs that mirror each other, "label 0", …), metric ("pearson", "spearman", "auc",
-        "accuracy"), mean, low and high (the ends of Student's t interval at 95 %; NaN of one seed),
-        smallest and largest seed, n (pairs), n_seeds. A metric that does not exist for a seed, as
-        its vectors are all the same, has no row.
+        ("cls": the first token's vector; "mean": over all tokens), task, tuned ("no": cosines;
+        "frozen": a classifier of the vectors; "end-to-end"), trained_on (a task, or "nothing"),
+        share (of its training texts), subset ("all"; "mirror": pairs that mirror each other;
+        "label 0", …; "ood": another distribution), metric ("pearson", "spearman", "auc",
+        "accuracy", "matthews", "f1"), mean, low and high (the ends of Student's t interval at 95 %;
+        NaN of one seed), smallest and largest seed, n (texts or pairs), n_seeds. A metric that does
+        not exist for a seed, as its vectors are all the same, has no row.
         """
         return self.frames["summary"]
 
@@ -88,9 +97,9 @@ class EncoderScores(StudyResult):
     def differences(self) -> pd.DataFrame:
         """Of each model and output (``reading``) and the first one, paired by seed.
 
-        Columns: reading, other (the first), embedding, task, subset, metric, difference (reading −
-        other), ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all rows),
-        n_seeds.
+        Columns: reading, other (the first), embedding, task, tuned, trained_on, share, subset,
+        metric, difference (reading − other), ci_low and ci_high (95 %), p (paired t test,
+        two-sided), p_holm (over all rows), n_seeds.
         """
         return self.frames["differences"]
 
@@ -104,7 +113,10 @@ class EncoderScores(StudyResult):
         )
         columns = (
             ("task", "task", "<12"),
-            ("pairs", "subset", "<9"),
+            ("tuned", "tuned", "<11"),
+            ("on", "trained_on", "<12"),
+            ("share", "share", ">6.2f"),
+            ("subset", "subset", "<14"),
             ("metric", "metric", "<10"),
             ("embedding", "embedding", "<11"),
             ("model", "model", "<16"),
@@ -114,15 +126,15 @@ class EncoderScores(StudyResult):
             ("n", "n", ">8,"),
         )
         seeds = len(self.config["seeds"])
-        lines = [f"pairs of texts, {seeds} seed{'s' * (seeds > 1)}", ""]
-        order = ["task", "metric", "subset", "embedding"]
+        lines = [f"texts and pairs of texts, {seeds} seed{'s' * (seeds > 1)}", ""]
+        order = ["task", "metric", "tuned", "trained_on", "share", "subset", "embedding"]
         lines += text_table(rows.sort_values(order, kind="stable"), columns)
         n_missing = int(self.frames["scores"]["value"].isna().sum())
         if n_missing:
             lines += ["", f"{n_missing} values do not exist: all vectors are the same"]
         cut = int(self.frames["scores"].groupby("task")["n_cut"].max().sum())
         if cut:
-            lines += ["", f"{cut} pairs have texts that are longer than the context, and were cut"]
+            lines += ["", f"{cut} texts or pairs are longer than the context, and were cut"]
         return "\n".join(lines)
 
     def figures(self) -> dict[str, ChartFigure]:
