@@ -70,10 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fits = found.epochs_to_fit().drop(columns="setting")
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
         tables["runs"] = tables["runs"].merge(fits)
-    config = {key: value for key, value in found.config.items() if key != "data"}
-    report = config.get("data_report", {})
-    if "source" in report:  # a folder's name will do
-        config["data_report"] = {**report, "source": re.sub(r" in \S*/", " in ", report["source"])}
+    config = kept_config(found.config)
     kind = (study, config["task"], *([config["model"]] if "model" in config else []))
     name = re.sub(r"\W+", "_", "_".join(kind))
     path = RESULTS_FOLDER / f"{name}.json"
@@ -88,6 +85,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(name, {"machine": machine(), "config": config, **over, **kept})
     draw(name)
     print(found.summary())
+
+
+def kept_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the runs: without digests, and of a folder its name alone."""
+    kept = {key: value for key, value in config.items() if key not in ("data", "start")}
+    report = kept.get("data_report", {})
+    if "source" in report:
+        kept["data_report"] = {**report, "source": re.sub(r" in \S*/", " in ", report["source"])}
+    return kept
 
 
 def draw(name: str) -> None:

@@ -20,6 +20,8 @@ from docs import phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.studies.anchors.phase import SHARES, phase_of
+from interp_compose.studies.task_phases import measure
+from interp_compose.studies.task_phases.measure import TaskPhasesOptions
 from tests.studies import test_concept_graphs as concepts
 
 
@@ -118,6 +120,25 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
         alone = with_known(tables_of, {**config, **other}, before, ["model"])
         pd.testing.assert_frame_equal(alone["accuracy"], tables_of["accuracy"])
     pd.testing.assert_frame_equal(with_known(then, config, {}, ["model"])["runs"], then["runs"])
+
+
+def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
+    """What the study says of its runs today agrees with the file but for what varies, so that a
+    later call adds to it."""
+    asked = TaskPhasesOptions(seeds=3, sizes=[100])
+    task = ic.load_sequences("scan-turn-left")
+    config = measure._config(task, measure._runs(task, [0.5], [0.01], asked, None), None)
+    before = read("task_phases_scan_turn_left")
+    run = before["runs"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}
+    row = before["accuracy"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}
+    tables = {
+        "runs": pd.DataFrame([run | {"seed": seed} for seed in (0, 1, 2)]),
+        "accuracy": pd.DataFrame([row | {"seed": seed} for seed in (0, 1, 2)]),
+    }
+    config = sequence_outcomes.kept_config(config)
+    joined = with_known(tables, config, before, sequence_outcomes.AXES["task_phases"])
+    assert len(joined["runs"]) == len(before["runs"]) + 3
+    assert len(joined["accuracy"]) == len(before["accuracy"]) + 3
 
 
 @pytest.mark.parametrize(
