@@ -28,8 +28,10 @@ from interp_compose.plots.export import save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
+from interp_compose.studies.core.figures import MOST_KINDS
 from interp_compose.studies.core.settings import with_settings
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
+from interp_compose.studies.generalise import figures as generalise_figures
 from interp_compose.studies.task_phases import figures as task_figures
 from interp_compose.studies.task_phases.result import FITTED
 from interp_compose.studies.text_phases.figures import perplexity_figure
@@ -104,6 +106,10 @@ def draw(name: str) -> None:
     differences = pd.DataFrame(found["differences"]) if found["differences"] else none
     config = found["config"]
     figures: dict[str, ChartFigure | None] = {}
+    if config["study"] == "generalise":
+        figures["accuracy"] = generalise_figures.accuracy_figure(summary, config)
+        if 1 < summary["kind"].nunique() <= MOST_KINDS:
+            figures["types"] = generalise_figures.types_figure(summary, differences, config)
     if config["study"] == "text_phases":
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":

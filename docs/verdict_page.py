@@ -18,18 +18,22 @@ LRF: Final = Claims()
 
 
 FUSED: Final = {
-    "length": ("generalise_scan_length_26", "transformer-relative", "lrf-relative"),
-    "turn-left-fused": ("generalise_scan_turn_left", "transformer", "lrf"),
-    "jump-fused": ("generalise_scan_jump", "transformer", "lrf"),
+    "length": ("generalise_scan_length_26", "test", "transformer-relative", "lrf-relative"),
+    "turn-left-fused": ("generalise_scan_turn_left", "test", "transformer", "lrf"),
+    "jump-fused": ("generalise_scan_jump", "test", "transformer", "lrf"),
+    "cogs-fused": ("generalise_cogs", "gen", "transformer", "lrf"),
 }
-"""The runs that test LRF, with the two models that they compare."""
+"""The runs that test LRF, with the split and the two models that they compare."""
 
 
 @LRF.add("Fusing the outputs of all earlier layers helps to generalise", "abstract", *FUSED)
 def _fused() -> Found:
     each, verdicts = [], []
-    for run, (name, *models) in FUSED.items():
-        found = {row["model"]: row for row in read(name)["summary"] if row["kind"] == "all"}
+    for run, (name, split, *models) in FUSED.items():
+        summary = read(name)["summary"]
+        found = {
+            row["model"]: row for row in summary if (row["split"], row["kind"]) == (split, "all")
+        }
         ends = [found[model] for model in models]
         text = ", ".join(
             f"{which} {share(row['mean'])} [{share(row['smallest'])}–{share(row['largest'])}]"
@@ -37,7 +41,10 @@ def _fused() -> Found:
         )
         each.append(f"run {run}: {text}")
         verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
-    head = "commands of SCAN that are right, longer ones or with an unseen use of a word"
+    head = (
+        "sequences that are right: commands of SCAN, longer ones or with an unseen use of a word, "
+        "and COGS' generalisation set"
+    )
     return BREAK.join([head, *each]), agreed(verdicts)
 
 
@@ -152,7 +159,7 @@ PAPERS: Final = (
         "Zheng, Lin, Li, Yuan, Lai, Liu, Fu, Chen and Shi, *Layer-Wise Representation Fusion for "
         "Compositional Generalization* (AAAI 2024). Its models: 6 + 6 layers, 512 wide, on "
         "CoGnition; an encoder of RoBERTa-base's shape on CFQ. Here: 2 + 2 layers, 64 wide, on "
-        "SCAN. Means over seeds, smallest to largest seed in brackets. More in "
+        "SCAN and COGS. Means over seeds, smallest to largest seed in brackets. More in "
         "[compositional tasks](generalise.md).",
         LRF,
     ),
@@ -229,9 +236,10 @@ def _inside() -> str:
 def _generalised(task: str) -> str:
     config = read(f"generalise_{task}")["config"]
     report = config["data_report"]
+    tested = "gen_all" if "gen_all" in report else "test_all"
     return (
         f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers, {config['d_model']} "
-        f"wide; {report['train_all']} training and {report['test_all']} test commands, "
+        f"wide; {report['train_all']:,} training and {report[tested]:,} test sequences, "
         f"{config['epochs']} epochs; {seeds(config)}"
     )
 
@@ -343,6 +351,12 @@ RUNS: Final = {
         "interp-compose generalise --task scan-jump --models "
         "transformer,lrf,parameters,previous,deeper --seeds 4 --out out/jump",
         lambda: _generalised("scan_jump"),
+    ),
+    "cogs-fused": Run(
+        "generalise_cogs",
+        "interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models "
+        "transformer,lrf --seeds 3 --out out/cogs",
+        lambda: _generalised("cogs"),
     ),
     "turn-left": Run(
         "task_phases_scan_turn_left",

@@ -303,6 +303,35 @@ def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
     assert cli._parsed(["generalise"]).run == ic.SequenceTraining()
 
 
+@pytest.mark.parametrize("name", ["cognition", "cfq"])
+def test_a_papers_models_start_step_and_resume(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their depth and training, narrower, on the toy task; stopped after the first of two steps, a
+    run goes on to the same result."""
+    run = cli._parsed(["generalise", "--paper", name]).run
+    run = replace(run, d_model=24, d_mlp=24, max_steps=2, n_looks=2, n_curve=3)
+    asked: dict[str, Any] = {"seeds": 1, "run": run, "where": "here", "progress": False}
+    whole = ic.generalise(toy(), ["lrf"], tmp_path / "whole", **asked)
+    assert whole.frames["runs"]["steps"].tolist() == [2]
+    assert whole.config["n_encoder_layers"] == {"cognition": 6, "cfq": 12}[name]
+    look, looks = run_file.WatchedSequence.evaluate, [0]
+
+    def stops(self: Any, trainer: Any) -> Any:
+        looks[0] += 1
+        if looks[0] == 3:  # before training, after one step, and after two
+            raise KeyboardInterrupt
+        return look(self, trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_file.WatchedSequence, "evaluate", stops)
+        with pytest.raises(KeyboardInterrupt):
+            ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
+    broken = ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
+    for table in ("accuracy", "curve", "reads"):
+        pd.testing.assert_frame_equal(whole.frames[table], broken.frames[table])
+
+
 @pytest.mark.parametrize(
     ("models", "layers", "message"),
     [
