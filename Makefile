@@ -83,7 +83,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.fusion_outcomes length out/fusion-0 out/fusion-1 out/fusion-2 out/fusion-3 out/fusion-4
 	$(BIN)/interp-compose generalise --task scan-turn-left --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/turn-left
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left
-	$(BIN)/interp-compose generalise --task scan-jump --models transformer,lrf,parameters,previous,deeper --seeds 4 --out out/jump
+	$(BIN)/interp-compose generalise --task scan-jump --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/jump
 	$(BIN)/python -m benchmarks.sequence_outcomes out/jump
 	$(BIN)/interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models transformer,lrf --seeds 3 --out out/cogs
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs

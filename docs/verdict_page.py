@@ -349,7 +349,7 @@ RUNS: Final = {
     "jump-fused": Run(
         "generalise_scan_jump",
         "interp-compose generalise --task scan-jump --models "
-        "transformer,lrf,parameters,previous,deeper --seeds 4 --out out/jump",
+        "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/jump",
         lambda: _generalised("scan_jump"),
     ),
     "cogs-fused": Run(
