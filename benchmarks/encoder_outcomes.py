@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         {
             "machine": machine(),
             "config": known,
-            "judged": {"tasks": counts, "limit": judged.config["limit"]},
+            "judged": {
+                "tasks": counts,
+                **{name: judged.config[name] for name in ("limit", "tuned", "shares", "tuning")},
+            },
             "runs": plain_rows(runs),
             "held_out": plain_rows(pretrained.frame),
             "codes": plain_rows(pretrained.codes[pretrained.codes["layer"] == last]),

@@ -22,17 +22,18 @@ def decimals(row: Row) -> str:
 
 
 def scores(name: str) -> Table:
-    """A row per model and output: Pearson's r with people's ratings."""
-    return _table(name, SHOWN)
+    """A row per model and output: Pearson's r with people's ratings, nothing tuned."""
+    return _table(name, SHOWN, "no")
 
 
 def classified(name: str) -> Table:
     """A row per model and output: how often a classifier of the frozen vector is right."""
-    return _table(name, CLASSIFIED)
+    return _table(name, CLASSIFIED, "frozen")
 
 
-def _table(name: str, shown: tuple[tuple[str, str, str], ...]) -> Table:
-    rows = read(name)["summary"]
+def _table(name: str, shown: tuple[tuple[str, str, str], ...], tuned: str) -> Table:
+    every = read(name)["summary"]
+    rows = [r for r in every if r.get("tuned", tuned) == tuned and r.get("share", 1) in (0, 1)]
     found = {
         (row["model"], row["output"], row["metric"], row["subset"], row["embedding"]): row
         for row in rows

@@ -20,6 +20,7 @@ from unittest.mock import patch
 from docs import (
     authors_results,
     carma_results,
+    cat_paper,
     circuit_results,
     encoder_results,
     generalise_results,
@@ -295,6 +296,11 @@ def generalised_pairs(name: str) -> str:
     return NOTICE + table(*generalise_results.pairs(name))
 
 
+def beside_paper(part: Callable[[], Table]) -> str:
+    """What CAT's paper prints, alone or beside what was measured."""
+    return NOTICE + table(*part())
+
+
 def encoders(part: Callable[[str], Table], name: str) -> str:
     """One of the tables of encoders that compose."""
     return NOTICE + table(*part(name))
@@ -407,6 +413,10 @@ FILES: dict[str, Callable[[], str]] = {
     "encoders_minilm.md": partial(encoders, encoder_results.scores, "encoders_minilm"),
     "encoders_minilm_paws.md": partial(encoders, encoder_results.classified, "encoders_minilm"),
     "encoders_minilm_learned.md": partial(encoders, encoder_results.learned, "encoders_minilm"),
+    "cat_printed.md": partial(beside_paper, cat_paper.printed),
+    "cat_beside.md": partial(
+        beside_paper, partial(cat_paper.beside, "encoders_minilm", "bert", "cat-last")
+    ),
     "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),
     "proofs.md": partial(decoders, "task_phases_prontoqa_1"),
     "proofs_inside.md": partial(decoders_inside, "task_phases_prontoqa_1"),

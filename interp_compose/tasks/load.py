@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -10,10 +11,18 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.tasks.bird import bird
 from interp_compose.tasks.examples import read_examples
+from interp_compose.tasks.glue import FORMATS, glue
 from interp_compose.tasks.labelled import LabelledTask
 from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
 from interp_compose.tasks.paws import paws_qqp
 from interp_compose.tasks.prompts import ALONE, prompt_for
+from interp_compose.tasks.shifted import (
+    amazon_music,
+    imdb_sst2,
+    mnli_telephone,
+    paws_swap,
+    stsb_images,
+)
 from interp_compose.tasks.sst import sst, sst_labelled
 from interp_compose.tasks.task import Task
 from interp_compose.text.targets import TargetTokenizer
@@ -63,6 +72,12 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
 
 LABELLED_LOADERS: Final[Mapping[str, Callable[[str | Path | None], LabelledTask]]] = {
     "sst": sst_labelled,
+    **{name: partial(glue, name) for name in FORMATS},
+    "paws-swap": paws_swap,
+    "imdb-sst2": imdb_sst2,
+    "stsb-images-msrvid": stsb_images,
+    "mnli-telephone-letters": mnli_telephone,
+    "amazon-music-video": amazon_music,
 }
 LABELLED_NAMES: Final = tuple(LABELLED_LOADERS)
 
@@ -72,7 +87,11 @@ def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledT
     """Texts, or pairs of texts, with a class or a score each, in named splits.
 
     Args:
-        name: ``"sst"`` (sentences of the Stanford Sentiment Treebank, negative or positive).
+        name: ``"sst"`` (sentences of the Stanford Sentiment Treebank, negative or positive); of
+            GLUE ``"cola"``, ``"sst-2"``, ``"mrpc"``, ``"sts-b"``, ``"qqp"``, ``"mnli"``,
+            ``"qnli"``, ``"rte"`` and ``"wnli"``; with another distribution beside that of training
+            ``"paws-swap"``, ``"imdb-sst2"``, ``"stsb-images-msrvid"``,
+            ``"mnli-telephone-letters"`` and ``"amazon-music-video"``.
         data_dir: the folder with the data in their own format.
 
     Raises:

@@ -5,6 +5,8 @@ And what tasks say of rows and files that are not as expected.
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,15 @@ def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
             ) from error
 
 
-def tsv_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def tsv_rows(
+    path: Path, needed: Sequence[str], *, broken: list[int] | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Line numbers and cells by column of a tab-separated file; the first line names the columns.
 
     There is no quoting: a quotation mark is a character like any other. Blank lines are skipped.
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError``, which names the
-    line, for a header without the ``needed`` columns or a row that does not fit its header.
+    line, for a header without the ``needed`` columns or a row that does not fit its header; the
+    lines of such rows go to ``broken`` instead, where it is given.
     """
     lines = numbered_lines(path)
     first, header = next(lines)
@@ -56,6 +61,9 @@ def tsv_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     number = first
     for number, line in lines:
         cells = line.split("\t")
+        if len(cells) != len(columns) and broken is not None:
+            broken.append(number)
+            continue
         if len(cells) != len(columns):
             raise DataFormatError(
                 f"{path}, line {number} has {len(cells)} columns where the header has "
@@ -116,8 +124,25 @@ def data_files(
     return paths
 
 
+def text_of(path: Path) -> str:
+    """A whole file; ``DataFormatError`` for one that is not UTF-8."""
+    try:
+        return _whole(path).decode("utf-8-sig")
+    except ValueError as error:
+        raise DataFormatError(f"{path} is not UTF-8 ({error}); save the file as UTF-8") from error
+
+
+def _whole(path: Path) -> bytes:
+    if path.suffix.lower() != ".gz":
+        return path.read_bytes()
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataFormatError(f"{path} cannot be unpacked ({error}); get the file again") from error
+
+
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers and lines of a file; blank lines are skipped.
+    """Line numbers and lines of a file, which may be packed (``.gz``); blank lines are skipped.
 
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for one that is
     empty or has a line, which it names, that is not UTF-8.
@@ -125,7 +150,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     if not path.is_file():
         raise MissingDataError(f"there is no file {path}; check the path and its spelling")
     blank = True
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(_whole(path).splitlines(), start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except ValueError as error:

@@ -1,0 +1,77 @@
+"""What CAT's paper prints: its own averages and differences come out of the copied numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from docs import cat_paper
+from docs.cat_paper import PRINTED, beside, printed
+from interp_compose.tasks.load import LABELLED_NAMES, PAIR_TASK_NAMES
+
+BERT, ROBERTA, MIX = 0, 1, 5
+
+
+def of(table: str, place: int, *names: str) -> list[float]:
+    rows = [one for one in PRINTED if one.table == table and (not names or one.name in names)]
+    return [one.values[place] for one in rows]
+
+
+def test_averages_of_table_4() -> None:
+    averages = (76.07, 79.05, 72.67, 76.60, 73.48, 76.16)
+    for place, printed_average in enumerate(averages):
+        values = of("4", place)
+        assert len(values) == 9
+        assert sum(values) / 9 == pytest.approx(printed_average, abs=0.0051)
+
+
+def gained(table: str, base: int, *names: str) -> float:
+    pairs = list(zip(of(table, MIX, *names), of(table, base, *names), strict=True))
+    return sum(a - b for a, b in pairs) / len(pairs)
+
+
+def test_differences_that_the_text_states() -> None:
+    ood = ("SST2", "STSB MSRvid", "MNLI letters", "AMAZON video")
+    assert gained("3", BERT, *ood) == pytest.approx(1.83, abs=0.0051)
+    assert gained("3", ROBERTA, *ood) == pytest.approx(1.85, abs=0.0051)
+    assert gained("2", BERT, "BiRD", "BiRD-ABBA") == pytest.approx(6.42, abs=0.0051)
+    assert gained("2", BERT, "PAWS (SO)") == pytest.approx(1.10)
+
+
+def test_each_measure_can_be_taken() -> None:
+    assert {one.task for one in PRINTED} <= {*LABELLED_NAMES, *PAIR_TASK_NAMES}
+    assert len(printed()[1]) == len(PRINTED) == 22
+
+
+def row(model: str, output: str, mean: float, **about: Any) -> dict[str, Any]:
+    place = {"embedding": "cls", "subset": "all", "metric": "accuracy"}
+    return {"model": model, "output": output, "mean": mean, **place, **about}
+
+
+def test_ours_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    people = {"task": "bird", "metric": "pearson"}
+    untuned = {**people, "tuned": "no", "trained_on": "nothing", "share": 0.0}
+    tuned = {**people, "tuned": "end-to-end", "trained_on": "paws-qqp", "share": 1.0}
+    frozen = {"task": "sst", "tuned": "frozen", "trained_on": "sst"}
+    summary = [
+        row("bert", "cont", 0.2, **untuned),
+        row("cat", "mix", 0.25, **untuned),
+        row("cat", "mix", 0.9, **untuned) | {"embedding": "mean"},
+        row("cat", "comp", 0.125, **tuned),
+        row("cat", "comp", 0.5, **tuned) | {"share": 0.5},
+        row("bert", "cont", 0.6, **frozen, share=0.5),
+        row("bert", "cont", 0.5, **frozen, share=0.1),
+        row("bert", "cont", 0.66, **frozen, share=0.9),
+    ]
+    monkeypatch.setattr(cat_paper, "read", lambda name: {"summary": summary})
+    heads, rows = beside("own", "bert", "cat")
+    assert len(heads) == 11
+    assert rows == [
+        ["2", "BiRD", "not tuned", "19.50", "20.19", "34.44", "27.72", "20.00", "–", "–", "25.00"],
+        [
+            *("2", "BiRD", "end-to-end on paws-qqp", "19.50", "20.19", "34.44", "27.72"),
+            *("–", "–", "12.50", "–"),
+        ],
+        ["7", "SST2, gain", "frozen", "1.80", "1.44", "1.38", "1.55", "4.00", "–", "–", "–"],
+    ]
