@@ -68,6 +68,8 @@ from .studies.task_phases.result import TaskPhases as TaskPhases
 from .studies.text_phases.measure import text_phases as text_phases
 from .studies.text_phases.options import TextTraining as TextTraining
 from .studies.text_phases.result import TextPhases as TextPhases
+from .studies.transplant.measure import transplant as transplant
+from .studies.transplant.result import Transplants as Transplants
 from .studies.weights.measure import complexity_report as complexity_report
 from .studies.weights.result import ComplexityReport as ComplexityReport
 from .studies.weights.tracker import ComplexityTracker as ComplexityTracker
@@ -96,6 +98,10 @@ from .tasks.sequences import (
 )
 from .tasks.synonyms import synonym_source as synonym_source
 from .tasks.task import Task as Task
+from .tasks.transplants import (
+    TransplantPair as TransplantPair,
+    load_transplants as load_transplants,
+)
 from .text.synonyms.replace import replace_synonyms as replace_synonyms
 from .text.synonyms.sources import ThesaurusSource as ThesaurusSource
 from .text.units import tokenize_prompts as tokenize_prompts

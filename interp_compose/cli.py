@@ -34,6 +34,7 @@ from interp_compose.studies.pretrain.options import PretrainCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
 from interp_compose.studies.task_phases.options import TaskPhasesCommand
 from interp_compose.studies.text_phases.options import TextPhasesCommand
+from interp_compose.studies.transplant.options import TransplantCommand
 from interp_compose.studies.weights.options import WeightsCommand
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "cap": (CapCommand, "cap.measure:run"),
+    "transplant": (TransplantCommand, "transplant.measure:run"),
     "ablate": (AblationCommand, "ablation.measure:run"),
     "similarity": (SimilarityCommand, "similarity.measure:run"),
     "carma": (CarmaCommand, "carma.measure:run"),

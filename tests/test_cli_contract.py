@@ -22,11 +22,13 @@ from tests import architectures
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
 from tests.studies.test_text_phases import DOCUMENTS
+from tests.studies.test_transplant import PAIRS
 
 TINY = "--d-model 16 --samples 150 --steps 6 --where here"
 RUNS = f"{TINY} --d-mlp 20 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 1"
 COMMANDS = {
     "cap": "--model GPT-2 --task rows.jsonl --layers 0 --batch-size 2 --device cpu",
+    "transplant": "--model GPT-2 --task transplants.jsonl --layers 0 --batch-size 2 --device cpu",
     "ablate": "--model GPT-2 --task rows.jsonl --layers 0 --batch-size 2 --device cpu",
     "similarity": "--model BERT --task pairs.tsv --layers 0 --batch-size 2 --device cpu",
     "carma": "--model mini-base --task mini-sst --device cpu --seeds 2 --limit 12 --max-steps 2 "
@@ -62,6 +64,7 @@ READS = {
 """Whose runs a study opens, which lie in a folder of that name, and how they are fewer."""
 OTHER = {
     "cap": ("--layers 1", "layers was [0], is now [1]"),
+    "transplant": ("--layers 1", "layers was [0], is now [1]"),
     "ablate": ("--what mlp", 'what was "words", is now "mlp"'),
     "similarity": ("--layers 1", "layers was [0], is now [1]"),
     "carma": ("--seeds 1", "seeds was [0, 1], is now [0]"),
@@ -79,7 +82,7 @@ OTHER = {
     "codes": ("--k 3", "k was 5, is now 3"),
 }
 """Options that make it another run, and how the refusal says so."""
-IN_BATCHES = ("cap", "ablate", "similarity")
+IN_BATCHES = ("cap", "transplant", "ablate", "similarity")
 
 
 HOWNET = {
@@ -124,6 +127,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [{"prompt": f'{text} "', "answer": "a"} for text in TEXTS]
     lines = "\n".join(json.dumps(row) for row in rows)
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    rows = [dataclasses.asdict(pair) for pair in PAIRS]
+    lines = "\n".join(json.dumps(row) for row in rows)
+    (folder / "transplants.jsonl").write_text(lines, encoding="utf-8")
     tsv(folder / "pairs.tsv")
     (folder / "people.txt").write_text("\n\n".join(DOCUMENTS), encoding="utf-8")
     for name, sememes in SEMEMES.items():
@@ -286,6 +292,13 @@ REFUSED: dict[str, dict[str, str]] = {
         "--mode broadcast --renumber": "renumber=True has no meaning",
         "--pooling": "pooling=[]: expected a sequence",
         "--task garbled.jsonl": "garbled.jsonl, line 2",
+    },
+    "transplant": {
+        **{**LAYERS, **MODEL, **TASK},
+        "--pooling": "pooling=[]: expected a sequence",
+        "--limit 1": "InputError: pair 0: no other pair has a source phrase",
+        "--task garbled.jsonl": "garbled.jsonl, line 1 has the unknown key 'prompt'",
+        "--task idm": "OptionError: pairs 'idm' are unknown; choose one of mini-idm",
     },
     "ablate": {
         **{**LAYERS, **MODEL, **TASK},

@@ -50,6 +50,8 @@ NAMES = {
     "task_phases",
     "Task",
     "ThesaurusSource",
+    "TransplantPair",
+    "Transplants",
     "TrainConfig",
     "TrainingHistory",
     "__version__",
@@ -89,6 +91,7 @@ NAMES = {
     "load_sememes",
     "load_sequences",
     "load_task",
+    "load_transplants",
     "load_weights",
     "mask_attention",
     "mask_residual",
@@ -115,6 +118,7 @@ NAMES = {
     "sweep_status",
     "synonym_source",
     "tokenize_prompts",
+    "transplant",
 }
 HEAVY = ("torch", "transformers", "transformer_lens", "spacy", "nltk", "plotly", "pandas")
 

@@ -1,10 +1,4 @@
-"""Every start layer and every protocol in a single pass.
-
-Done one by one, a curve over L layers and P protocols costs P·L hooked forward passes. Here a
-clean pass keeps the residual that enters each start layer; then the blocks are run once more: at
-each start layer the clean residual is pooled by every protocol, the new streams join those pooled
-at earlier layers, and all of them run through the next blocks in one call. Logits are computed at
-the last position alone.
+"""Pooling at every start layer by every protocol, in one pass (:func:`.streams.sweep_streams`).
 
 The caller decides what is read out at the end: ``finish`` gets each chunk of streams at the last
 start layer and returns one row per stream.
@@ -21,23 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
-from interp_compose.interventions.streams import Streams
+from interp_compose.interventions.streams import Finish, sweep_streams
 from interp_compose.models.lens_model import LensModel
 
 Mode = Literal["collapse", "broadcast"]
-
-Finish = Callable[
-    [
-        Float[Tensor, "stream pos d_model"],
-        int,
-        Int[Tensor, "stream pos"],
-        Int[Tensor, "stream pos"],
-        Int[Tensor, "stream"],
-    ],
-    Tensor,
-]
-"""``(residual, layer, attention_mask, position_ids, row) -> [stream …]``, ``row`` being each
-stream's example in the batch."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +63,8 @@ def sweep(
         attention_mask, token_positions: of the clean batch (:meth:`LensModel.positions`).
         protocols: all with the same number of pooled positions.
         layers: ascending start layers.
-        finish: reads the result from streams that enter ``layers[-1]``.
+        finish: reads the result from streams that enter ``layers[-1]``; ``row`` is each stream's
+            example in the batch.
         mode: ``"collapse"`` shortens the sequence to its units, ``"broadcast"`` keeps its length
             and gives every token its unit's vector.
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of the last tokens'.
@@ -100,20 +82,22 @@ def sweep(
     else:
         mask = attention_mask.repeat(len(protocols), 1)
         positions = token_positions.repeat(len(protocols), 1)
-    example = torch.arange(batch, device=mask.device).repeat(len(protocols))
-    streams = Streams(model, mask, positions, len(layers), max_tokens)
-    for layer, above in zip(layers, [*layers[1:], None], strict=True):
+
+    def enter(layer: int) -> Float[Tensor, "row pos _"]:
         clean = resid(layer)
-        streams.join(torch.cat([_pool(clean, protocol, mode) for protocol in protocols]))
-        if above is not None:
-            streams.run(layer, above)
-    results = torch.cat(
-        [
-            finish(streams.resid[chunk], layers[-1], mask[rows], positions[rows], example[rows])
-            for chunk, rows in streams.chunks()
-        ]
-    )
-    return results.reshape(len(layers), len(protocols), batch, *results.shape[1:])
+        return torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
+
+    def read(
+        stream: Float[Tensor, "stream pos d_model"],
+        layer: int,
+        mask: Int[Tensor, "stream pos"],
+        positions: Int[Tensor, "stream pos"],
+        row: Int[Tensor, "stream"],
+    ) -> Tensor:
+        return finish(stream, layer, mask, positions, row % batch)
+
+    results = sweep_streams(model, enter, mask, positions, layers, read, max_tokens=max_tokens)
+    return results.reshape(len(layers), len(protocols), batch, *results.shape[2:])
 
 
 def _pool(

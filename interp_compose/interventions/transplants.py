@@ -1,0 +1,129 @@
+"""A phrase's vector from one prompt in the place of a phrase of another.
+
+At layer ℓ the tokens of the target's phrase become one position, as in a collapse of constituent-
+aware pooling, and that position is given a vector v instead of its own pooled one:
+
+=================  =============================================================================
+transplant         v = α({h_j : x_j ∈ source phrase}), α the pooling, h what enters block ℓ
+own                v = α({h_j : x_j ∈ target phrase}): what pooling alone does
+random phrase      another pair's source phrase, pooled alike, scaled to the transplant's norm
+random direction   a Gaussian vector, scaled to the transplant's norm
+=================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from interp_compose.errors import InterventionError
+from interp_compose.interventions.pooling import How, PooledLayout, pool_groups
+
+Vector = Literal["transplant", "own", "random phrase", "random direction"]
+VECTORS: Final[tuple[Vector, ...]] = ("transplant", "own", "random phrase", "random direction")
+"""What a phrase can be replaced by; all but the first are controls."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the phrases of a batch of pairs lie.
+
+    Attributes:
+        layout: of the targets; each one's phrase is one position.
+        phrase: the pooled position of each target's phrase.
+        source: 0 at the tokens of each source's phrase, -1 elsewhere; behind the pairs' own
+            sources may stand those that give the random phrases, one a pair.
+        differs: whether a pair's phrases have different tokens.
+    """
+
+    layout: PooledLayout
+    phrase: Int[Tensor, "pair"]
+    source: Int[Tensor, "source pos"]
+    differs: Bool[Tensor, "pair"]
+
+
+def vectors_of(
+    own: Float[Tensor, "pair d_model"],
+    given: Float[Tensor, "source d_model"],
+    direction: Float[Tensor, "pair d_model"],
+) -> dict[Vector, Callable[[], Float[Tensor, "pair d_model"]]]:
+    """What each kind of vector is, from the pooled phrases of targets and sources."""
+    moved = given[: len(own)]
+    return {
+        "transplant": lambda: moved,
+        "own": lambda: own,
+        "random phrase": lambda: as_long_as(given[len(own) :], moved),
+        "random direction": lambda: as_long_as(direction, moved),
+    }
+
+
+def as_long_as(
+    vectors: Float[Tensor, "pair d_model"], others: Float[Tensor, "pair d_model"]
+) -> Float[Tensor, "pair d_model"]:
+    """The vectors with the norms of the others; NaN for a vector of zeros."""
+    precise = torch.float64 if others.dtype == torch.float64 else torch.float32
+    wanted = torch.linalg.vector_norm(others.to(precise), dim=-1, keepdim=True)
+    found = vectors.to(precise)
+    norm = torch.linalg.vector_norm(found, dim=-1, keepdim=True)
+    scaled: Tensor = found * (wanted / norm)
+    return scaled.to(others.dtype)
+
+
+def entering(
+    target: Float[Tensor, "pair pos d_model"],
+    source: Float[Tensor, "source source_pos d_model"],
+    places: Places,
+    poolings: Sequence[str],
+    vectors: Sequence[Vector],
+    direction: Float[Tensor, "pair d_model"],
+    layer: int,
+) -> Float[Tensor, "row group d_model"]:
+    """The residuals that enter a layer: pair by pair for each vector of each pooling.
+
+    Args:
+        target, source: the clean residuals of both; as many sources as ``places`` has.
+        places: of the phrases.
+        poolings: α, each of :data:`.pooling.HOW`.
+        vectors: what replaces the phrase.
+        direction: of the random vectors; only its direction counts.
+        layer: for messages.
+
+    Raises:
+        InterventionError: in no pair whose phrases differ does the source's vector differ from the
+            target's own.
+    """
+    layout, rows = places.layout, torch.arange(len(target), device=target.device)
+    out = []
+    for name in poolings:
+        how = cast(How, name)
+        pooled = pool_groups(target, layout.of_token, how, n_groups=layout.n_positions)
+        given = pool_groups(source, places.source, how, n_groups=1)[:, 0]
+        own = pooled[rows, places.phrase]
+        _check_changed(own, given[: len(own)], places.differs, layer, name)
+        made: Mapping[Vector, Callable[[], Tensor]] = vectors_of(own, given, direction)
+        for vector in vectors:
+            edited = pooled.clone()
+            edited[rows, places.phrase] = made[vector]()
+            out.append(edited)
+    return torch.cat(out)
+
+
+def _check_changed(
+    own: Float[Tensor, "pair d_model"],
+    moved: Float[Tensor, "pair d_model"],
+    differs: Bool[Tensor, "pair"],
+    layer: int,
+    pooling: str,
+) -> None:
+    """Refuse transplants of which not one changed a number, although phrases differ."""
+    if bool(differs.any()) and torch.equal(own[differs], moved[differs]):
+        raise InterventionError(
+            f"transplants at layer {layer} changed nothing, although the phrases of "
+            f"{int(differs.sum())} pairs differ: after {pooling} pooling the source's vector is "
+            "the target's own. Check that the layer's input depends on the tokens."
+        )

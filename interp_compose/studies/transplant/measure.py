@@ -1,0 +1,232 @@
+"""``transplant``: what a phrase's vector carries from one prompt into another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_compose.checks import check_limit, check_numbers, check_pooling
+from interp_compose.errors import CapabilityError
+from interp_compose.interventions.pool_at import needs
+from interp_compose.interventions.select import resolve_layers
+from interp_compose.interventions.streams import sweep_streams
+from interp_compose.interventions.transplants import VECTORS, Vector, entering
+from interp_compose.models.encoder_decoder import EncoderDecoderModel
+from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import chunk_tokens
+from interp_compose.studies.core.command import carried_out, loaded
+from interp_compose.studies.core.inputs import (
+    CLEAN,
+    Batch,
+    Prepared,
+    batch_size_of,
+    check_decoder,
+    into_batches,
+)
+from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.studies.transplant.answers import Answers
+from interp_compose.studies.transplant.options import TransplantCommand, TransplantOptions
+from interp_compose.studies.transplant.pairs import (
+    PreparedPair,
+    directions,
+    pairs_digest,
+    places_of,
+    prepare_pairs,
+)
+from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
+from interp_compose.tasks.transplants import TransplantPair, load_transplants
+
+TARGET, COMPOSED = RUNS
+TEXTS: Final = (
+    "source",
+    "source_phrase",
+    "target",
+    "target_phrase",
+    "expected",
+    "answer",
+    "composed",
+)
+"""What the table of pairs has from the user."""
+
+
+@study(TransplantOptions)
+def transplant(
+    model: LensModel,
+    pairs: Iterable[TransplantPair | Mapping[str, Any]],
+    asked: TransplantOptions,
+) -> Plan[Transplants]:
+    """Phrase transplants: a vector of one prompt's phrase in the place of another prompt's.
+
+    For each layer ℓ and pooling, the tokens of the source's phrase are pooled into one vector in
+    the residual that enters block ℓ of the source's clean run. The target's phrase becomes one
+    position, that of its last token, which holds this vector; the model runs on, and the prediction
+    at the last position is compared with the *expected* answer, what the composed sentence would
+    mean, and with the *untouched* one, the target's own. Controls put three other vectors in that
+    place: the target's own phrase, pooled as it is in constituent-aware pooling (CARMA, appendix
+    C.1); another pair's source phrase; a random direction.
+
+    Args:
+        model: from :func:`load_model`, in evaluation mode.
+        pairs: from :func:`load_transplants`, or dictionaries with ``source``, ``source_span``,
+            ``target``, ``target_span``, ``expected``, ``answer`` and, where it is known,
+            ``composed``.
+        asked: every option.
+
+    Returns:
+        A :class:`Transplants` with ``.frame``, ``.outcomes``, ``.clean``, ``.plot()``, ``.save()``.
+
+    Raises:
+        InputError: before any work, with the pair, the value and the remedy.
+        InterventionError: the phrases of every pair are the same, or no vector differs from the
+            target's own.
+        CapabilityError: an encoder or an encoder–decoder; a probe shows that the model does not
+            honour what this needs.
+        TrainingModeError, NonFiniteError: see their names.
+    """
+    check_numbers(asked.seed, asked.batch_size)
+    check_pooling(asked.pooling)
+    check_decoder(model, "measure it with similarity_curve")
+    if isinstance(model, EncoderDecoderModel):
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) reads two texts, and a transplant has a place "
+            "in one; give a decoder, or measure this model with cap_curve."
+        )
+    layers = resolve_layers(asked.layers, model.n_layers)
+    items = prepare_pairs(model, pairs, seed=asked.seed, controls=asked.controls)
+    model.require("resume", *needs("collapse", False))
+    vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
+    streams = len(layers) * len(asked.pooling) * len(vectors)
+    longest = max(item.target.n_pooled for item in items)
+    size = batch_size_of(model, [item.target for item in items], asked, streams, longest)
+    config = config_of(
+        "transplant",
+        model,
+        asked,
+        layers=layers,
+        batch_size=size,
+        n_pairs=len(items),
+        pairs_sha256=pairs_digest(items),
+    )
+    return Plan(
+        Transplants,
+        model,
+        config,
+        batches=into_batches(
+            items, size, lambda item: (item.target.n_pooled, item.target.n_tokens, item.index)
+        ),
+        compute=partial(_measure, asked=asked, layers=layers, vectors=vectors, items=items),
+        result=partial(_result, items=items, config=config),
+    )
+
+
+def _measure(
+    model: LensModel,
+    pairs: Sequence[PreparedPair],
+    *,
+    asked: TransplantOptions,
+    layers: Sequence[int],
+    vectors: Sequence[Vector],
+    items: Sequence[PreparedPair],
+) -> pd.DataFrame:
+    """One batch's outcomes, the untouched ones under layer ``CLEAN``, their run as the vector."""
+    donors = [items[pair.donor] for pair in pairs] if asked.controls else []
+    targets = Batch.of([pair.target.prompt for pair in pairs], model.device)
+    sources = Batch.of([pair.source.prompt for pair in (*pairs, *donors)], model.device)
+    names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
+    hooks = list(names.values())
+    logits, resid = model.capture(targets.tokens, hooks, attention_mask=targets.mask, read="last")
+    _, given = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
+    targeted = [pair.target for pair in pairs]
+    answers = Answers.of([pair.expected for pair in pairs], targeted, model.device)
+    index = [pair.index for pair in pairs]
+    parts = [answers.rows(index, answers.outcomes(logits), [(CLEAN, "", TARGET)])]
+    known = [(pair, pair.composed) for pair in pairs if pair.composed is not None]
+    if known:
+        parts.append(_composed(model, known))
+    places = places_of(pairs, donors, targets, sources)
+    direction = directions(pairs, model.d_model, asked.seed, logits)
+
+    def enter(layer: int) -> Float[Tensor, "row pos _"]:
+        target, source = resid.pop(names[layer]), given.pop(names[layer])
+        return entering(target, source, places, asked.pooling, vectors, direction, layer)
+
+    def finish(
+        stream: Float[Tensor, "stream pos d_model"],
+        layer: int,
+        mask: Int[Tensor, "stream pos"],
+        positions: Int[Tensor, "stream pos"],
+        row: Int[Tensor, "stream"],
+    ) -> Float[Tensor, "stream 8"]:
+        logits = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
+        return answers.outcomes(logits, row % len(pairs))
+
+    kinds = len(asked.pooling) * len(vectors)
+    layout = places.layout
+    positions = layout.positions(model.positions(targets.tokens, targets.mask))
+    measured = sweep_streams(
+        model,
+        enter,
+        layout.mask.repeat(kinds, 1),
+        positions.repeat(kinds, 1),
+        layers,
+        finish,
+        max_tokens=chunk_tokens(model, layout.n_positions, logits=True),
+    )
+    cells = [(layer, how, name) for layer in layers for how in asked.pooling for name in vectors]
+    parts.append(answers.rows(index, measured.flatten(0, 1), cells))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _composed(model: LensModel, known: Sequence[tuple[PreparedPair, Prepared]]) -> pd.DataFrame:
+    """Outcomes of the untouched model on the prompts in which the phrase is exchanged as text."""
+    prompts = [composed for _, composed in known]
+    batch = Batch.of([one.prompt for one in prompts], model.device)
+    logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
+    answers = Answers.of(prompts, [pair.target for pair, _ in known], model.device)
+    index = [pair.index for pair, _ in known]
+    return answers.rows(index, answers.outcomes(logits), [(CLEAN, "", COMPOSED)])
+
+
+def _result(
+    model: LensModel,
+    rows: pd.DataFrame,
+    *,
+    items: Sequence[PreparedPair],
+    config: Mapping[str, Any],
+) -> Transplants:
+    """Outcomes, the untouched model's in a table of their own."""
+    untouched = rows["layer"] == CLEAN
+    clean = rows[untouched].drop(columns=["layer", "pooling"]).rename(columns={"vector": "run"})
+    texts = {token: model.tokenizer.decode([token]) for token in set(clean["prediction"].tolist())}
+    clean["prediction_text"] = clean["prediction"].map(texts)
+    pairs = [
+        {
+            **{name: getattr(item.pair, name) for name in TEXTS},
+            "pair": item.index,
+            "type": item.pair.target_type,
+            "donor": item.donor,
+            "n_source": int(item.source_phrase.sum()),
+            "n_target": int(item.target_phrase.sum()),
+        }
+        for item in items
+    ]
+    return Transplants.from_outcomes(
+        rows[~untouched], clean, PAIRS.of(pairs), config, n_layers=model.n_layers
+    )
+
+
+def run(command: TransplantCommand) -> Transplants:
+    """The command ``interp-compose transplant``."""
+    source, asked = command.pairs, command.study
+    check_limit(source.limit)
+    model = loaded(command.model)
+    pairs = load_transplants(source.task, model, seed=asked.seed)[: source.limit]
+    asked = replace(asked, task=Path(source.task).name)
+    return carried_out(transplant.plan(model, pairs, asked), command.output)

@@ -1,0 +1,229 @@
+"""The result of phrase transplants: two accuracies per layer, pooling and vector.
+
+Four tidy tables: ``pairs`` (one row per pair), ``clean`` (the model untouched, on targets and on
+composed prompts), ``outcomes`` (one row per pair, layer, pooling and vector) and ``frame`` (one row
+per layer, pooling and vector, computed from them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose._versions import environment_versions
+from interp_compose.errors import InputError
+from interp_compose.interventions.transplants import VECTORS
+from interp_compose.stats.intervals import wilson_interval
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import about, text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+POOLINGS: Final = ("mean", "max", "sum")
+RUNS: Final = ("target", "composed")
+ANSWERED: Final = (
+    "prediction int, expected_right bool, answer_right bool, expected_logprob float, "
+    "expected_rank int, answer_logprob float, answer_rank int"
+)
+RULES: Final = (
+    "expected_rank >= 1",
+    "answer_rank >= 1",
+    "expected_right + answer_right < 2",  # two answers, one prediction
+)
+PAIRS: Final = Table(
+    "pairs",
+    "pair int, source str, source_phrase str, target str, target_phrase str, expected str, "
+    "answer str, composed str, type str, donor int, n_source int, n_target int",
+    key=("pair",),
+    rules=("n_source >= 1", "n_target >= 1"),
+)
+CLEAN: Final = Table(
+    "clean",
+    f"pair int, run str, prediction_text str, {ANSWERED}",
+    key=("pair", "run"),
+    known={"run": RUNS},
+    rules=RULES,
+)
+OUTCOMES: Final = Table(
+    "outcomes",
+    f"pair int, layer int, pooling str, vector str, {ANSWERED}",
+    key=("pair", "layer", "pooling", "vector"),
+    complete=(("pair",), ("layer",), ("pooling",), ("vector",)),
+    known={"pooling": POOLINGS, "vector": VECTORS},
+    rules=RULES,
+)
+PLACE: Final = ["layer", "pooling", "vector"]
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Transplants(StudyResult):
+    """What a phrase's vector carries from one prompt into another, layer by layer.
+
+    Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
+    :meth:`~Result.load`.
+    """
+
+    SCHEMA = (PAIRS, CLEAN, OUTCOMES)
+    TABLES = ("curve", "outcomes", "clean", "pairs")
+    FIGURES = ("expected", "untouched")
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        outcomes: pd.DataFrame,
+        clean: pd.DataFrame,
+        pairs: pd.DataFrame,
+        config: Mapping[str, Any],
+        *,
+        n_layers: int,
+    ) -> Transplants:
+        """Summarise per-pair outcomes.
+
+        Args:
+            outcomes: one row per pair, layer, pooling and vector ("transplant", and the controls
+                "own", "random phrase" and "random direction"). Columns: these, prediction (token
+                id), expected_right and answer_right (whether it is that answer), and of both
+                answers logprob (nats) and rank (1 is the most likely token).
+            clean: the same of the untouched model, by pair and run: "target", and "composed" where
+                that prompt is known; with prediction_text.
+            pairs: one row per pair. Columns: pair, source, source_phrase, target, target_phrase,
+                expected, answer, composed ("" where not known), type, donor (the pair whose source
+                phrase the random phrase is, -1 without controls), n_source and n_target (tokens of
+                the phrases).
+            config: what was run, in JSON's types.
+            n_layers: of the model; depth is layer / (n_layers - 1), 0 for a model of one block.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type; a number is not finite;
+                rows are missing or doubled; a pair has no clean run on its target.
+            LayerError: a layer outside 0 … n_layers - 1.
+            OptionError: a pooling that is none of POOLINGS.
+        """
+        pairs = PAIRS.ordered(pairs)
+        every = {"pair": pairs["pair"].tolist()}
+        clean = CLEAN.ordered(clean, pair=every["pair"])
+        untouched = set(clean.loc[clean["run"] == "target", "pair"])
+        lacking = [pair for pair in every["pair"] if pair not in untouched]
+        if lacking:
+            raise InputError(
+                f"clean has no run 'target' of pair {lacking[0]}; expected one of every pair"
+            )
+        outcomes = OUTCOMES.ordered(outcomes, every, layer=range(n_layers))
+        curve = _summarise(outcomes, clean, n_layers)
+        frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}
+        return cls(config=config, frames=frames, versions=environment_versions())
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per layer, pooling and vector.
+
+        Columns: layer; depth (0 … 1); pooling; vector; expected_accuracy, the share of the n pairs
+        in which the prediction is the expected answer, with its Wilson 95 % interval expected_low,
+        expected_high; answer_accuracy, answer_low, answer_high of the untouched answer;
+        expected_logprob and answer_logprob (means, nats); n; clean_expected and clean_answer, both
+        accuracies of the untouched model on the targets; composed_expected, that of the expected
+        answer on the n_composed composed prompts (NaN where there is none).
+        """
+        return self.frames["curve"]
+
+    @property
+    def outcomes(self) -> pd.DataFrame:
+        """One row per pair, layer, pooling and vector: see :meth:`from_outcomes`."""
+        return self.frames["outcomes"]
+
+    @property
+    def clean(self) -> pd.DataFrame:
+        """The model untouched, on targets and composed prompts: see :meth:`from_outcomes`."""
+        return self.frames["clean"]
+
+    @property
+    def pairs(self) -> pd.DataFrame:
+        """One row per pair: see :meth:`from_outcomes`."""
+        return self.frames["pairs"]
+
+    def plot(self, answer: str = "expected") -> ChartFigure:
+        """Accuracy of an answer against the layer, a panel for each pooling, a curve for each
+        vector.
+
+        Bands are 95 % intervals, the horizontal lines are the untouched model on the targets and on
+        the composed prompts, controls are dashed.
+
+        Args:
+            answer: "expected", what the composed sentence would mean, or "untouched", the target's
+                own.
+
+        Raises:
+            OptionError: another word.
+        """
+        from interp_compose.studies.transplant.figures import accuracy_figure
+
+        return accuracy_figure(self.frame, answer, self.config)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """Every figure of the study, by the name its files get."""
+        return {answer: self.plot(answer) for answer in self.FIGURES}
+
+    def summary(self) -> str:
+        """Both accuracies as aligned text: a row per layer and pooling, a column per vector."""
+        first = self.frame.iloc[0]
+        names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
+        lines = [
+            about(self.config, ("model", "task"), f"{first['n']} pairs"),
+            f"untouched model: answers the target's own in {first['clean_answer']:.3f}, the "
+            f"expected answer in {first['clean_expected']:.3f}",
+        ]
+        if first["n_composed"]:
+            lines.append(
+                f"on {first['n_composed']} composed prompts: the expected answer in "
+                f"{first['composed_expected']:.3f}"
+            )
+        for answer, title in (("expected", "expected"), ("answer", "untouched")):
+            table = self.frame.pivot(
+                index=["pooling", "layer"], columns="vector", values=f"{answer}_accuracy"
+            ).sort_index(key=lambda level: OUTCOMES.place(level.to_series()))
+            columns = [("pooling", "pooling", "<8"), ("layer", "layer", ">5")]
+            columns += [(name, name, ">18.3f") for name in names]
+            lines += [
+                "",
+                f"accuracy of the {title} answer",
+                *text_table(table.reset_index(), columns),
+            ]
+        return "\n".join(lines)
+
+
+def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:
+    """The tidy curve: one row per layer, pooling and vector."""
+    of_target = clean[clean["run"] == "target"]
+    of_composed = clean[clean["run"] == "composed"]
+    n = len(of_target)
+    table = (
+        outcomes.groupby(PLACE, sort=False)
+        .agg(
+            expected=("expected_right", "sum"),
+            answer=("answer_right", "sum"),
+            expected_logprob=("expected_logprob", "mean"),
+            answer_logprob=("answer_logprob", "mean"),
+        )
+        .reset_index()
+    )
+    frame = table[PLACE].copy()
+    frame.insert(1, "depth", table["layer"] / max(n_layers - 1, 1))
+    for answer in ("expected", "answer"):
+        frame[f"{answer}_accuracy"] = table[answer] / n
+        low, high = wilson_interval(table[answer].to_numpy(), n)
+        frame[f"{answer}_low"], frame[f"{answer}_high"] = low, high
+    frame["expected_logprob"] = table["expected_logprob"]
+    frame["answer_logprob"] = table["answer_logprob"]
+    frame["n"] = n
+    frame["clean_expected"] = float(of_target["expected_right"].mean())
+    frame["clean_answer"] = float(of_target["answer_right"].mean())
+    frame["composed_expected"] = float(of_composed["expected_right"].mean())
+    frame["n_composed"] = len(of_composed)
+    return frame.sort_values(["pooling", "vector", "layer"], key=OUTCOMES.place, ignore_index=True)

@@ -1,0 +1,174 @@
+"""Pairs of prompts between which a phrase is exchanged, from a file, from rows, or a shipped task.
+
+A pair says what the model should answer if the source's phrase stood in the target's place. The
+``composed`` prompt says the same as text, where it is known: there the phrase has been exchanged
+before the model reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from interp_compose._public import public
+from interp_compose.errors import DataFormatError, OptionError, SpanError
+from interp_compose.tasks.load import HasTokenizer
+from interp_compose.tasks.prompts import prompt_for
+from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
+from interp_compose.types import Span
+
+TASKS: Final = ("mini-idm",)
+
+
+@public
+@dataclass(frozen=True)
+class TransplantPair:
+    """Two prompts, a phrase of each, and two answers.
+
+    ``source_span`` and ``target_span`` are character ranges ``[start, end)`` of the phrases.
+    ``expected`` is the single token that should follow the target if it had the source's phrase,
+    ``answer`` the one that follows it as it is, leading spaces included. ``composed``, which may be
+    left out, is the prompt in which the phrase is exchanged as text. ``source_type`` and
+    ``target_type`` say what kind of phrase each is, such as NP or head, in words of your own; they
+    have to be the same.
+    """
+
+    source: str
+    source_span: Span
+    target: str
+    target_span: Span
+    expected: str
+    answer: str
+    composed: str = ""
+    source_type: str = ""
+    target_type: str = ""
+
+    @property
+    def source_phrase(self) -> str:
+        """The text that is taken."""
+        return self.source[slice(*self.source_span)]
+
+    @property
+    def target_phrase(self) -> str:
+        """The text that is replaced."""
+        return self.target[slice(*self.target_span)]
+
+
+KEYS: Final = tuple(field.name for field in fields(TransplantPair))
+TEXTS: Final = ("source", "target", "expected", "answer")
+OPTIONAL: Final = ("composed", "source_type", "target_type")
+EXPECTED: Final = "give [start, end], a character range of the prompt, end not included"
+
+
+def read_transplants(source: str | Path | Iterable[Any]) -> tuple[TransplantPair, ...]:
+    """Pairs from a JSONL file (UTF-8, one object a line, blank lines skipped) or from rows.
+
+    A row has the fields of :class:`TransplantPair`.
+
+    Raises:
+        MissingDataError: there is no such file.
+        DataFormatError: a garbled row, which it names (the line of a file, counted from 1).
+        SpanError: a span that is empty, holds only blanks or leaves its prompt; a pair whose
+            phrases have different types.
+    """
+    if isinstance(source, str | Path):
+        rows, where = jsonl_rows(Path(source)), f"{source}, line"
+    else:
+        rows, where = enumerate(source), "pair"
+    pairs = tuple(read_transplant(row, f"{where} {number}") for number, row in rows)
+    if not pairs:
+        raise DataFormatError(
+            f"{source if isinstance(source, str | Path) else 'the list of pairs'} is empty; "
+            f"expected rows with {', '.join(KEYS[:6])}"
+        )
+    return pairs
+
+
+def read_transplant(row: Any, where: str) -> TransplantPair:
+    """One row; ``where`` names it in messages."""
+    pair = row if isinstance(row, TransplantPair) else _pair(row, where)
+    _check(pair, where)
+    return pair
+
+
+def _pair(row: Any, where: str) -> TransplantPair:
+    """The fields of a row, of their types; NaN and None stand for nothing."""
+    given = mapping_of(row, where, "a TransplantPair or an object with its fields")
+    given = {key: one for key, one in given.items() if one is not None and one == one}
+    check_keys(given, where, KEYS)
+    for key in TEXTS:
+        if not is_text(given.get(key)):
+            raise DataFormatError(f"{where} has {cell(given, key)}; give a text that is not blank")
+    for key in OPTIONAL:
+        if not isinstance(given.get(key, ""), str):
+            raise DataFormatError(f"{where} has {cell(given, key)}; give a text, or leave it out")
+    spans = {f"{side}_span": _span(given, side, where) for side in ("source", "target")}
+    return TransplantPair(**{**given, **spans})
+
+
+def _span(row: Mapping[str, Any], side: str, where: str) -> Span:
+    span = row.get(f"{side}_span")
+    if not isinstance(span, list | tuple) or [type(bound) for bound in span] != [int, int]:
+        raise DataFormatError(f"{where} has {cell(row, f'{side}_span')}; {EXPECTED}")
+    return int(span[0]), int(span[1])
+
+
+def _check(pair: TransplantPair, where: str) -> None:
+    for side in ("source", "target"):
+        prompt, (low, high) = getattr(pair, side), getattr(pair, f"{side}_span")
+        if not 0 <= low < high <= len(prompt):
+            raise SpanError(
+                f"{where}: the span ({low}, {high}) is empty or leaves its {side} prompt of "
+                f"{len(prompt)} characters; {EXPECTED}"
+            )
+        if prompt[low:high].isspace():
+            raise SpanError(
+                f"{where}: the span ({low}, {high}) of its {side} prompt {shown(prompt)} holds "
+                f"only blanks; {EXPECTED}"
+            )
+    if pair.source_type != pair.target_type:
+        raise SpanError(
+            f"{where}: its source phrase {shown(pair.source_phrase)} is of the type "
+            f"{pair.source_type!r} and the target's {shown(pair.target_phrase)} of the type "
+            f"{pair.target_type!r}, where only phrases of that type fit; choose one, or leave both "
+            "types out"
+        )
+
+
+@public
+def load_transplants(
+    name: str | Path, model: HasTokenizer, *, seed: int = 42
+) -> tuple[TransplantPair, ...]:
+    """Pairs for one model.
+
+    Args:
+        name: the shipped ``"mini-idm"``, or the path of a ``.jsonl`` file of your own, whose rows
+            have the fields of :class:`TransplantPair`.
+        model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
+            (which chooses the prompt of a shipped task).
+        seed: orders the shipped pairs; a file keeps its order.
+
+    Raises:
+        OptionError: an unknown name, or a model without a tokenizer.
+        MissingDataError: there is no such file.
+        DataFormatError, SpanError: a garbled row; names the line.
+        AnswerError: the answers are not single tokens for this model.
+    """
+    name = str(name)
+    if name.endswith(".jsonl"):
+        return read_transplants(name)
+    if name not in TASKS:
+        raise OptionError(
+            f"pairs {name!r} are unknown; choose one of {', '.join(TASKS)}, or give the path of a "
+            ".jsonl file"
+        )
+    if model.tokenizer is None:
+        raise OptionError(
+            f"the model {model.name!r} has no tokenizer, which the pairs {name!r} need; "
+            "load the model with tokenizer=..."
+        )
+    from interp_compose.tasks.mini.transplants import mini_idm_transplants
+
+    return mini_idm_transplants(model.tokenizer, prompt_for(model.architecture, "idm"), seed)

@@ -1,0 +1,97 @@
+"""Pairs of mini-idm, whose exchanged words are counted again here; pairs from files."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interp_compose as ic
+from interp_compose.errors import AnswerError, DataFormatError, OptionError
+from interp_compose.models.load import load_model
+from interp_compose.tasks.mini.idm import definitions, splits
+from interp_compose.tasks.mini.transplants import exchanges, head_place
+from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return load_model("mini-idm", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("tree", "head"),
+    [
+        ("(NP (X a) (X young) (X cat))", "cat"),
+        ("(NP (NP (X the) (X offspring)) (PP (X of) (NP (X a) (X cat))))", "offspring"),
+        ("(NP (X someone) (SBAR (X who) (S (VP (X bakes) (NP (X bread))))))", "someone"),
+        ("(NP (NP (X a) (X cat)) (X and) (NP (X its) (X like)) (ADVP (X together)))", "cat"),
+        ("(ADJP (X not) (X cold))", "cold"),
+        ("(NP (X what) (S (NP (X we)) (VP (X eat))) (PP (X of) (NP (X a) (X cow))))", "what"),
+    ],
+)
+def test_heads(tree: str, head: str) -> None:
+    words = [leaf.split(")")[0] for leaf in tree.split("(X ")[1:]]
+    assert words[head_place(tree)] == head
+
+
+def test_every_exchange_is_another_definition_of_the_world() -> None:
+    answers = {one.text: one.answer for one in definitions()}
+    tests = {one.text for one in splits()["test"]}
+    for target, place, composed, source, at, role in exchanges():
+        words = target.text.split()
+        word = source.text.split()[at]
+        assert words[place] != word
+        assert [*words[:place], word, *words[place + 1 :]] == composed.text.split()
+        assert answers[composed.text] == composed.answer
+        assert len({composed.answer, target.answer, source.answer}) == 3
+        assert {target.text, source.text} <= tests
+        assert (head_place(target.tree) == place) == (role == "head")
+        assert (head_place(source.tree) == at) == (role == "head")
+
+
+def test_pairs_of_a_model(model: Any) -> None:
+    pairs = load_transplants("mini-idm", model, seed=7)
+    assert Counter(pair.source_type for pair in pairs) == Counter(role for *_, role in exchanges())
+    texts = {target.text: target for target, *_ in exchanges()}
+    for pair in random.Random(0).sample(pairs, 50):
+        assert pair.target.endswith(' is called a "')
+        target = texts[pair.target.removesuffix(' is called a "')]
+        assert pair.target_phrase in target.words
+        assert pair.answer == target.answer
+        start, end = pair.target_span
+        assert pair.composed == pair.target[:start] + pair.source_phrase + pair.target[end:]
+    again = load_transplants("mini-idm", model, seed=8)
+    assert again != pairs
+    assert sorted(map(str, again)) == sorted(map(str, pairs))
+
+
+def test_names_and_models_are_refused(model: Any) -> None:
+    with pytest.raises(OptionError, match="pairs 'idm' are unknown; choose one of mini-idm"):
+        load_transplants("idm", model)
+    without: Any = ic.small_decoder(init_rate=0.5, seed=0)
+    with pytest.raises(OptionError, match="has no tokenizer, which the pairs 'mini-idm' need"):
+        load_transplants("mini-idm", without)
+    without.tokenizer = ic.anchor_tokenizer(ic.AnchorTask())
+    with pytest.raises(AnswerError, match="the answers of not one of 1246 pairs are single"):
+        load_transplants("mini-idm", without)
+
+
+def test_rows_of_a_file(tmp_path: Path, model: Any) -> None:
+    row = {"source": "a b", "source_span": [0, 1], "target": "c d", "target_span": [0, 1]}
+    row |= {"expected": "x", "answer": "y"}
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps(row) + "\n\n" + json.dumps({**row, "composed": "a d"}))
+    first, second = load_transplants(path, model)
+    assert first == TransplantPair("a b", (0, 1), "c d", (0, 1), "x", "y")
+    assert (first.source_phrase, first.target_phrase, second.composed) == ("a", "c", "a d")
+    assert read_transplants([{**row, "composed": float("nan")}]) == (first,)
+    path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "target_span": [0, 1.5]}))
+    with pytest.raises(
+        DataFormatError, match=r"pairs.jsonl, line 2 has \[0, 1.5\] as its target_span"
+    ):
+        load_transplants(path, model)
