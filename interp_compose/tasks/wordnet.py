@@ -1,4 +1,4 @@
-"""WordNet's words and definitions, found through NLTK and read from its database files."""
+"""WordNet's words, definitions and examples, found through NLTK and read from its files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from interp_compose.errors import DataFormatError, MissingDataError
 _PLACES = ("corpora/wordnet", "corpora/wordnet.zip/wordnet/")
 _FILES = {"data.noun": "1", "data.verb": "2", "data.adj": "35", "data.adv": "4"}  # part of speech
 _EXAMPLE = re.compile(r'"[^"]*"?')
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,16 @@ class Sense:
     word: str
     definition: str
     count: int
+
+
+@dataclass(frozen=True)
+class SenseExample:
+    """A text in which a word occurs in the sense of a synset (the part of speech, and the place in
+    its file)."""
+
+    word: str
+    synset: str
+    text: str
 
 
 def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
@@ -47,16 +58,36 @@ def wordnet_senses(data_dir: str | Path | None = None) -> list[Sense]:
         return [
             Sense(word, definition, sum(counts.get((word.lower(), p, at), 0) for p in positions))
             for name, positions in _FILES.items()
-            for word, definition, at in _synsets(root, name)
+            for word, gloss, at in _synsets(root, name)
+            for definition in [_EXAMPLE.sub("", gloss).strip("; \n")]
         ]
 
 
+def wordnet_examples(data_dir: str | Path | None = None) -> list[SenseExample]:
+    """The examples of every synset in which one of its words, a single one, occurs as WordNet
+    spells it but for case, in WordNet's order; a text once for a word and synset.
+
+    Found, and refused, as :func:`wordnet_senses` has it.
+    """
+    found: dict[SenseExample, None] = {}
+    with _data_path(data_dir):
+        root = _find(data_dir)
+        for name in _FILES:
+            kind = name.removeprefix("data.")
+            for word, gloss, at in _synsets(root, name):
+                for text in _EXAMPLE.findall(gloss):
+                    if word.lower() in _WORD.findall(text.lower()):
+                        text = text.strip('" ')
+                        found[SenseExample(word.lower(), f"{kind} {at}", text)] = None
+    return list(found)
+
+
 def _synsets(root: Any, name: str) -> Iterator[tuple[str, str, str]]:
-    """``(word, definition, offset)`` of every lemma in a ``data`` file.
+    """``(word, gloss, offset)`` of every lemma in a ``data`` file.
 
     A line reads: offset, lexicographer's file, part of speech, number of words (hexadecimal),
-    word and number for each, pointers, ``|``, gloss. Quoted examples are no part of a definition,
-    and an adjective's word may end in its position, like ``(a)``.
+    word and number for each, pointers, ``|``, gloss: a definition, and quoted examples. An
+    adjective's word may end in its position, like ``(a)``.
     """
     for number, line in _lines(root, name):
         if line.startswith("  "):  # the licence
@@ -69,9 +100,8 @@ def _synsets(root: Any, name: str) -> Iterator[tuple[str, str, str]]:
             n_words = 0
         if not bar or not n_words or len(fields) < 4 + 2 * n_words:
             raise _garbled(root, name, number, line)
-        definition = _EXAMPLE.sub("", gloss).strip("; \n")
         for word in fields[4 : 4 + 2 * n_words : 2]:
-            yield re.sub(r"\(\w+\)$", "", word), definition, fields[0]
+            yield re.sub(r"\(\w+\)$", "", word), gloss, fields[0]
 
 
 def _lines(root: Any, name: str) -> Iterator[tuple[int, str]]:

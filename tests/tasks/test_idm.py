@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ from interp_compose.errors import AnswerError, DataFormatError, MissingDataError
 from interp_compose.tasks.idm import clean_definition, idm_from_senses
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.prompts import prompt_for
-from interp_compose.tasks.wordnet import Sense, wordnet_senses
+from interp_compose.tasks.wordnet import (
+    Sense,
+    SenseExample,
+    wordnet_examples,
+    wordnet_senses,
+)
 from interp_compose.types import Example
 from tests.tasks.conftest import byte_tokenizer
 from tests.tasks.stub import StubModel
@@ -53,6 +60,20 @@ def test_reading_the_database(wordnet: Path) -> None:
         Sense("galore", "existing in abundance", 2),
     ]
     assert nltk.data.path == path
+
+
+def test_examples_in_which_a_word_occurs(wordnet: Path) -> None:
+    verbs = wordnet / "corpora" / "wordnet" / "data.verb"
+    verbs.write_text(
+        '00000040 29 v 03 Purr 0 go_on 0 mew 0 000 | go "r"; "cats purr, PURR"; "go on"; '
+        '"he mewed"; "a mew (of purring)\n'
+    )
+    assert wordnet_examples(wordnet) == [
+        SenseExample("kitten", "noun 00000010", "a kitten mewed"),
+        SenseExample("purr", "verb 00000040", "cats purr, PURR"),
+        SenseExample("mew", "verb 00000040", "a mew (of purring)"),
+        SenseExample("galore", "adj 00000030", "daffodils galore"),
+    ]
 
 
 def test_the_task_from_a_folder(wordnet: Path) -> None:
@@ -186,7 +207,11 @@ def test_the_real_wordnet_against_nltks_reader(
     synsets = list(reader.all_synsets("r"))
     theirs = Counter((name, one.definition()) for one in synsets for name in one.lemma_names())
     assert sum((theirs - ours).values()) == 0
+    examples = {(one.word, one.text) for one in wordnet_examples(data_dir / "nltk_data")}
     for synset in synsets[::20]:
+        for name, text in product(synset.lemma_names(), synset.examples()):
+            occurs = name.lower() in re.findall("[a-z0-9]+", text.lower())
+            assert not occurs or (name.lower(), text.strip()) in examples, (name, text)
         for lemma in synset.lemmas():
             assert counted[lemma.name(), synset.definition()] == lemma.count()
 

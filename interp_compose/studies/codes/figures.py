@@ -1,4 +1,4 @@
-"""Figures of codes: sememes that they name, beside baselines."""
+"""Figures of codes: sememes that they name, and whether a word has the same ones again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ import pandas as pd
 
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import BLUE, VERMILLION, Style
 from interp_compose.studies.core.figures import by_value, lines_of, n_seeds
 
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
+
+LINES = (
+    ("codes, same word", "same", "codes", Style(BLUE, "circle")),
+    ("codes, other word", "other", "codes", Style(BLUE, "circle", dash="dash", filled=False)),
+    ("contextual, same word", "same", "cont", Style(VERMILLION, "square")),
+    (
+        "contextual, other word",
+        "other",
+        "cont",
+        Style(VERMILLION, "square", dash="dash", filled=False),
+    ),
+)
 
 
 def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
@@ -40,5 +53,34 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
             x_ticks=[float(i) for i in range(len(models))],
             x_notes=[model.replace("-", "\n") for model in models],
             x_is_category=True,
+        )
+    )
+
+
+def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """Mean cosines of two occurrences of a word, and of two words, block by block, of O and of
+    h_cont; a panel for each model, bars from the smallest seed to the largest."""
+    rows = consistency[consistency["question"] == "words"]
+    panels = []
+    for model, own in rows.groupby("model", sort=False):
+        named = []
+        for label, kind, vector, style in LINES:
+            runs = own[own["vector"] == vector].groupby("layer")[kind]
+            named.append((label, style, runs.agg(["mean", "min", "max"]).reset_index()))
+        n = int(own["n"].iloc[0])
+        named = [(label, style, one.assign(n=n)) for label, style, one in named]
+        lines = lines_of(named, "layer", "mean", "min", "max", interval="bars")
+        panels.append(Panel(lines, [], title=str(model)))
+    layers = sorted(set(rows["layer"]))
+    return draw(
+        Chart(
+            title="A word in two passages, and two words",
+            subtitle=f"{n_seeds(config)} · mean over words and seeds, bars: smallest to largest",
+            x_title="block",
+            y_title="cosine",
+            x_is_share=False,
+            y_is_share=False,
+            panels=panels,
+            x_ticks=[float(layer) for layer in layers],
         )
     )

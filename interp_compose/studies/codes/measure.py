@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import InputError, OptionError
+from interp_compose.runs.checksums import digest_of
 from interp_compose.runs.folder import versions_of
+from interp_compose.studies.codes.consistency import (
+    Occurrences,
+    compared,
+    in_passages,
+    in_senses,
+)
 from interp_compose.studies.codes.options import CodesCommand, CodesOptions
+from interp_compose.studies.codes.phrases import Phrases, phrase_rows, phrases_of
 from interp_compose.studies.codes.result import Codes
-from interp_compose.studies.codes.sememes import annotated, sememe_rows
+from interp_compose.studies.codes.sememes import Own, annotated, sememe_rows
 from interp_compose.studies.codes.words import Words, mean_codes
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
@@ -26,6 +34,7 @@ from interp_compose.studies.pretrain.finished import FinishedEncoder, finished_e
 from interp_compose.studies.pretrain.run import PLACE, VARIANTS, PretrainingRun
 from interp_compose.training.sentences import Passages
 
+NUMBERS: Final = ("n_passages", "least", "n_words", "k")
 Rows = list[dict[str, Any]]
 
 
@@ -38,7 +47,9 @@ def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
     are the mean of O (eq. 2) over its occurrences. From these: the words that are heaviest in each
     code of each block; and, of the last block, whose codes were guided by sememes, how many of a
     word's heaviest codes are among its annotated sememes, for words that guided and for words held
-    out.
+    out. Of two occurrences of a word in two passages, whether their O are nearer to each other than
+    to another word's; of examples of a word's senses, whether O of one sense are nearer than those
+    of two; and what a word's O in a phrase has of its O alone. Beside each stands h_cont.
 
     Args:
         runs: the folder that they were trained in.
@@ -46,42 +57,105 @@ def codes(runs: str | os.PathLike[str], asked: CodesOptions) -> Codes:
 
     Raises:
         OptionError: a model that has no codes, or is named twice; a number that cannot be.
-        MissingDataError: no finished runs there, or none of a model or of one of its seeds.
-        InputError: the folder holds something else, or no model with codes; no word, or no
-            annotated word, occurs often enough.
+        MissingDataError: no finished runs there, or none of a model or of one of its seeds; no
+            WordNet in the folder.
+        DataFormatError: a garbled WordNet.
+        InputError: the folder holds something else, or no model with codes; no annotated word
+            occurs often enough; a phrase that is not two words, or none of two words that the
+            vocabulary has.
         CorruptFileError: a run was altered after it was done.
     """
+    return _measured(_planned(runs, asked), asked)
+
+
+class _Plan(NamedTuple):
+    """What is known before a model is loaded: the runs, what is read, and what a result says of
+    itself."""
+
+    opened: list[FinishedEncoder]
+    names: Sequence[str]
+    """Of sememes."""
+    words: Words
+    counted: Int[np.ndarray, "spelling"]
+    sides: Mapping[str, Mapping[int, Own]]
+    questions: Mapping[str, Occurrences]
+    phrases: Phrases | None
+    config: dict[str, Any]
+
+
+def _planned(runs: str | os.PathLike[str], asked: CodesOptions) -> _Plan:
+    """Refuse what cannot be."""
     _check(asked)
     opened = _opened(runs, asked)
-    data = opened[0].data
-    n_ctx = opened[0].run.n_ctx
-    passages = Passages.of(data.held_out, n_ctx).first(asked.n_passages)
+    run, data = opened[0].run, opened[0].data
+    passages = Passages.of(data.held_out, run.n_ctx).first(asked.n_passages)
     texts = [passages.whole(i).tolist() for i in range(len(passages))]
-    words = Words.of(texts, data.tokenizer, n_ctx)
+    words = Words.of(texts, data.tokenizer, run.n_ctx)
     counted = np.flatnonzero(words.counts >= asked.least)
     sides = annotated(data, words, counted)
-    assert data.guiding is not None
-    names, spelled = data.guiding.names, words.named(data.tokenizer)
-    about = [{"word": spelled[i], "n": int(words.counts[i])} for i in counted]
+    phrases = None
+    if asked.phrases is not None:
+        phrases = Phrases.of(asked.phrases, data.tokenizer, run.n_ctx)
+    questions = {"words": in_passages(words, counted)}
+    senses = in_senses(asked.wordnet, data.tokenizer, run.n_ctx)
+    if senses is not None:
+        questions["senses"] = senses
+    config = {
+        "study": "codes",
+        **{name: one for name, one in asdict(run).items() if name not in PLACE},
+        "models": list(dict.fromkeys(each.run.model for each in opened)),
+        "seeds": sorted({each.run.seed for each in opened}),
+        **{name: getattr(asked, name) for name in NUMBERS},
+        "phrases": 0 if asked.phrases is None else len(asked.phrases),
+        "phrases_sha256": digest_of(list(asked.phrases or ())),
+        "wordnet": senses is not None,
+    }
+    assert data.guiding is not None, "annotated words have sememes"
+    return _Plan(opened, data.guiding.names, words, counted, sides, questions, phrases, config)
+
+
+def _measured(plan: _Plan, asked: CodesOptions) -> Codes:
     tables: dict[str, Rows] = {table.name: [] for table in Codes.SCHEMA}
-    for each in tqdm(opened, desc="codes", unit="run", disable=not asked.progress):
+    for each in tqdm(plan.opened, desc="codes", unit="run", disable=not asked.progress):
         place = {name: getattr(each.run, name) for name in PLACE}
-        found = mean_codes(each.model(), words, counted)
-        for layer, means in found.items():
-            of_layer = names if layer == max(found) else ()
-            for row in _heaviest_words(means, asked.n_words):
-                code, word = row.pop("code"), about[row.pop("word")]
-                sememe = of_layer[code] if code < len(of_layer) else ""
-                own = {"layer": layer, "code": code, "sememe": sememe}
-                tables["words"].append({**place, **own, **word, **row})
-        for row in sememe_rows(found[max(found)], sides, asked.k):
-            tables["sememes"].append({**place, **about[row.pop("place")], **row})
-    trained = {each.folder.name: versions_of(each.folder) for each in opened}
+        for name, rows in _inside(each, plan, asked).items():
+            tables[name] += [{**place, **row} for row in rows]
+    trained = {each.folder.name: versions_of(each.folder) for each in plan.opened}
     return Codes(
-        config=_config(opened, asked),
+        config=plan.config,
         frames={table.name: table.of(tables[table.name]) for table in Codes.SCHEMA},
         versions=gathered_versions({"codes": environment_versions(), **trained}),
     )
+
+
+def _inside(opened: FinishedEncoder, plan: _Plan, asked: CodesOptions) -> dict[str, Rows]:
+    """The rows of one run."""
+    model = opened.model()
+    spelled = plan.words.named(model.tokenizer)
+    about = [{"word": spelled[i], "n": int(plan.words.counts[i])} for i in plan.counted]
+    means = mean_codes(model, plan.words, plan.counted)
+    last = max(means)
+    heaviest = [
+        {
+            "layer": layer,
+            "sememe": plan.names[row["code"]] if layer == last else "",
+            **about[row.pop("place")],
+            **row,
+        }
+        for layer, own in means.items()
+        for row in _heaviest_words(own, asked.n_words)
+    ]
+    sememes = sememe_rows(means[last], plan.sides, asked.k)
+    return {
+        "words": heaviest,
+        "sememes": [{**about[row.pop("place")], **row} for row in sememes],
+        "consistency": [
+            {"question": question, **row}
+            for question, occurrences in plan.questions.items()
+            for row in compared(model, occurrences)
+        ],
+        "phrases": [] if plan.phrases is None else list(phrase_rows(model, plan.phrases)),
+    }
 
 
 def _heaviest_words(means: Float[Tensor, "word code"], most: int) -> Iterator[dict[str, Any]]:
@@ -90,7 +164,7 @@ def _heaviest_words(means: Float[Tensor, "word code"], most: int) -> Iterator[di
     for code, (own, words) in enumerate(zip(weights[:most].T, order[:most].T, strict=True)):
         for rank, (weight, word) in enumerate(zip(own.tolist(), words.tolist(), strict=True), 1):
             if weight > 0:
-                yield {"code": code, "rank": rank, "word": word, "weight": weight}
+                yield {"code": code, "rank": rank, "place": word, "weight": weight}
 
 
 def _has_codes(run: PretrainingRun) -> bool:
@@ -115,21 +189,10 @@ def _opened(runs: str | os.PathLike[str], asked: CodesOptions) -> list[FinishedE
 
 
 def _check(asked: CodesOptions) -> None:
-    for name in ("n_passages", "least", "n_words", "k"):
+    for name in NUMBERS:
         value = getattr(asked, name)
         if not is_whole(value) or value < 1:
             raise OptionError(f"{name}={value!r}: expected a whole number, 1 or more")
-
-
-def _config(opened: Sequence[FinishedEncoder], asked: CodesOptions) -> dict[str, Any]:
-    """What a result says of itself."""
-    return {
-        "study": "codes",
-        **{name: one for name, one in asdict(opened[0].run).items() if name not in PLACE},
-        "models": list(dict.fromkeys(each.run.model for each in opened)),
-        "seeds": sorted({each.run.seed for each in opened}),
-        **{name: getattr(asked, name) for name in ("n_passages", "least", "n_words", "k")},
-    }
 
 
 def run(command: CodesCommand) -> Codes:
@@ -145,10 +208,15 @@ def run(command: CodesCommand) -> Codes:
             "the training stay"
         )
     models = None if command.models is None else command.models.split(",")
-    asked = replace(command.study, models=models, progress=not output.quiet)
-    _check(asked)
-    config = _config(_opened(command.runs, asked), asked)
-    with held_folder(output.out, Codes, config, overwrite=output.overwrite):
-        result = codes(command.runs, **vars(asked))
+    asked = replace(
+        command.study,
+        models=models,
+        phrases=None if command.phrases is None else phrases_of(command.phrases),
+        wordnet=command.wordnet,
+        progress=not output.quiet,
+    )
+    plan = _planned(command.runs, asked)
+    with held_folder(output.out, Codes, plan.config, overwrite=output.overwrite):
+        result = _measured(plan, asked)
         write_result(output.out, result, overwrite=output.overwrite)
     return result

@@ -11,6 +11,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.stats.intervals import bootstrap_interval, share_interval
+from interp_compose.studies.codes.consistency import VECTORS
 from interp_compose.studies.codes.sememes import MEASURES
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import summary_of
@@ -20,6 +21,7 @@ from interp_compose.studies.core.text import text_table
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
+QUESTIONS: Final = ("words", "senses")
 SOURCES: Final = ("codes", "commonest", "permuted")
 SIDES: Final = ("guiding", "held_out")
 WORDS: Final = Table(
@@ -44,6 +46,31 @@ SEMEMES: Final = Table(
         "0 <= recall <= 1",
     ),
 )
+CONSISTENCY: Final = Table(
+    "consistency",
+    "model str, seed int, question str, layer int, vector str, same float, other float, auc float, "
+    "low float, high float, over_cont float, over_low float, over_high float, n int",
+    key=("model", "seed", "question", "layer", "vector"),
+    complete=(("model", "layer"), ("seed",), ("question",), ("vector",)),
+    known={"question": QUESTIONS, "vector": VECTORS},
+    rules=("n > 0", "0 <= auc <= 1"),
+    may_be_empty=True,  # where no word occurs in several passages
+)
+PHRASES: Final = Table(
+    "phrases",
+    "model str, seed int, layer int, phrase str, position int, word str, "
+    "cosine float, jaccard float, cont float, "
+    "other_cosine float, other_jaccard float, other_cont float",
+    key=("model", "seed", "layer", "phrase", "position"),
+    complete=(("model", "layer"), ("seed",), ("phrase", "position")),
+    rules=("1 <= position <= 2", "0 <= jaccard <= 1", "0 <= other_jaccard <= 1"),
+    may_be_empty=True,
+)
+ASKED: Final = {
+    "words": "of a word in two passages (same), and of it and another word (other)",
+    "senses": "of a word in two examples of one sense (same), and of two senses (other)",
+}
+ALIKE: Final = ("cosine", "jaccard", "cont")
 OF_SEMEMES: Final = ("model", "source", "side", "measure")
 
 
@@ -52,9 +79,9 @@ OF_SEMEMES: Final = ("model", "source", "side", "measure")
 class Codes(StudyResult):
     """The codes of pre-trained encoders, seed by seed; made by :func:`codes`."""
 
-    SCHEMA = (WORDS, SEMEMES)
-    TABLES = ("words", "sememes", "summary", "differences")
-    FIGURES = ("codes_sememes",)
+    SCHEMA = (WORDS, SEMEMES, CONSISTENCY, PHRASES)
+    TABLES = (*(table.name for table in SCHEMA), "summary", "differences", "inside_phrases")
+    FIGURES = ("codes_sememes", "codes_consistency")
 
     @classmethod
     def from_rows(cls, frames: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Codes:
@@ -73,7 +100,11 @@ class Codes(StudyResult):
                 value_vars=list(MEASURES),
                 var_name="measure",
             )
-            computed = {"summary": _summary(values), "differences": _differences(values)}
+            computed = {
+                "summary": _summary(values),
+                "differences": _differences(values),
+                "inside_phrases": _inside_phrases(self.frames["phrases"]),
+            }
             object.__setattr__(self, "frames", {**self.frames, **computed})
         super().__post_init__()
 
@@ -112,8 +143,42 @@ class Codes(StudyResult):
         """
         return self.frames["words"]
 
+    @property
+    def consistency(self) -> pd.DataFrame:
+        """Whether a word has the same codes again: one row per run, question, block and vector.
+
+        Columns: model, seed, question ("words": two occurrences of a word in two passages, against
+        one of them and another word; "senses": two of WordNet's examples of a word, of one synset
+        against those of two), layer, vector ("codes": O; "cont": h_cont), same and other (mean
+        cosines), auc (P(a cosine of the same is larger) + ½ P(alike), of each word), low and high
+        (the ends of its bootstrap interval over words), over_cont (auc − that of h_cont), over_low
+        and over_high (its interval over words), n (words).
+        """
+        return self.frames["consistency"]
+
+    @property
+    def phrases(self) -> pd.DataFrame:
+        """What a word of a phrase has of its codes alone: one row per run, block, phrase and word.
+
+        Columns: model, seed, layer, phrase, position (1, 2), word, cosine (of O in the phrase and O
+        of the word alone), jaccard (of their codes with a weight), cont (cosine of h_cont), and the
+        same with the phrase's other word alone: other_cosine, other_jaccard, other_cont.
+        """
+        return self.frames["phrases"]
+
+    @property
+    def inside_phrases(self) -> pd.DataFrame:
+        """:attr:`phrases` over all words of phrases, and over seeds.
+
+        Columns: model, layer, measure ("cosine", "jaccard", "cont"), alone ("itself", "other": the
+        word that is read alone), mean, low and high (the ends of Student's t interval over seeds at
+        95 %; NaN of one seed), smallest and largest seed, n (words in phrases), n_seeds.
+        """
+        return self.frames["inside_phrases"]
+
     def summary(self) -> str:
-        """R-precision by model and source."""
+        """R-precision by model and source; whether words and senses have codes of their own; what a
+        word keeps in a phrase."""
         rows = self.frame[self.frame["measure"] == "r_precision"].assign(
             seeds=lambda rows: _range(rows["smallest"], rows["largest"]),
             words=lambda rows: _range(rows["words_low"], rows["words_high"]),
@@ -128,17 +193,84 @@ class Codes(StudyResult):
             ("n", "n", ">8,"),
         )
         lines = ["sememes that are named right, of as many codes as a word has sememes", ""]
-        return "\n".join([*lines, *text_table(rows, columns)])
+        lines += text_table(rows, columns)
+        return "\n".join([*lines, *self._consistency(), *self._phrases()])
+
+    def _consistency(self) -> list[str]:
+        if self.consistency.empty:
+            return ["", "no word occurs in two passages"]
+        place = ["question", "model", "layer", "vector"]
+        rows = self.consistency.groupby(place, sort=False).agg(
+            same=("same", "mean"),
+            other=("other", "mean"),
+            auc=("auc", "mean"),
+            smallest=("auc", "min"),
+            largest=("auc", "max"),
+            n=("n", "first"),
+        )
+        rows = rows.assign(seeds=_range(rows["smallest"], rows["largest"])).reset_index()
+        columns = (
+            ("model", "model", "<16"),
+            ("layer", "layer", "<7"),
+            ("vector", "vector", "<8"),
+            ("same", "same", ">8.3f"),
+            ("other", "other", ">8.3f"),
+            ("AUC", "auc", ">8.3f"),
+            ("smallest to largest", "seeds", ">21"),
+            ("n", "n", ">8,"),
+        )
+        lines = []
+        for question, own in rows.groupby("question", sort=False):
+            lines += ["", f"cosines {ASKED[str(question)]}", "", *text_table(own, columns)]
+        if not self.config["wordnet"]:
+            lines += ["", "NLTK finds no WordNet: senses were not compared (--wordnet)"]
+        return lines
+
+    def _phrases(self) -> list[str]:
+        if self.inside_phrases.empty:
+            return []
+        wide = self.inside_phrases.pivot_table(
+            index=["model", "layer", "alone", "n"], columns="measure", values="mean", sort=False
+        ).reset_index()
+        columns = (
+            ("model", "model", "<16"),
+            ("layer", "layer", "<7"),
+            ("alone", "alone", "<8"),
+            ("cosine", "cosine", ">8.3f"),
+            ("Jaccard", "jaccard", ">9.3f"),
+            ("cont", "cont", ">8.3f"),
+            ("n", "n", ">8,"),
+        )
+        lines = ["", "codes of a word in a phrase, and of itself or the phrase's other word alone"]
+        return [*lines, "", *text_table(wide, columns)]
 
     def figures(self) -> dict[str, ChartFigure]:
-        """R-precision beside its baselines."""
+        """R-precision beside its baselines; cosines of a word and of others, block by block."""
         from interp_compose.studies.codes import figures
 
-        return {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
+        found = {"codes_sememes": figures.sememes_figure(self.frame, self.config)}
+        if (self.consistency["question"] == "words").any():
+            found["codes_consistency"] = figures.consistency_figure(self.consistency, self.config)
+        return found
 
 
 def _range(low: pd.Series, high: pd.Series) -> list[str]:
     return [f"{a:.3f} to {b:.3f}" for a, b in zip(low, high, strict=True)]
+
+
+def _inside_phrases(phrases: pd.DataFrame) -> pd.DataFrame:
+    """Means over words of phrases, and over seeds."""
+    place, run = ("model", "layer", "measure", "alone"), ["model", "seed", "layer"]
+    parts = [
+        phrases.groupby(run, sort=False)[f"{prefix}{measure}"]
+        .agg(["mean", "size"])
+        .reset_index()
+        .rename(columns={"mean": "value", "size": "n"})
+        .assign(measure=measure, alone=alone)
+        for measure in ALIKE
+        for alone, prefix in (("itself", ""), ("other", "other_"))
+    ]
+    return summary_of(pd.concat(parts, ignore_index=True), place, least=-1.0)
 
 
 def _summary(values: pd.DataFrame) -> pd.DataFrame:

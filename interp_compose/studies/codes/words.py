@@ -78,7 +78,6 @@ def composing_blocks(model: SmallEncoderModel) -> list[int]:
     return [layer for layer in range(model.n_layers) if model.lens.cfg.composes(layer)]
 
 
-@torch.no_grad()
 def read_words(
     model: SmallEncoderModel, words: Words, chosen: Bool[np.ndarray, "word"]
 ) -> Iterator[tuple[Int[np.ndarray, "some"], dict[int, OfBlock]]]:
@@ -96,25 +95,9 @@ def read_words(
     rows.sort(key=lambda row: len(words.texts[row]))
     for first in range(0, len(rows), BATCH):
         own = rows[first : first + BATCH]
-        texts = [torch.tensor(words.texts[row]) for row in own]
-        pad = float(model.tokenizer.pad_token_id)
-        tokens = pad_sequence(texts, batch_first=True, padding_value=pad).to(model.device)
-        mask = pad_sequence([torch.ones_like(one) for one in texts], batch_first=True)
-        mask = mask.to(model.device)
-        numbers = model.lens.words_of(tokens, mask)
-        width = numbers.shape[1]
         index = np.concatenate([of_row[row] for row in own])
         at = np.repeat(np.arange(len(own)), [len(of_row[row]) for row in own])
-        places = torch.from_numpy(at * width + words.number[index]).to(model.device)
-        flat = (torch.arange(len(own), device=numbers.device)[:, None] * width + numbers)[mask > 0]
-        found = {
-            layer: (
-                _means(one.weights[mask > 0], flat, len(own) * width)[places].double().cpu(),
-                _means(one.cont[mask > 0], flat, len(own) * width)[places].double().cpu(),
-            )
-            for layer, one in enumerate(model.lens(tokens, mask))
-            if one.weights is not None
-        }
+        found = _of_texts(model, [words.texts[row] for row in own], at, words.number[index])
         for layer, vectors in found.items():
             if not all(bool(torch.isfinite(one).all()) for one in vectors):
                 raise NonFiniteError(
@@ -122,6 +105,34 @@ def read_words(
                     "infinite values; train it again with a lower learning rate"
                 )
         yield index, found
+
+
+@torch.no_grad()
+def _of_texts(
+    model: SmallEncoderModel,
+    texts: Sequence[Sequence[int]],
+    text: Int[np.ndarray, "word"],
+    number: Int[np.ndarray, "word"],
+) -> dict[int, OfBlock]:
+    """Vectors of some words of some texts, by their places there."""
+    ids = [torch.tensor(one) for one in texts]
+    pad = float(model.tokenizer.pad_token_id)
+    tokens = pad_sequence(ids, batch_first=True, padding_value=pad).to(model.device)
+    mask = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True).to(model.device)
+    numbers = model.lens.words_of(tokens, mask)
+    n, width = numbers.shape
+    starts = torch.arange(n, device=numbers.device)[:, None] * width
+    real = mask > 0
+    of_token = (starts + numbers)[real]
+    places = torch.from_numpy(text * width + number).to(model.device)
+    return {
+        layer: (
+            _means(one.weights[real], of_token, n * width)[places].double().cpu(),
+            _means(one.cont[real], of_token, n * width)[places].double().cpu(),
+        )
+        for layer, one in enumerate(model.lens(tokens, mask))
+        if one.weights is not None
+    }
 
 
 def _means(
@@ -166,10 +177,8 @@ def vectors_of(
     return found
 
 
-def cosines(
-    one: Float[Tensor, "*pairs x"], other: Float[Tensor, "*pairs x"]
-) -> Float[Tensor, "*pairs"]:
-    """Of each two vectors; 0 where one of them is all 0, as of a word without codes."""
-    dot = (one * other).sum(dim=-1)
-    lengths = one.norm(dim=-1) * other.norm(dim=-1)
-    return torch.where(lengths > 0, dot / lengths.clamp(min=1e-300), torch.zeros_like(dot))
+def directions(vectors: Float[Tensor, "word x"]) -> Float[Tensor, "word x"]:
+    """Each vector over its length; one that is all 0, as of a word without codes, stays so, and its
+    cosine with any other is 0."""
+    lengths = vectors.norm(dim=-1, keepdim=True)
+    return vectors / torch.where(lengths > 0, lengths, torch.ones_like(lengths))
