@@ -85,3 +85,56 @@ def steps(name: str = "encoder_steps_cpu") -> Table:
         for one in shapes
     ]
     return ["step, over the BERT's", *heads], table
+
+
+def named_sememes(name: str) -> Table:
+    """A row per model, side of the annotated words and source: sememes that are named right."""
+    table = []
+    for row in read(name)["summary"]:
+        if row["measure"] == "r_precision":
+            ends = f"{row['words_low']:.3f}–{row['words_high']:.3f}"
+            side = row["side"].replace("_", " ")
+            cells = [row["model"], side, row["source"], decimals(row), ends, f"{row['n']:,}"]
+            table.append(cells)
+    heads = ["model", "words", "named by", "R-precision (seeds)", "95 % over words", "words read"]
+    return heads, table
+
+
+def words_again(name: str, question: str) -> Table:
+    """A row per model and block: areas under the ROC curve of a word's cosines, over seeds."""
+    by_place: dict[tuple[str, int], dict[str, list[Row]]] = {}
+    for row in read(name)["consistency"]:
+        if row["question"] == question:
+            of_vector = by_place.setdefault((row["model"], row["layer"]), {})
+            of_vector.setdefault(row["vector"], []).append(row)
+    table = []
+    for (model, layer), of_vector in by_place.items():
+        cells = [model, str(layer)]
+        for vector in ("codes", "cont"):
+            each = [row["auc"] for row in of_vector[vector]]
+            cells.append(f"{sum(each) / len(each):.3f} ({min(each):.3f}–{max(each):.3f})")
+        apart = [row["over_cont"] for row in of_vector["codes"]]
+        cells.append(f"{sum(apart) / len(apart):+.3f} ({min(apart):+.3f} to {max(apart):+.3f})")
+        table.append([*cells, f"{of_vector['codes'][0]['n']:,}"])
+    return ["model", "block", "codes (seeds)", "contextual", "codes − contextual", "words"], table
+
+
+def words_of_phrases(name: str) -> Table:
+    """A row per model and block: what a word in a phrase has of itself, and of the other, alone."""
+    cells: dict[tuple[str, int], dict[tuple[str, str], str]] = {}
+    for row in read(name)["inside_phrases"]:
+        own = cells.setdefault((row["model"], row["layer"]), {})
+        own[row["measure"], row["alone"]] = decimals(row)
+    shown = [(one, alone) for one in ("cosine", "jaccard", "cont") for alone in ("itself", "other")]
+    heads = [f"{one}: {alone}" for one, alone in shown]
+    rows = [[m, str(layer), *(own[one] for one in shown)] for (m, layer), own in cells.items()]
+    return ["model", "block", *heads], rows
+
+
+def shared_codes(name: str, model: str) -> Table:
+    """A row per code: its sememe, and the heaviest words."""
+    words: dict[str, list[str]] = {}
+    for row in read(name)["words"]:
+        if row["model"] == model:
+            words.setdefault(row["sememe"] or str(row["code"]), []).append(row["word"])
+    return ["code", "heaviest words"], [[code, ", ".join(own)] for code, own in words.items()]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import pandas as pd
 import pytest
 
 import interp_compose as ic
-from benchmarks import authors, phase_diagram, sequence_outcomes
+from benchmarks import authors, code_outcomes, phase_diagram, sequence_outcomes
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from docs import phase_results, speed_results
+from docs import encoder_results, phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.studies.anchors.phase import SHARES, phase_of
@@ -139,6 +140,65 @@ def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
     joined = with_known(tables, config, before, sequence_outcomes.AXES["task_phases"])
     assert len(joined["runs"]) == len(before["runs"]) + 3
     assert len(joined["accuracy"]) == len(before["accuracy"]) + 3
+
+
+def codes() -> ic.Codes:
+    """Two seeds of one model, two blocks, three codes of the last one."""
+    made: dict[str, list[dict[str, object]]] = {
+        name: [] for name in ("words", "sememes", "consistency", "phrases")
+    }
+    for seed in (0, 1):
+        run = {"model": "cat", "seed": seed}
+        for code, weights in enumerate(([3.0, 0.5], [2.0, 1.0], [4.0])):
+            for rank, weight in enumerate(weights, start=1):
+                place = {"layer": 1, "code": code, "sememe": "abc"[code], "rank": rank}
+                word = {"word": f"w{code}{rank}", "weight": weight, "n": 2}
+                made["words"].append({**run, **place, **word})
+        for source, word in product(("codes", "commonest", "permuted"), ("x", "y")):
+            values = dict.fromkeys(("r_precision", "precision", "recall"), 0.5 * (word == "x"))
+            about = {"source": source, "side": "held_out", "word": word, "n": 3, "n_sememes": 1}
+            made["sememes"].append({**run, **about, **values})
+        for layer, vector in product((0, 1), ("codes", "cont")):
+            auc = 0.6 + 0.1 * layer + 0.2 * seed * (vector == "codes")
+            place = {"question": "words", "layer": layer, "vector": vector}
+            over = 0.2 * seed * (vector == "codes")
+            ends = {"low": 0.5, "high": 0.9, "over_cont": over, "over_low": over, "over_high": over}
+            cell = {"same": 0.9, "other": 0.1, "auc": auc, **ends, "n": 20}
+            made["consistency"].append({**run, **place, **cell})
+        names = [f"{of}{one}" for of in ("", "other_") for one in ("cosine", "jaccard", "cont")]
+        values = {name: (i + seed) / 10 for i, name in enumerate(names)}
+        phrase = {"layer": 0, "phrase": "a b", "position": 1, "word": "a"}
+        made["phrases"] += [
+            {**run, **phrase, **values},
+            {**run, **phrase, **values, "position": 2, "word": "b"},
+        ]
+    tables = {name: pd.DataFrame(rows) for name, rows in made.items()}
+    config = {"models": ["cat"], "seeds": [0, 1], "data": "0", "wordnet": False}
+    return ic.Codes.from_rows(tables, config)
+
+
+def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[str, dict[str, object]] = {}
+    drawn = []
+    monkeypatch.setattr(code_outcomes, "write", written.__setitem__)
+    monkeypatch.setattr(code_outcomes, "save_png", lambda figure, path: drawn.append(path.name))
+    monkeypatch.setattr(encoder_results, "read", written.__getitem__)
+    code_outcomes.keep(codes(), "tiny")
+    assert list(written) == ["codes_tiny"]
+    assert drawn == ["codes_sememes_tiny.png", "codes_consistency_tiny.png"]
+    _, sememes = encoder_results.named_sememes("codes_tiny")
+    assert sememes[0] == [
+        "cat", "held out", "codes", "0.250 (0.250–0.250)", "0.000–0.500", "2"
+    ]  # fmt: skip
+    assert encoder_results.words_again("codes_tiny", "senses")[1] == []
+    _, again = encoder_results.words_again("codes_tiny", "words")
+    assert again[1] == [
+        "cat", "1", "0.800 (0.700–0.900)", "0.700 (0.700–0.700)", "+0.100 (+0.000 to +0.200)", "20"
+    ]  # fmt: skip
+    heads, phrases = encoder_results.words_of_phrases("codes_tiny")
+    assert dict(zip(heads, phrases[0], strict=True))["jaccard: other"] == "0.450 (0.400–0.500)"
+    _, shared = encoder_results.shared_codes("codes_tiny", "cat")
+    assert shared == [["a", "w01, w02"], ["b", "w11, w12"]]  # c has one word alone
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,19 @@ import pytest
 import torch
 
 import interp_compose as ic
+from interp_compose import cli
 from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.studies.codes.consistency import in_passages
+from interp_compose.studies.codes.phrases import phrases_of
 from interp_compose.studies.codes.sememes import sememe_rows
 from interp_compose.studies.codes.words import Words, vectors_of
 from interp_compose.studies.pretrain.data import kept
 from interp_compose.training.sentences import Passages
+from tests.studies.similarity_reference import few_samples
 from tests.studies.test_pretrain import DOCUMENTS, SEMEMES, TINY, share_of, study
 
 MODELS = ("bert", "cat", "cat-mlp", "cat-last-fixed")
+TEXTS = ("text1", "text2")
 WITH_CODES = ["cat", "cat-last-fixed"]
 
 
@@ -394,6 +398,57 @@ def test_texts_that_are_too_long_lose_their_last_word(runs: Path) -> None:
     unknown = Words.of(data.tokenizer.pieces(["ann \u4e00 bob"]), data.tokenizer, 18)
     assert unknown.named(data.tokenizer) == ["ann", "bob"]
     assert unknown.number.tolist() == [1, 3]
+
+
+# ---- other commands on these models ---------------------------------------------------------
+
+
+def test_agreement_with_people_is_read_at_the_output_that_is_asked_for(
+    runs: Path, tmp_path: Path
+) -> None:
+    """With words pooled at a block (CAP), too."""
+    folder = next(
+        one
+        for one in sorted((runs / "runs").iterdir())
+        if '"cat"' in (one / "run.json").read_text(encoding="utf-8")
+    )
+    rows: Any = [
+        {"text1": "ann knows", "text2": "knows ann", "score": 0.2},
+        {"text1": "kim smiled", "text2": "joe hears", "score": 0.5},
+        {"text1": "bob", "text2": "then bob smiled", "score": 0.9},
+        {"text1": "so joe", "text2": "joe knows eve", "score": 0.4},
+    ]
+    own: Any = ic.load_model(folder / "model", device="cpu")
+    asked: Any = {"unit": "word", "pooling": ["mean"], "controls": False, "layers": [1]}
+    curves = {}
+    with few_samples():
+        for output in ("cont", "comp", "mix"):
+            model = own.with_output(output)
+            curves[output] = ic.similarity_curve(model, rows, progress=False, **asked)
+            expected = [
+                cosine(*(ic.embed_texts(model, [row[of]])[0].double().numpy() for of in TEXTS))
+                for row in rows
+            ]
+            assert curves[output].clean["cosine"].tolist() == pytest.approx(expected, abs=1e-5)
+        for one, other in combinations(curves.values(), 2):
+            assert not np.allclose(one.outcomes["cosine"], other.outcomes["cosine"])
+        lines = ["text1\ttext2\tscore", *("\t".join(map(str, row.values())) for row in rows)]
+        (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
+        options = "--output comp --unit word --pooling mean --no-controls --layers 1 -q"
+        places = ["--model", folder / "model", "--task", tmp_path / "pairs.tsv", "--out", tmp_path]
+        cli.main(["similarity", *map(str, places), *options.split()])
+    shown = ic.SimilarityCurve.load(tmp_path)
+    assert str(shown.config["model"]).endswith("(comp)")
+    pd.testing.assert_frame_equal(shown.outcomes, curves["comp"].outcomes)
+
+
+def test_a_folder_of_bird_or_a_file_gives_phrases(tmp_path: Path) -> None:
+    head = "term1\tterm2\tterm2: unigram or bigram\trelatedness score"
+    lines = ["water body\tbody water\tbigram\t0.4", "water body\triver\tunigram\t0.8"]
+    (tmp_path / "BiRD.txt").write_text("\n".join([head, *lines]), encoding="utf-8")
+    assert phrases_of(tmp_path) == ["water body", "body water"]
+    (tmp_path / "mine.txt").write_text("ann knows\n\nkim smiled\n", encoding="utf-8")
+    assert phrases_of(tmp_path / "mine.txt") == ["ann knows", "kim smiled"]
 
 
 # ---- the result -----------------------------------------------------------------------------

@@ -21,10 +21,12 @@ from interp_compose.errors import InputError, InterventionError, NonFiniteError,
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.bert import Output
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.stats.agreement import rounding
 from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import Batch, into_batches
@@ -445,5 +447,17 @@ def run(command: SimilarityCommand) -> SimilarityCurve:
             "test split: leave --split out"
         )
     asked = replace(command.study, task=f"{task.name} ({source.split})")
-    plan = similarity_curve.plan(loaded(command.model), pairs, asked)
-    return carried_out(plan, command.output)
+    model = _read_at(loaded(command.model), command.model.output)
+    return carried_out(similarity_curve.plan(model, pairs, asked), command.output)
+
+
+def _read_at(model: LensModel, output: Output | None) -> LensModel:
+    """The model with the output that is asked for."""
+    if output is None:
+        return model
+    if not isinstance(model, SmallEncoderModel):
+        raise OptionError(
+            f"output={output!r}: {model.name!r} is no encoder that composes words of codes, and "
+            "has one output; leave this out"
+        )
+    return model.with_output(output)

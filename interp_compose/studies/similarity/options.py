@@ -63,6 +63,9 @@ class AnyModel(ModelSource):
 
     model: str
     """Hub name ("sentence-transformers/all-MiniLM-L6-v2", "gpt2") or folder."""
+    output: Literal["cont", "comp", "mix"] | None = None
+    """Of an encoder that composes words of codes, which of the last block's vectors are read:
+    contextual, composed or mixed; by default what the model was saved with."""
 
 
 @dataclass(frozen=True, kw_only=True)
