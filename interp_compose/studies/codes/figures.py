@@ -13,6 +13,8 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
 from interp_compose.studies.core.figures import by_value, lines_of, n_seeds
 
+APART = 0.08
+"""From one source's points to the next one's, where two models are 1 apart."""
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
 
 LINES = (
@@ -33,7 +35,9 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     annotated words; bars are intervals over words."""
     rows = summary[summary["measure"] == "r_precision"]
     models = list(dict.fromkeys(rows["model"]))
-    rows = rows.assign(place=rows["model"].map(models.index).astype(float))
+    sources = list(dict.fromkeys(rows["source"]))
+    beside = APART * (rows["source"].map(sources.index) - (len(sources) - 1) / 2)
+    rows = rows.assign(place=rows["model"].map(models.index) + beside)
     columns = ("place", "mean", "words_low", "words_high")
     panels = []
     for side, own in rows.groupby("side", sort=False):
