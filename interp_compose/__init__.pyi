@@ -82,6 +82,7 @@ from .tasks.anchors import AnchorTask as AnchorTask
 from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as load_compounds
 from .tasks.corpus import TextCorpus as TextCorpus, load_text as load_text
 from .tasks.examples import read_examples as read_examples
+from .tasks.hub import labelled_from_hub as labelled_from_hub
 from .tasks.labelled import LabelledTask as LabelledTask, LabelledText as LabelledText
 from .tasks.load import (
     load_labelled as load_labelled,

@@ -301,6 +301,13 @@ class World:
         return self.root / "cat"
 
     @cached_property
+    def csv(self) -> str:
+        path = self.root / "csv"
+        path.mkdir()
+        (path / "train.csv").write_text("text,label\na,0\nb,1\n")
+        return str(path)
+
+    @cached_property
     def trees(self) -> Path:
         path = self.root / "trees"
         path.mkdir()
@@ -697,6 +704,16 @@ def calls_of_data() -> Iterator[Call]:
     yield called(ic.LabelledText, text1="a", text2="b", target=1.0)
     yield called(W.labelled.split, name="train")
     yield called(W.labelled.limited, limit=3)
+    yield called(
+        ic.labelled_from_hub,
+        source=lambda: W.csv,
+        texts=lambda: ["text"],
+        target="label",
+        config=None,
+        splits=lambda: {"train": "train", "test": "train"},
+        labels=lambda: ["no", "yes"],
+        metrics=lambda: ["accuracy"],
+    )
     yield called(ic.load_labelled, name="sst", data_dir=lambda: W.trees)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
     yield called(

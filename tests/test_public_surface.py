@@ -86,6 +86,7 @@ NAMES = {
     "load_model",
     "LabelledTask",
     "LabelledText",
+    "labelled_from_hub",
     "load_labelled",
     "load_pairs",
     "load_sememes",
