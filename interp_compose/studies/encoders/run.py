@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from interp_compose.models.bert import Output
 from interp_compose.models.load import load_model
 from interp_compose.models.small_encoder import SmallEncoderModel
+from interp_compose.runs.checkpoint import clear_together
 from interp_compose.runs.checksums import read_signed, write_signed
 from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.core.grid import RESULT
@@ -86,6 +87,7 @@ def judge(config: Mapping[str, Any], folder: Path) -> None:
     for row in rows:
         row["value"] = None if row["value"] != row["value"] else row["value"]  # JSON has no NaN
     atomic_write(folder / RESULT, json_bytes({"run": asdict(run), "scores": rows}))
+    clear_together([folder])
 
 
 def note_source(runs: Path, out: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from interp_compose.models.bert import Output, SmallEncoder
 from interp_compose.models.small_encoder import SmallEncoderModel
-from interp_compose.runs.checkpoint import checkpoints_together, clear_together
+from interp_compose.runs.checkpoint import checkpoints_together
 from interp_compose.stats.classified import classified
 from interp_compose.studies.encoders.cosines import Row, score_row
 from interp_compose.studies.encoders.result import ALL, OOD
@@ -151,8 +151,6 @@ def _train(
     config = tuning.config(validated=objective.validation is not None)
     checkpoints = None if folder is None else checkpoints_together([folder])
     run_training(Trainer(model, objective, config), checkpoints=checkpoints, progress=False)
-    if folder is not None:
-        clear_together([folder])
 
 
 def _scored(
