@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu, linear, normalize, relu
 from transformer_lens.hook_points import HookPoint
 
@@ -46,7 +47,7 @@ class Composition(nn.Module):
         queries = normalize(linear(h, self.W_Q.mT), dim=-1)
         keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)
         cosines = self.hook_cosines(linear(queries, keys))
-        weights = self.hook_codes(rms_norm(relu(cosines)))
+        weights = self.hook_codes(code_weights(cosines))
         return weights, weights @ linear(self.codebook, self.W_V.mT)
 
 
@@ -96,11 +97,36 @@ class MixAttention(Attention):
         return out
 
 
-def rms_norm(x: Float[Tensor, "*batch code"]) -> Float[Tensor, "*batch code"]:
-    """x / √mean(x²), without a gain; a row of zeros stays one."""
-    exact = x.to(torch.promote_types(x.dtype, torch.float32))
-    normed: Any = exact * torch.rsqrt(exact.square().mean(dim=-1, keepdim=True) + EPSILON)
-    return normed.to(x.dtype)  # type: ignore[no-any-return]
+def code_weights(cosines: Float[Tensor, "*batch code"]) -> Float[Tensor, "*batch code"]:
+    """RMSNorm(ReLU(x)) (CAT, eq. 2), that is ReLU(x) / √mean(ReLU(x)²), without a gain; a row
+    without anything above 0 is one of zeros, with the gradient 0."""
+    weights: Tensor = _CodeWeights.apply(cosines)
+    return weights
+
+
+class _CodeWeights(torch.autograd.Function):
+    """Its own gradient, s (G − O mean(G O)) where O > 0, with G that of O and s the factor that
+    RMSNorm multiplies by: one tensor of the size of the weights is kept, and it is gone through a
+    third as often as by autograd's."""
+
+    @staticmethod
+    def forward(ctx: Any, cosines: Tensor) -> Tensor:
+        exact = relu(cosines.to(torch.promote_types(cosines.dtype, torch.float32)))
+        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
+        scale = torch.rsqrt(norm.square() / exact.shape[-1] + EPSILON)
+        weights = exact.mul_(scale).to(cosines.dtype)
+        ctx.save_for_backward(weights, scale)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        weights, scale = ctx.saved_tensors
+        exact, out = weights.to(scale.dtype), grad.to(scale.dtype)
+        along = torch.linalg.vecdot(out, exact).unsqueeze(-1) / exact.shape[-1]
+        # relu's own; torch.where takes eight times as long on a CPU
+        of_relu: Tensor = torch.ops.aten.threshold_backward(out, exact, 0)
+        return of_relu.addcmul_(exact, along, value=-1).mul_(scale).to(weights.dtype)
 
 
 def same_word(

@@ -19,6 +19,7 @@ from interp_compose.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.models.composition import (
     Composition,
     DenseComposition,
+    code_weights,
     same_word,
     word_means,
 )
@@ -213,6 +214,38 @@ def test_a_vector_that_is_like_no_code_is_composed_of_none() -> None:
     assert comp.tolist() == [[[0.0] * 4] * 2]
     weights, _ = module(torch.ones(1, 1, 4).double())
     np.testing.assert_allclose(weights[0, 0].numpy(), [1.0, 1, 1], rtol=1e-6)
+
+
+def written_out(cosines: Tensor) -> Tensor:
+    """ReLU and RMSNorm, a row that has nothing left over."""
+    kept = torch.stack([torch.clamp(one, min=0) for one in cosines])
+    mean = kept.pow(2).sum(dim=-1, keepdim=True) / kept.shape[-1]
+    return kept / torch.where(mean > 0, mean, torch.ones_like(mean)).sqrt()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart"), [(torch.float64, 1e-9), (torch.float32, 1e-5), (torch.bfloat16, 0.03)]
+)
+def test_the_gradient_of_a_codes_weights_is_autograds(dtype: torch.dtype, apart: float) -> None:
+    """One row has no code, which has the gradient 0, and one has a single one."""
+    generator = torch.Generator().manual_seed(3)
+    cosines = torch.rand(2, 5, 7, generator=generator, dtype=torch.float64) * 2 - 1
+    cosines[0, 1] = -cosines[0, 1].abs()
+    cosines[1, 2] = torch.tensor([-0.5] * 6 + [0.25])
+    into = torch.randn(2, 5, 7, generator=generator, dtype=torch.float64)
+    one, other = (cosines.to(kind).clone().requires_grad_() for kind in (dtype, torch.float64))
+    found, expected = code_weights(one), written_out(other)
+    found.backward(into.to(dtype))
+    expected.backward(into)
+    assert found.dtype == dtype
+    assert one.grad is not None
+    assert other.grad is not None
+    assert one.grad.dtype == dtype
+    for ours, theirs in ((found, expected), (one.grad, other.grad)):
+        np.testing.assert_allclose(array(ours), array(theirs), rtol=apart, atol=10 * apart)
+    assert one.grad[0, 1].tolist() == [0.0] * 7
+    if dtype == torch.float64:
+        assert torch.autograd.gradcheck(code_weights, (cosines.clone().requires_grad_(),))
 
 
 @torch.no_grad()
