@@ -21,6 +21,7 @@ from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.loss_weights import LossWeights
 from interp_compose.training.objectives import Row
 from interp_compose.training.order import into_parts
+from interp_compose.training.revival import Revival
 from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, masked_batch
 
 TERMS: Final = {
@@ -75,12 +76,14 @@ def sparsity_loss(
     4, second term, "from all layers").
 
     The paper leaves its scale open; divided by the number of codes it is of the same kind as the
-    first term, a mean weight, whatever the size of the codebook. ``share`` is what each token
-    counts: one over the tokens of its word.
+    first term, a mean weight, whatever the size of the codebook. O is nowhere below 0 (eq. 2), so
+    that its L1 norm is its sum. ``share`` is what each token counts: one over the tokens of its
+    word.
     """
     total = share.new_zeros(())
     for one in weights:
-        total = total + (one.abs().mean(dim=-1) * share).sum() / share.sum()
+        norm = one.sum(dim=-1) / one.shape[-1]
+        total = total + (norm * share).sum() / share.sum()
     return total
 
 
@@ -130,7 +133,8 @@ class Pretraining:
 
     L = L_task + L_GD + L_SC, with L_task that of the contextual vectors, which eq. 6 counts once
     more. CAT's losses read the last block's vectors, but for the L1 norm, which reads all blocks'.
-    ``curve`` are passages on which is measured between steps.
+    ``curve`` are passages on which is measured between steps; ``revival`` sees what each step's
+    words are made of (None: codes stay where training moves them).
     """
 
     passages: Passages
@@ -139,6 +143,7 @@ class Pretraining:
     weights: CatWeights
     composes: bool
     curve: Passages | None = None
+    revival: Revival | None = None
 
     sums_of_bert: ClassVar[Sequence[str]] = ("masked", "next")
 
@@ -182,6 +187,8 @@ class Pretraining:
     ) -> tuple[Tensor, Sequence[Tensor]]:
         drawn = self.drawn(self.passages, batch, seed).to(model.b_U.device)
         outputs = model(drawn.tokens, drawn.mask, drawn.segments, drawn.words)
+        if self.revival is not None:
+            self.revival.see(outputs, drawn)
         terms = self._terms(model, drawn, outputs)
         counted = {
             "masked": 1.0,
@@ -273,7 +280,8 @@ def measured(
     objective: Pretraining, model: SmallEncoder, passages: Passages
 ) -> dict[str, list[dict[str, Any]]]:
     """BERT's tasks from each representation of the last block (``curve``), and what each block's
-    codes are used for (``codes``), on passages that are drawn by their numbers alone."""
+    codes are used for (``codes``), on passages that are drawn by their numbers alone; ``revived``
+    is how many times one was moved in training so far."""
     outputs = model.outputs
     sums = {name: np.zeros(5) for name in outputs}
     codes: dict[int, Tensor] = {}
@@ -316,6 +324,7 @@ def measured(
         }
         for name, (loss, right, n, following, n_pairs) in sums.items()
     ]
+    moved = {} if objective.revival is None else objective.revival.moved
     used_rows = []
     for layer, total in codes.items():
         shares = total / total.sum().clamp(min=1)
@@ -328,6 +337,7 @@ def measured(
                 "without_codes": float(counts[layer]) / n_words,
                 "dead_codes": int((total == 0).sum()),
                 "perplexity": float((-(shares * logs).sum()).exp()),
+                "revived": moved.get(layer, 0),
             }
         )
     return {"curve": curve, "codes": used_rows}

@@ -41,8 +41,9 @@ from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, k
 from interp_compose.studies.pretrain.presets import PAPER
 from interp_compose.studies.pretrain.run import PretrainingRun
 from interp_compose.text.wordpiece import WordPieces
+from interp_compose.training.loop import Trainer
 from interp_compose.training.pretraining import Pretraining, measured
-from interp_compose.training.sentences import MaskedBatch, Passages
+from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from tests import architectures
 
 NAMES = ("ann", "bob", "eve", "joe", "kim")
@@ -96,7 +97,7 @@ def frames() -> dict[str, pd.DataFrame]:
         for layer in (0, 1) if model == "cat" else ():
             used = {"codes_per_word": 1.5 + seed + layer, "without_codes": 0.125}
             row = {**place, "layer": layer, "n_codes": 7 - layer, **used}
-            row |= {"dead_codes": 1 + layer, "perplexity": 3.5}
+            row |= {"dead_codes": 1 + layer, "perplexity": 3.5, "revived": layer * (5 + seed)}
             made["codes"].append(row)
             made["codes_curve"] += [{**row, "step": step} for step in (0, 4)]
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
@@ -152,7 +153,8 @@ def test_the_summary_has_a_row_for_each_output_and_block() -> None:
         "codes, after the last step, means over seeds:",
         "",
         "cat layer 0 2.5 a word of 7, 1 used by none, perplexity 3.5, 12.50 % of words without",
-        "cat layer 1 3.5 a word of 6, 2 used by none, perplexity 3.5, 12.50 % of words without",
+        "cat layer 1 3.5 a word of 6, 2 used by none, perplexity 3.5, 12.50 % of words without, "
+        "6 times moved to a word",
     ]
 
 
@@ -548,6 +550,45 @@ def test_a_sweep_that_was_stopped_goes_on_to_the_same_weights(whole: Swept, tmp_
         pd.testing.assert_frame_equal(timeless(broken, name.name), expected_rows, check_exact=True)
 
 
+def test_codes_that_no_word_has_are_moved_and_a_stopped_run_goes_on_alike(
+    whole: Swept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two codes begin as 0, and so are like no word."""
+
+    def dying(model: Any, *, seed: int) -> None:
+        init_bert(model, seed=seed)
+        model.blocks[0].composition.codebook.data[[1, 3]] = 0
+
+    monkeypatch.setattr(run_file, "init_bert", dying)
+    asked: Any = {"run": replace(TINY, revive_after=2), "seeds": 1}
+    there, broken = (whole.beside(tmp_path / name) for name in ("there", "broken"))
+    found = study(whole.text, there, ["cat"], **asked)
+    with watched(stop_at=5), pytest.raises(KeyboardInterrupt):
+        study(whole.text, broken, ["cat"], **asked)
+    with watched() as watch:
+        again = study(whole.text, broken, ["cat"], **asked)
+    assert len(watch.steps["cat", 0]) == 3
+    for name in ic.Pretrained.SCHEMA:
+        pd.testing.assert_frame_equal(
+            timeless(again, name.name), timeless(found, name.name), check_exact=True
+        )
+    one, other = (
+        ic.load_model(whole.run("cat", 0, out) / "model").lens.state_dict()
+        for out in (there, broken)
+    )
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    assert one["blocks.0.composition.codebook"][[1, 3]].any(dim=1).all()
+    moved = found.frames["codes_curve"].query("layer == 0").set_index("step")["revived"]
+    assert list(moved.index) == [0, 3, 6]
+    assert moved[0] == 0
+    assert moved[3] >= 2
+    assert found.codes.query("layer == 0")["revived"].tolist() == [moved[6]]
+    still = study(whole.text, tmp_path / "off", ["cat"], seeds=1)
+    assert not still.frames["codes_curve"]["revived"].any()
+    codes = ic.load_model(whole.run("cat", 0, tmp_path / "off") / "model").lens.state_dict()
+    assert not codes["blocks.0.composition.codebook"][[1, 3]].any()
+
+
 def test_a_later_call_trains_what_it_adds(whole: Swept, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(whole.out, out)
@@ -784,6 +825,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"run": replace(TINY, dropout=1.0)}, OptionError, "dropout=1.0"),
     ({"run": replace(TINY, n_looks=0)}, OptionError, "n_looks=0: expected 1 or more"),
     ({"run": replace(TINY, n_curve=0)}, OptionError, "n_curve=0: expected 1 or more"),
+    ({"run": replace(TINY, revive_after=0)}, OptionError, "revive_after=0: expected 1 or more"),
     ({"run": replace(TINY, lr=0.0)}, OptionError, "lr=0.0"),
     ({"run": replace(TINY, batch_tokens=0)}, OptionError, "batch_tokens=0"),
     ({"run": replace(TINY, guided=-1.0)}, OptionError, "guided=-1.0: expected a finite number"),
@@ -863,6 +905,62 @@ def test_the_papers_shape_and_tokens() -> None:
     assert parsed.run == replace(run, lr=1e-3)
     assert parsed.source.vocab_size == 30522
     assert cli._parsed(["pretrain"]).run == ic.EncoderTraining()
+
+
+def test_a_step_of_the_papers_model() -> None:
+    """All of its size but the vocabulary, at its peak learning rate."""
+    run = PretrainingRun(data="", model="cat", **vars(PAPER.run))
+    size, random = 997, np.random.default_rng(0)
+    model = SmallEncoder(run.check(size, SEMEMES)).train()
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in model.named_parameters():
+        if name.rpartition(".")[2].startswith(("W", "codebook")):
+            torch.nn.init.normal_(weight, std=0.02, generator=generator)  # as at this width
+    starts = np.arange(0, 24 * 5, 5)
+    text = Sentences(random.integers(5, size, starts[-1]), starts, np.array([0, 8, 16, 23]))
+    vocabulary = WordPieces(np.zeros(size, bool), np.arange(5, size), pad=0, cls=2, sep=3, mask=4)
+    lexicon = Lexicon.of({(int(one),): (0,) for one in text.tokens[:50]}, len(SEMEMES.names))
+    passages = Passages.of(text, run.n_ctx)
+    objective = Pretraining(passages, vocabulary, lexicon, run.weights(), composes=True)
+    training = run.train_config(objective.lengths)
+    assert training.evaluate_every == 10**6 // run.n_looks == 10_000
+    assert training.warmup_of(10**6) == 10_000
+    trainer = Trainer(model, objective, training)
+    trainer.step = 10_000  # where the warm-up ends
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    first = trainer.train_step()
+    assert first["lr"] == pytest.approx(1e-4)
+    assert first["masked"] == pytest.approx(math.log(size), rel=0.05)  # it knows nothing yet
+    assert first["next"] == pytest.approx(math.log(2), abs=0.3)
+    for name, weight in model.named_parameters():
+        assert torch.isfinite(weight).all(), name
+        unread = name.endswith("attn.b_K")  # softmax takes no notice of it
+        assert unread or not torch.equal(weight, before[name]), name
+
+
+def test_a_run_of_the_papers_setting_goes_on_to_the_same_weights(
+    whole: Swept, tmp_path: Path
+) -> None:
+    """Everything but the size is the paper's: dropout, precision, parts of a batch, schedule."""
+    small: Any = {**SHAPE, "max_steps": 6, "batch_tokens": 150, "n_looks": 3, "n_curve": 6}
+    run = replace(PAPER.run, **small)
+    assert (run.dropout, run.precision, run.accumulate) == (0.1, "bfloat16", 4)
+    there, broken = (whole.beside(tmp_path / name) for name in ("there", "broken"))
+    found = study(whole.text, there, ["cat"], run=run, seeds=1)
+    with watched(stop_at=4 * 3 + 2), pytest.raises(KeyboardInterrupt):  # in the fourth step
+        study(whole.text, broken, ["cat"], run=run, seeds=1)
+    with watched() as watch:
+        again = study(whole.text, broken, ["cat"], run=run, seeds=1)
+    assert len(watch.steps["cat", 0]) == 4 * 4
+    one, other = (
+        ic.load_model(whole.run("cat", 0, out) / "model").lens.state_dict()
+        for out in (there, broken)
+    )
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    for name in ic.Pretrained.SCHEMA:
+        pd.testing.assert_frame_equal(
+            timeless(again, name.name), timeless(found, name.name), check_exact=True
+        )
 
 
 def test_the_command_needs_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,11 @@ def side_by_side(
 
 
 def trained(
-    model: Any, objective: Objective[Any], config: TrainConfig, folder: Path
+    model: Any,
+    objective: Objective[Any],
+    config: TrainConfig,
+    folder: Path,
+    kind: type[Trainer[Any]] = Trainer,
 ) -> dict[str, Any]:
     """Train a module, from its checkpoint where there is one; what was recorded.
 
@@ -113,7 +117,7 @@ def trained(
     """
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     recorder = Recorder()
-    trainer = Trainer(model, objective, config, recorder=recorder)
+    trainer = kind(model, objective, config, recorder=recorder)
     run_training(trainer, checkpoints=checkpoints_together([folder]), progress=False)
     tables: dict[str, list[Any]] = defaultdict(list)
     for row in recorder.rows:

@@ -28,6 +28,9 @@ class EncoderTraining(LossWeights):
     """Neurons of a block."""
     n_codes: int = 1000
     """Codes of each block's codebook but the last one's, which has one for each sememe."""
+    revive_after: int | None = None
+    """Steps after which a code that no word had since is moved to a random word of the step; by
+    default codes are not moved."""
     frozen: bool = False
     """Leave the weights of a given model as they are, and train only what is added to it."""
     level: Literal["word", "token"] = "word"

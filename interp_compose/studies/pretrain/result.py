@@ -55,12 +55,14 @@ CURVE: Final = Table(
     rules=RULES,
 )
 CODES_USED: Final = (
-    "n_codes int, codes_per_word float, without_codes float, dead_codes int, perplexity float"
+    "n_codes int, codes_per_word float, without_codes float, dead_codes int, perplexity float, "
+    "revived int"
 )
 CODES_RULES: Final = (
     "0 <= codes_per_word <= n_codes",
     "0 <= without_codes <= 1",
     "0 <= dead_codes <= n_codes",
+    "revived >= 0",
 )
 CODES: Final = Table(
     "codes",
@@ -141,7 +143,7 @@ class Pretrained(StudyResult):
         Columns: model, seed, layer, n_codes, codes_per_word (with a weight that is not 0),
         without_codes (the share of words that have none), dead_codes (that no word of the held-out
         documents has), perplexity (exp of the entropy of the codes' frequencies: how many are used
-        evenly).
+        evenly), revived (how many times a code was moved to a word in training).
         """
         return self.frames["codes"]
 
@@ -183,12 +185,13 @@ class Pretrained(StudyResult):
         means = self.codes.groupby(["model", "layer"], sort=False).mean(numeric_only=True)
         lines = ["", "codes, after the last step, means over seeds:", ""]
         for row in means.reset_index().to_dict("records"):
+            moved = f", {row['revived']:.0f} times moved to a word" if row["revived"] else ""
             lines.append(
                 f"{row['model']:<11}layer {row['layer']:<3}"
                 f"{decimal(row['codes_per_word'], 1):>8} a word of {row['n_codes']:.0f}, "
                 f"{row['dead_codes']:.0f} used by none, perplexity "
                 f"{decimal(row['perplexity'], 1)}, {100 * row['without_codes']:.2f} % of words "
-                "without"
+                f"without{moved}"
             )
         return lines
 

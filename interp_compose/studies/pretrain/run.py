@@ -20,8 +20,9 @@ from interp_compose.studies.pretrain.options import EncoderTraining
 from interp_compose.tasks.sememes import Sememes
 from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.config import TrainConfig
-from interp_compose.training.loop import trains
+from interp_compose.training.loop import Trainer, trains
 from interp_compose.training.pretraining import CatWeights, Pretraining, measured
+from interp_compose.training.revival import Revival, RevivingTrainer
 from interp_compose.training.sentences import Passages
 
 WORK: Final = "pretrain"
@@ -127,9 +128,10 @@ class PretrainingRun(EncoderTraining):
         Raises:
             OptionError: a number that cannot be.
         """
-        for name in ("n_looks", "n_curve"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)!r}: expected 1 or more")
+        for name in ("n_looks", "n_curve", "revive_after"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name}={value!r}: expected 1 or more")
         config = TrainConfig(**_of(self, TrainConfig), decay_vectors=False)
         total = config.total_steps(len(lengths), lengths)
         return replace(config, evaluate_every=max(1, -(-total // self.n_looks)))
@@ -160,7 +162,11 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         run.composes,
         curve=held_out.first(run.n_curve),
     )
-    found = trained(model, objective, run.train_config(objective.lengths), folder)
+    kind: type[Trainer[Any]] = Trainer
+    if run.revive_after is not None:
+        objective = replace(objective, revival=Revival(model, run.revive_after))
+        kind = RevivingTrainer
+    found = trained(model, objective, run.train_config(objective.lengths), folder, kind)
     final = measured(objective, model.eval(), held_out)
     about = {"run": asdict(run), **found, "held_out": final["curve"], "codes": final["codes"]}
     about["codes_curve"] = found.get("codes", [])
