@@ -54,6 +54,9 @@ bench: venv
 	$(BIN)/python -m benchmarks.carma_labels out/carma-sst
 	$(BIN)/python -m benchmarks.carma_search --out out/search
 	$(BIN)/python -m benchmarks.circuits
+	$(BIN)/python -m benchmarks.transplant_sweep
+	$(BIN)/interp-compose transplant --out out/transplants
+	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants
 	$(BIN)/python -m benchmarks.stable_rank
 	$(BIN)/python -m benchmarks.complexity_report
 	$(BIN)/python -m benchmarks.phases

@@ -28,6 +28,7 @@ from docs import (
     phase_results,
     speed_results,
     task_results,
+    transplant_results,
     verdict_page,
 )
 from docs.measured import Table
@@ -207,6 +208,11 @@ def leaks() -> str:
     return NOTICE + table(*circuit_results.leaks())
 
 
+def transplants(name: str) -> str:
+    """What transplants carry, by pooling and layer."""
+    return NOTICE + table(*transplant_results.transplants(name))
+
+
 def phases(setting: str) -> str:
     """The phase of every cell of a diagram."""
     return NOTICE + table(*phase_results.phases(setting))
@@ -376,6 +382,7 @@ FILES: dict[str, Callable[[], str]] = {
     "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),
     "leaks.md": leaks,
+    "transplants_mini_idm.md": partial(transplants, "mini_idm"),
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),
     "phase_circuits_pre.md": partial(phase_circuits, "pre", 0.01),

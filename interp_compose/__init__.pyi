@@ -78,6 +78,7 @@ from .tasks.anchor_text import (
     anchor_examples as anchor_examples,
     anchor_tokenizer as anchor_tokenizer,
 )
+from .tasks.anchor_transplants import anchor_transplants as anchor_transplants
 from .tasks.anchors import AnchorTask as AnchorTask
 from .tasks.cognition import CompoundTest as CompoundTest, load_compounds as load_compounds
 from .tasks.corpus import TextCorpus as TextCorpus, load_text as load_text

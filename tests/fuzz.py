@@ -136,6 +136,21 @@ class World:
         return ic.cap_curve(self.model, self.examples, progress=False)
 
     @cached_property
+    def transplants(self) -> list[Any]:
+        rows = [
+            ("the shore is", (4, 9), "not alive", (0, 3)),
+            ("a small sea", (2, 7), "x y z", (2, 3)),
+        ]
+        return [
+            ic.TransplantPair(*row, *answers)
+            for row, answers in zip(rows, ("ab", "cd"), strict=True)
+        ]
+
+    @cached_property
+    def transplanted(self) -> Any:
+        return ic.transplant(self.model, self.transplants, controls=False, progress=False)
+
+    @cached_property
     def ablation(self) -> Any:
         return ic.ablation_curve(self.model, self.examples, progress=False)
 
@@ -685,6 +700,7 @@ def calls_of_data() -> Iterator[Call]:
     yield called(data.to, device="cpu")
     yield called(ic.anchor_tokenizer, task=lambda: W.anchors)
     yield called(ic.anchor_examples, task=lambda: W.anchors, data=lambda: W.data)
+    yield called(ic.anchor_transplants, task=lambda: W.anchors, data=lambda: W.data, seed=1)
     yield called(ic.Example, prompt="a b", answer=" c", spans=((0, 1),), tree="(S (A a) (B b))")
     yield called(ic.Pair, text1="a b", text2="b a", score=0.5, subset="x", tree1="(S (A a) (B b))")
     split = (ic.Example("a", "b"),)
@@ -747,6 +763,10 @@ def calls_of_data() -> Iterator[Call]:
     yield called(red.translated, translations=lambda: ["c"] * 5)
     yield called(red.error_rates, translations=lambda: ["c"] * 5)
     yield called(ic.bleu, translations=lambda: ["a b"], references=lambda: ["a b"], tokenize="zh")
+    row = {"source": "a b", "source_span": (0, 1), "target": "c d", "target_span": (0, 1)}
+    yield called(ic.TransplantPair, **row, expected="e", answer="f", composed="a d")
+    given = {"model": lambda: W.model, "seed": 0}
+    yield called(ic.load_transplants, name=lambda: "anchors", **given)
     yield called(ic.load_task, name=lambda: W.jsonl, model=lambda: W.model, data_dir=None, seed=0)
     yield called(ic.ThesaurusSource, mapping=lambda: {"shore": ["coast"]}, name="mine")
     yield called(ic.ThesaurusSource({"a": ["b"]}).candidates, word="a", pos="NOUN")
@@ -828,6 +848,16 @@ def calls_of_studies() -> Iterator[Call]:
         mode="collapse",
         controls=True,
         renumber=False,
+        **run,
+        **STUDY,
+    )
+    yield called(
+        ic.transplant,
+        8,
+        model=lambda: W.model,
+        pairs=lambda: list(W.transplants),
+        pooling=("mean", "max"),
+        controls=False,
         **run,
         **STUDY,
     )
@@ -1059,6 +1089,15 @@ def calls_of_results() -> Iterator[Call]:
     yield called(ic.compare_similarities, curves=lambda: {"a": similarity}, **compared)
     yield called(ablation.heatmap, example=0)
     yield called(ablation.changes, example=0)
+    yield called(
+        ic.Transplants.from_outcomes,
+        outcomes=lambda: W.transplanted.outcomes,
+        clean=lambda: W.transplanted.clean,
+        pairs=lambda: W.transplanted.pairs,
+        config=lambda: dict(W.transplanted.config),
+        n_layers=2,
+    )
+    yield called(W.transplanted.plot, answer="expected")
     yield called(
         ic.AblationCurve.from_outcomes,
         outcomes=lambda: ablation.frames["outcomes"].copy(),

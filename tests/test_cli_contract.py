@@ -298,7 +298,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--pooling": "pooling=[]: expected a sequence",
         "--limit 1": "InputError: pair 0: no other pair has a source phrase",
         "--task garbled.jsonl": "garbled.jsonl, line 1 has the unknown key 'prompt'",
-        "--task idm": "OptionError: pairs 'idm' are unknown; choose one of mini-idm",
+        "--task idm": "OptionError: pairs 'idm' are unknown; choose one of mini-idm, anchors",
     },
     "ablate": {
         **{**LAYERS, **MODEL, **TASK},

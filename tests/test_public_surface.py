@@ -60,6 +60,7 @@ NAMES = {
     "addition",
     "anchor_examples",
     "anchor_tokenizer",
+    "anchor_transplants",
     "attention_leak",
     "beam_search",
     "bleu",

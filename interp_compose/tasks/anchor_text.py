@@ -26,7 +26,7 @@ def anchor_tokenizer(task: AnchorTask) -> Any:
     Raises:
         InputError: an anchor's name that is not one word, or that a number has.
     """
-    vocab = {word: i for i, word in enumerate(_words(task))}
+    vocab = {word: i for i, word in enumerate(words_of(task))}
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -56,7 +56,7 @@ def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
             another length, or with tokens that the task does not have.
         AnswerError: a target of 0, which is no word.
     """
-    words = _words(task)
+    words = words_of(task)
     check_width(data.tokens, task.length)
     examples = []
     rows = zip(data.tokens.tolist(), data.targets.tolist(), data.positions.tolist(), strict=True)
@@ -79,7 +79,7 @@ def anchor_examples(task: AnchorTask, data: AnchorData) -> tuple[Example, ...]:
     return tuple(examples)
 
 
-def _words(task: AnchorTask) -> list[str]:
+def words_of(task: AnchorTask) -> list[str]:
     """The text of each token id."""
     numbers = [str(i) for i in range(1 + len(task.anchors), task.vocabulary)]
     for name in task.anchors:

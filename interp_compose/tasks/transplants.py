@@ -19,7 +19,7 @@ from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
 from interp_compose.types import Span
 
-TASKS: Final = ("mini-idm",)
+TASKS: Final = ("mini-idm", "anchors")
 
 
 @public
@@ -32,7 +32,9 @@ class TransplantPair:
     ``answer`` the one that follows it as it is, leading spaces included. ``composed``, which may be
     left out, is the prompt in which the phrase is exchanged as text. ``source_type`` and
     ``target_type`` say what kind of phrase each is, such as NP or head, in words of your own; they
-    have to be the same.
+    have to be the same. ``source_answer``, which may be left out, is the source's own answer,
+    another one than the expected: a model that gives it has remembered what the phrase was read
+    with.
     """
 
     source: str
@@ -44,6 +46,7 @@ class TransplantPair:
     composed: str = ""
     source_type: str = ""
     target_type: str = ""
+    source_answer: str = ""
 
     @property
     def source_phrase(self) -> str:
@@ -58,7 +61,9 @@ class TransplantPair:
 
 KEYS: Final = tuple(field.name for field in fields(TransplantPair))
 TEXTS: Final = ("source", "target", "expected", "answer")
-OPTIONAL: Final = ("composed", "source_type", "target_type")
+OPTIONAL: Final = ("composed", "source_type", "target_type", "source_answer")
+N_ANCHORS: Final = 1500
+"""Sequences of the anchor task; about a third of them end in their chain, or have no partner."""
 EXPECTED: Final = "give [start, end], a character range of the prompt, end not included"
 
 
@@ -144,11 +149,14 @@ def load_transplants(
     """Pairs for one model.
 
     Args:
-        name: the shipped ``"mini-idm"``, or the path of a ``.jsonl`` file of your own, whose rows
-            have the fields of :class:`TransplantPair`.
+        name: the shipped ``"mini-idm"``; ``"anchors"``, sequences with test keys of
+            :class:`.AnchorTask` as it is by default, see
+            :func:`.anchor_transplants.anchor_transplants`; or the path of a ``.jsonl`` file of
+            your own, whose rows have the fields of :class:`TransplantPair`.
         model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
-            (which chooses the prompt of a shipped task).
-        seed: orders the shipped pairs; a file keeps its order.
+            (which chooses the prompt of ``mini-idm``).
+        seed: orders the shipped pairs, and draws the sequences of ``"anchors"``; a file keeps its
+            order.
 
     Raises:
         OptionError: an unknown name, or a model without a tokenizer.
@@ -164,6 +172,12 @@ def load_transplants(
             f"pairs {name!r} are unknown; choose one of {', '.join(TASKS)}, or give the path of a "
             ".jsonl file"
         )
+    if name == "anchors":
+        from interp_compose.tasks.anchor_transplants import anchor_transplants
+        from interp_compose.tasks.anchors import AnchorTask
+
+        task = AnchorTask()
+        return anchor_transplants(task, task.sample("id", N_ANCHORS, seed=seed), seed=seed)
     if model.tokenizer is None:
         raise OptionError(
             f"the model {model.name!r} has no tokenizer, which the pairs {name!r} need; "

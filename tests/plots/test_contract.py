@@ -46,6 +46,7 @@ from tests.studies import (
     test_pretrain as pretrain,
     test_task_phases as task_phases,
     test_text_phases as text_phases,
+    test_transplant as transplants,
 )
 
 Made = Callable[[], Sequence[ChartFigure]]
@@ -69,6 +70,7 @@ FIGURES: dict[str, Made] = {
     "text_phases": lambda: list(text_phases.result().figures().values()),
     "fusion": lambda: list(fusion.result().figures().values()),
     "encoders": lambda: list(encoders.result().figures().values()),
+    "transplants": lambda: list(transplants.result().figures().values()),
     "pretrain": lambda: list(pretrain.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),

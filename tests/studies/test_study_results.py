@@ -42,6 +42,7 @@ from tests.studies import (
     test_speed_result as of_speed,
     test_task_phases as of_task_phases,
     test_text_phases as of_text_phases,
+    test_transplant as of_transplants,
 )
 
 Frames = dict[str, pd.DataFrame]
@@ -98,6 +99,11 @@ ENTRIES = {
         ablation.AblationCurve.SCHEMA,
         ablation_frames,
         lambda t: of_ablation.make_curve(**t),
+    ),
+    "transplants": Entry(
+        ic.Transplants.SCHEMA,
+        of_transplants.frames,
+        lambda t: ic.Transplants.from_outcomes(**t, config=of_transplants.CONFIG, n_layers=2),
     ),
     "similarity": Entry(
         (similarity.COSINES, similarity.PAIRS),

@@ -49,11 +49,50 @@ def pair(source: str, moved: str, target: str, replaced: str, answers: str) -> T
 
 
 PAIRS = [
-    pair(SHORE, "shore", BAKES, "bread", "ab"),
+    replace(pair(SHORE, "shore", BAKES, "bread", "ab"), source_answer="g"),
     pair(BAKES, "bakes bread", MOTHER, "a father", "ca"),
     replace(pair(HOUSE, "small wooden", MOTHER, "called", "de"), composed=""),
     pair(MOTHER, "mother", HOUSE, "house", "fb"),
 ]
+
+
+CONFIG = {"model": "tiny", "task": "mini-idm"}
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    """Tables of two layers, two poolings and all vectors, written out; the transplant of layer 0 is
+    right in two of three pairs."""
+    texts = ("source", "source_phrase", "target", "target_phrase", "expected", "answer", "composed")
+    pairs = [
+        {"pair": i, **{name: f"{name} {i}" for name in texts}, "source_answer": f"g{i}"}
+        | {"type": "head", "donor": (i + 1) % 3, "n_source": 2, "n_target": i + 1}
+        for i in range(3)
+    ]
+    answered = {"prediction": 5, "remembered": False, "expected_logprob": -2.5, "expected_rank": 3}
+    answered |= {"answer_logprob": -0.5, "answer_rank": 1}
+    clean = [
+        {"pair": i, "run": run, "prediction_text": "x", **answered}
+        | {"expected_right": run == "composed", "answer_right": run == "target"}
+        for i in range(3)
+        for run in ("target", "composed")
+    ]
+    outcomes = [
+        {"pair": i, "layer": layer, "pooling": how, "vector": name, **answered}
+        | {
+            "expected_right": name == "transplant" and not layer and i < 2,
+            "answer_right": layer == 1,
+        }
+        for i in range(3)
+        for layer in range(2)
+        for how in ("mean", "max")
+        for name in VECTORS
+    ]
+    rows = {"outcomes": outcomes, "clean": clean, "pairs": pairs}
+    return {name: pd.DataFrame(table) for name, table in rows.items()}
+
+
+def result() -> Transplants:
+    return Transplants.from_outcomes(**frames(), config=CONFIG, n_layers=2)
 
 
 def quiet(model: LensModel, pairs: Any = PAIRS, **options: Any) -> Transplants:
@@ -113,6 +152,7 @@ def test_every_outcome_equals_hooks_one_by_one(model: LensModel, found: Transpla
                     assert row["answer_rank"] == int((logits > logits[answer]).sum()) + 1
                     assert row["expected_right"] == (row["prediction"] == expected)
                     assert row["answer_right"] == (row["prediction"] == answer)
+                    assert not row["remembered"]  # tested below
 
 
 def test_the_own_phrase_is_a_cap_curve_of_that_one_unit(
@@ -170,6 +210,7 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
     first = (outcomes["vector"] == "transplant") & (outcomes["layer"] == 0)
     outcomes["expected_right"] = first & (outcomes["pair"] < 3)
     outcomes["answer_right"] = first & (outcomes["pair"] == 3)
+    outcomes["remembered"] = ~first & (outcomes["pair"] == 0)
     clean = found.clean.assign(expected_right=False, answer_right=lambda rows: rows["pair"] != 0)
     made = Transplants.from_outcomes(outcomes, clean, found.pairs, {"model": "m"}, n_layers=3)
     row = made.frame.set_index(["layer", "pooling", "vector"]).loc[0, "max", "transplant"]
@@ -179,6 +220,14 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
     centre, half = (0.75 + z2 / 8) / (1 + z2 / 4), (z2 * (0.75 * 0.25 / 4 + z2 / 64)) ** 0.5
     assert row["expected_low"] == pytest.approx(centre - half / (1 + z2 / 4), abs=1e-6)
     assert row["expected_high"] == pytest.approx(centre + half / (1 + z2 / 4), abs=1e-6)
+    assert (row["remembered"], row["n_remembered"], row["remembered_high"]) == (
+        0,
+        1,
+        pytest.approx(z2 / (1 + z2)),
+    )
+    assert (
+        made.frame.set_index(["layer", "pooling", "vector"]).loc[1, "max", "own"]["remembered"] == 1
+    )
     assert (row["clean_answer"], row["clean_expected"], row["n"]) == (0.75, 0, 4)
     assert made.frame["depth"].unique().tolist() == [0, 0.5, 1]
     assert made.frame["vector"].unique().tolist() == list(VECTORS)
@@ -187,7 +236,9 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
         Transplants.from_outcomes(outcomes[:-1], clean, found.pairs, {}, n_layers=3)
     with pytest.raises(InputError, match="no run 'target' of pair 0"):
         Transplants.from_outcomes(outcomes, clean[1:], found.pairs, {}, n_layers=3)
-    with pytest.raises(OptionError, match="answer='own': expected one of expected, untouched"):
+    with pytest.raises(
+        OptionError, match="answer='own': expected one of expected, untouched, remem"
+    ):
         made.plot("own")
 
 
@@ -216,7 +267,9 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"target_span": (7, 8)}, SpanError, "holds only blanks"),
     ({"target_span": (18, 25)}, SpanError, "pair 0: .* 'bread \"' holds the last token"),
     ({"target_span": [18]}, DataFormatError, "pair 0 has .* as its target_span"),
-    ({"expected": "b"}, AnswerError, "pair 0: the expected answer 'b' is the untouched one's"),
+    ({"expected": "b"}, AnswerError, "pair 0: the expected answer 'b' is the token of its answer"),
+    ({"source_answer": "a"}, AnswerError, "pair 0: .* 'a' is the token of its source_answer"),
+    ({"source_answer": "bcd"}, AnswerError, "of the target prompts with their key 'source_answer'"),
     (
         {"expected": "bcd"},
         AnswerError,
@@ -269,3 +322,18 @@ def test_an_edge_inside_a_token_is_refused(model: LensModel) -> None:
     low, high = next((low, high) for low, high in tokens if high - low > 2)
     with pytest.raises(AlignmentError, match="of the target prompts .* an edge of a span cuts"):
         quiet(model, [{**ROW, "target_span": (low, high - 1)}], controls=False)
+
+
+def test_what_is_remembered_is_the_sources_own_answer(model: LensModel) -> None:
+    """The prediction under each transplant, told as the source's own answer."""
+    rows = [{**ROW, "expected": "f", "answer": "g"}, {**ROW, "source_span": (0, 3)}]
+    first: Any = quiet(model, rows, controls=False, layers=[0], pooling=["mean"])
+    predicted = model.tokenizer.convert_ids_to_tokens(int(first.outcomes["prediction"][0]))
+    rows[0]["source_answer"] = predicted
+    again: Any = quiet(model, rows, controls=False, layers=[0], pooling=["mean"])
+    assert again.outcomes["remembered"].tolist() == [True, False]
+    assert (again.frame["remembered"].tolist(), again.frame["n_remembered"].tolist()) == ([1], [1])
+    assert set(again.figures()) == {"expected", "untouched", "remembered"}
+    assert set(first.figures()) == {"expected", "untouched"}
+    with pytest.raises(OptionError, match="expected one of expected, untouched$"):
+        first.plot("remembered")

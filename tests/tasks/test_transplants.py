@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import interp_compose as ic
-from interp_compose.errors import AnswerError, DataFormatError, OptionError
+from interp_compose.errors import AnswerError, DataFormatError, InputError, OptionError
 from interp_compose.models.load import load_model
+from interp_compose.tasks.anchor_transplants import anchor_transplants
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place
 from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
@@ -63,6 +64,7 @@ def test_pairs_of_a_model(model: Any) -> None:
         target = texts[pair.target.removesuffix(' is called a "')]
         assert pair.target_phrase in target.words
         assert pair.answer == target.answer
+        assert len({pair.answer, pair.expected, pair.source_answer}) == 3
         start, end = pair.target_span
         assert pair.composed == pair.target[:start] + pair.source_phrase + pair.target[end:]
     again = load_transplants("mini-idm", model, seed=8)
@@ -71,7 +73,9 @@ def test_pairs_of_a_model(model: Any) -> None:
 
 
 def test_names_and_models_are_refused(model: Any) -> None:
-    with pytest.raises(OptionError, match="pairs 'idm' are unknown; choose one of mini-idm"):
+    with pytest.raises(
+        OptionError, match="pairs 'idm' are unknown; choose one of mini-idm, anchors"
+    ):
         load_transplants("idm", model)
     without: Any = ic.small_decoder(init_rate=0.5, seed=0)
     with pytest.raises(OptionError, match="has no tokenizer, which the pairs 'mini-idm' need"):
@@ -95,3 +99,35 @@ def test_rows_of_a_file(tmp_path: Path, model: Any) -> None:
         DataFormatError, match=r"pairs.jsonl, line 2 has \[0, 1.5\] as its target_span"
     ):
         load_transplants(path, model)
+
+
+def test_anchor_pairs_by_the_operations_of_eq_2() -> None:
+    task = ic.AnchorTask()
+    shifts = {"a": 5, "b": 1, "c": -2, "d": -8}
+    pairs = anchor_transplants(task, task.sample("id", 300, seed=1), seed=2)
+    assert len(pairs) > 200
+    tokens = ic.anchor_tokenizer(task)
+    for pair in pairs:
+        source, target = pair.source.split(), pair.target.split()
+        at = next(i for i, word in enumerate(target) if word in shifts)
+        assert source[at] in shifts  # the same position
+        moved, replaced = source[at : at + 2], target[at : at + 2]
+        assert (pair.source_phrase.split(), pair.target_phrase.split()) == (moved, replaced)
+        assert at + 2 < len(target)
+        key, other = int(target[at - 1]), int(source[at - 1])
+        results = [
+            key + shifts[moved[0]] + shifts[moved[1]],
+            key + shifts[replaced[0]] + shifts[replaced[1]],
+            other + shifts[moved[0]] + shifts[moved[1]],
+        ]
+        given = [pair.expected, pair.answer, pair.source_answer]
+        assert [tokens.convert_tokens_to_ids(one.strip()) for one in given] == results
+        assert len(set(results)) == 3
+        assert pair.composed.split() == [*target[:at], *moved, *target[at + 2 :]]
+    assert anchor_transplants(task, task.sample("id", 300, seed=1), seed=2) == pairs
+    with pytest.raises(InputError, match="none of 1 sequences has a partner"):
+        anchor_transplants(task, task.sample("id", 1, seed=1))
+
+
+def test_anchors_by_name(model: Any) -> None:
+    assert len(load_transplants("anchors", model, seed=3)) > 1000

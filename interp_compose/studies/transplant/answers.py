@@ -1,4 +1,5 @@
-"""What the model answers: outcomes of the expected and of the untouched answer, as rows."""
+"""What the model answers: outcomes of the expected and of the untouched answer, as rows, and
+whether the source's own was remembered."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.studies.core.inputs import Prepared, Targets, outcome_rows
+from interp_compose.studies.transplant.pairs import PreparedPair
 
 PLACE: Final = ("layer", "pooling", "vector")
 Cell = tuple[int, str, str]
@@ -20,17 +22,19 @@ Cell = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Answers:
-    """The two answers of each row of a batch."""
+    """The answers of each row of a batch."""
 
     expected: Targets
     untouched: Targets
+    pairs: Sequence[PreparedPair]
 
     @classmethod
     def of(
-        cls, expected: Sequence[Prepared], untouched: Sequence[Prepared], device: torch.device
+        cls, pairs: Sequence[PreparedPair], expected: Sequence[Prepared], device: torch.device
     ) -> Answers:
-        """On ``device``."""
-        return cls(Targets.of(expected, device), Targets.of(untouched, device))
+        """On ``device``; ``expected`` are prompts, whose answers are expected."""
+        untouched = [pair.target for pair in pairs]
+        return cls(Targets.of(expected, device), Targets.of(untouched, device), pairs)
 
     def outcomes(
         self, logits: Float[Tensor, "stream pos d_vocab"], rows: Int[Tensor, "stream"] | None = None
@@ -39,11 +43,10 @@ class Answers:
         both = [one.outcomes(logits, rows) for one in (self.expected, self.untouched)]
         return torch.cat(both, dim=1)
 
-    def rows(
-        self, pairs: Sequence[int], outcomes: Float[Tensor, "rows 8"], cells: Sequence[Cell]
-    ) -> pd.DataFrame:
+    def rows(self, outcomes: Float[Tensor, "rows 8"], cells: Sequence[Cell]) -> pd.DataFrame:
         """One row each: of every cell, every pair."""
-        place: dict[str, Sequence[Any]] = {"example": list(pairs) * len(cells)}
+        pairs = [pair.index for pair in self.pairs]
+        place: dict[str, Sequence[Any]] = {"example": pairs * len(cells)}
         for i, name in enumerate(PLACE):
             place[name] = [cell[i] for cell in cells for _ in pairs]
         after = (
@@ -60,4 +63,6 @@ class Answers:
             rows[f"{name}_right"] = rows["prediction"].to_numpy() == wanted
             rows[f"{name}_logprob"] = frame["target_logprob"]
             rows[f"{name}_rank"] = frame["target_rank"]
+        own = [pair.remembered for pair in self.pairs] * len(cells)
+        rows["remembered"] = rows["prediction"].to_numpy() == own
         return rows.drop(columns=["target_logprob", "target_rank"])

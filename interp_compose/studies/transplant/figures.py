@@ -20,40 +20,55 @@ STYLES: Final = {
     "random phrase": Style("#8C6D1F", "triangle-down", dash="dash", width=1.6),
     "random direction": Style("#707070", "x", dash="dot", width=1.6),
 }
-ANSWERS: Final = {"expected": "expected", "untouched": "answer"}
-"""By the word of the figures, the columns of each answer."""
+ANSWERS: Final = {
+    "expected": ("expected_accuracy", "expected_low", "expected_high"),
+    "untouched": ("answer_accuracy", "answer_low", "answer_high"),
+    "remembered": ("remembered", "remembered_low", "remembered_high"),
+}
+"""Of each answer, accuracy and interval by their columns."""
+TITLES: Final = {
+    "expected": "the expected answer",
+    "untouched": "the untouched answer",
+    "remembered": "the source's own answer",
+}
+CLEAN: Final = {"expected": "clean_expected", "untouched": "clean_answer"}
 
 
 def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any]) -> ChartFigure:
     """One panel per pooling of ``frame``, see :attr:`.Transplants.frame`.
 
     Raises:
-        OptionError: neither the expected nor the untouched answer.
+        OptionError: another answer, or one that is not known.
     """
-    if answer not in ANSWERS:
-        raise OptionError(f"answer={answer!r}: expected one of {', '.join(ANSWERS)}")
-    column = ANSWERS[answer]
-    columns = ("layer", *(f"{column}_{each}" for each in ("accuracy", "low", "high")))
     first = frame.iloc[0]
-    target = float(first[f"clean_{column}"])
-    levels = [Level(f"target as it is {target:.1%}", target, Style(INK, "circle", width=1.3))]
-    composed = float(first["composed_expected"])
+    known = [name for name in ANSWERS if name != "remembered" or first["n_remembered"]]
+    if answer not in known:
+        raise OptionError(f"answer={answer!r}: expected one of {', '.join(known)}")
+    columns = ("layer", *ANSWERS[answer])
+    levels = []
+    if answer in CLEAN:
+        target = float(first[CLEAN[answer]])
+        levels.append(
+            Level(f"target as it is {target:.1%}", target, Style(INK, "circle", width=1.3))
+        )
     if answer == "expected" and first["n_composed"]:
+        composed = float(first["composed_expected"])
         style = Style(MUTED, "circle", dash="dot", width=1.3)
         levels.append(Level(f"composed as text {composed:.1%}", composed, style))
+    n = "n_remembered" if answer == "remembered" else "n"
     panels = []
     for pooling, own in frame.groupby("pooling", sort=False):
         named = [
             (name, STYLES[name], own[own["vector"] == name]) for name in own["vector"].unique()
         ]
-        lines = side_by_side(lines_of(named, *columns), False)
+        lines = side_by_side(lines_of(named, *columns, n=n), False)
         panels.append(Panel(lines, levels, title=f"{pooling} pooling"))
     return draw(
         Chart(
-            title=f"{model_name(config)}: the {answer} answer when a phrase is replaced",
-            subtitle=about(config, ("task",), f"{first['n']} pairs", "bands: 95 % intervals"),
+            title=f"{model_name(config)}: {TITLES[answer]} when a phrase is replaced",
+            subtitle=about(config, ("task",), f"{first[n]} pairs", "bands: 95 % intervals"),
             x_title="layer at which the phrase is replaced (0 = embeddings)",
-            y_title=f"accuracy of the {answer} answer",
+            y_title=f"share of {TITLES[answer]}",
             x_is_share=False,
             panels=panels,
         )

@@ -41,6 +41,8 @@ from interp_compose.studies.transplant.pairs import (
     prepare_pairs,
 )
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
+from interp_compose.tasks.anchor_text import anchor_tokenizer
+from interp_compose.tasks.anchors import AnchorTask
 from interp_compose.tasks.transplants import TransplantPair, load_transplants
 
 TARGET, COMPOSED = RUNS
@@ -52,6 +54,7 @@ TEXTS: Final = (
     "expected",
     "answer",
     "composed",
+    "source_answer",
 )
 """What the table of pairs has from the user."""
 
@@ -68,7 +71,8 @@ def transplant(
     the residual that enters block ℓ of the source's clean run. The target's phrase becomes one
     position, that of its last token, which holds this vector; the model runs on, and the prediction
     at the last position is compared with the *expected* answer, what the composed sentence would
-    mean, and with the *untouched* one, the target's own. Controls put three other vectors in that
+    mean, with the *untouched* one, the target's own, and, where it is known, with the source's own,
+    which would have been *remembered*. Controls put three other vectors in that
     place: the target's own phrase, pooled as it is in constituent-aware pooling (CARMA, appendix
     C.1); another pair's source phrase; a random direction.
 
@@ -76,7 +80,7 @@ def transplant(
         model: from :func:`load_model`, in evaluation mode.
         pairs: from :func:`load_transplants`, or dictionaries with ``source``, ``source_span``,
             ``target``, ``target_span``, ``expected``, ``answer`` and, where it is known,
-            ``composed``.
+            ``composed`` and ``source_answer``.
         asked: every option.
 
     Returns:
@@ -143,10 +147,8 @@ def _measure(
     hooks = list(names.values())
     logits, resid = model.capture(targets.tokens, hooks, attention_mask=targets.mask, read="last")
     _, given = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
-    targeted = [pair.target for pair in pairs]
-    answers = Answers.of([pair.expected for pair in pairs], targeted, model.device)
-    index = [pair.index for pair in pairs]
-    parts = [answers.rows(index, answers.outcomes(logits), [(CLEAN, "", TARGET)])]
+    answers = Answers.of(pairs, [pair.expected for pair in pairs], model.device)
+    parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
     known = [(pair, pair.composed) for pair in pairs if pair.composed is not None]
     if known:
         parts.append(_composed(model, known))
@@ -180,7 +182,7 @@ def _measure(
         max_tokens=chunk_tokens(model, layout.n_positions, logits=True),
     )
     cells = [(layer, how, name) for layer in layers for how in asked.pooling for name in vectors]
-    parts.append(answers.rows(index, measured.flatten(0, 1), cells))
+    parts.append(answers.rows(measured.flatten(0, 1), cells))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -189,9 +191,8 @@ def _composed(model: LensModel, known: Sequence[tuple[PreparedPair, Prepared]]) 
     prompts = [composed for _, composed in known]
     batch = Batch.of([one.prompt for one in prompts], model.device)
     logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
-    answers = Answers.of(prompts, [pair.target for pair, _ in known], model.device)
-    index = [pair.index for pair, _ in known]
-    return answers.rows(index, answers.outcomes(logits), [(CLEAN, "", COMPOSED)])
+    answers = Answers.of([pair for pair, _ in known], prompts, model.device)
+    return answers.rows(answers.outcomes(logits), [(CLEAN, "", COMPOSED)])
 
 
 def _result(
@@ -227,6 +228,8 @@ def run(command: TransplantCommand) -> Transplants:
     source, asked = command.pairs, command.study
     check_limit(source.limit)
     model = loaded(command.model)
+    if source.task == "anchors" and model.tokenizer is None:
+        model.tokenizer = anchor_tokenizer(AnchorTask())
     pairs = load_transplants(source.task, model, seed=asked.seed)[: source.limit]
     asked = replace(asked, task=Path(source.task).name)
     return carried_out(transplant.plan(model, pairs, asked), command.output)

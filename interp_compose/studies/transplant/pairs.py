@@ -25,6 +25,8 @@ from interp_compose.studies.core.options import PromptOptions
 from interp_compose.tasks.transplants import TransplantPair, read_transplants
 from interp_compose.types import Example, Span
 
+Row = tuple[str, str, Span | None]
+"""A prompt, its answer, and a phrase of it."""
 REMEDY: Final = "Use shorter prompts."
 
 
@@ -38,6 +40,7 @@ class PreparedPair:
         source, target, expected, composed: the prompts with their answers; ``expected`` is the
             target with the expected answer, ``composed`` None where it is not known.
         source_phrase, target_phrase: which tokens the phrases are.
+        remembered: the token of the source's own answer; -1 where it is not known.
         donor: the index of the pair whose source phrase is this one's random phrase; -1 for none.
     """
 
@@ -49,6 +52,7 @@ class PreparedPair:
     composed: Prepared | None
     source_phrase: Bool[np.ndarray, "source_pos"]
     target_phrase: Bool[np.ndarray, "target_pos"]
+    remembered: int = -1
     donor: int = -1
 
     @property
@@ -86,16 +90,23 @@ def prepare_pairs(
         model, [(one.target, one.expected, one.target_span) for one in read], "target", "expected"
     )
     known = [i for i, one in enumerate(read) if one.composed]
-    texts = [(read[i].composed, read[i].expected, None) for i in known]
+    texts: list[Row] = [(read[i].composed, read[i].expected, None) for i in known]
     composed = dict(zip(known, _prompts(model, texts, "composed", "expected"), strict=True))
+    known = [i for i, one in enumerate(read) if one.source_answer]
+    texts = [(read[i].target, read[i].source_answer, read[i].target_span) for i in known]
+    remembered = dict(zip(known, _prompts(model, texts, "target", "source_answer"), strict=True))
     prepared = []
     for i, one in enumerate(read):
-        if expected[i].answer_id == target[i].answer_id:
-            raise AnswerError(
-                f"pair {i}: the expected answer {one.expected!r} is the untouched one's token, so "
-                "that no answer could tell whether anything was carried; give two answers, or "
-                "leave the pair out"
-            )
+        others = {"answer": target[i]}
+        if i in remembered:
+            others["source_answer"] = remembered[i]
+        for name, other in others.items():
+            if expected[i].answer_id == other.answer_id:
+                raise AnswerError(
+                    f"pair {i}: the expected answer {one.expected!r} is the token of its {name}, "
+                    "so that no prediction could tell the two apart; give another answer, or "
+                    "leave the pair out"
+                )
         prepared.append(
             PreparedPair(
                 i,
@@ -106,6 +117,7 @@ def prepare_pairs(
                 composed.get(i),
                 _phrase(source[i], one.source_span),
                 _phrase(target[i], one.target_span),
+                remembered[i].answer_id if i in remembered else -1,
             )
         )
         _refuse_prediction(prepared[-1])
@@ -120,7 +132,7 @@ def prepare_pairs(
 
 def _prompts(
     model: LensModel,
-    rows: Sequence[tuple[str, str, Span | None]],
+    rows: Sequence[Row],
     which: str,
     answer: str | None = None,
 ) -> list[Prepared]:
@@ -198,7 +210,7 @@ def pairs_digest(pairs: Sequence[PreparedPair]) -> str:
     """Of everything the run reads: texts, tokens, phrases, answers."""
     digest = hashlib.sha256()
     for one in pairs:
-        row: list[Any] = [one.target.answer_id, one.expected.answer_id, one.donor]
+        row: list[Any] = [one.target.answer_id, one.expected.answer_id, one.remembered, one.donor]
         for prompt in filter(None, (one.source, one.target, one.composed)):
             row += [prompt.example.prompt, prompt.prompt.ids.tolist()]
         row += [one.source_phrase.tolist(), one.target_phrase.tolist()]

@@ -1,4 +1,4 @@
-"""The result of phrase transplants: two accuracies per layer, pooling and vector.
+"""The result of phrase transplants: accuracies per layer, pooling and vector.
 
 Four tidy tables: ``pairs`` (one row per pair), ``clean`` (the model untouched, on targets and on
 composed prompts), ``outcomes`` (one row per pair, layer, pooling and vector) and ``frame`` (one row
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 POOLINGS: Final = ("mean", "max", "sum")
 RUNS: Final = ("target", "composed")
 ANSWERED: Final = (
-    "prediction int, expected_right bool, answer_right bool, expected_logprob float, "
-    "expected_rank int, answer_logprob float, answer_rank int"
+    "prediction int, expected_right bool, answer_right bool, remembered bool, "
+    "expected_logprob float, expected_rank int, answer_logprob float, answer_rank int"
 )
 RULES: Final = (
     "expected_rank >= 1",
     "answer_rank >= 1",
     "expected_right + answer_right < 2",  # two answers, one prediction
+    "expected_right + remembered < 2",
 )
 PAIRS: Final = Table(
     "pairs",
     "pair int, source str, source_phrase str, target str, target_phrase str, expected str, "
-    "answer str, composed str, type str, donor int, n_source int, n_target int",
+    "answer str, composed str, source_answer str, type str, donor int, n_source int, n_target int",
     key=("pair",),
     rules=("n_source >= 1", "n_target >= 1"),
 )
@@ -72,7 +73,7 @@ class Transplants(StudyResult):
 
     SCHEMA = (PAIRS, CLEAN, OUTCOMES)
     TABLES = ("curve", "outcomes", "clean", "pairs")
-    FIGURES = ("expected", "untouched")
+    FIGURES = ("expected", "untouched", "remembered")
 
     @classmethod
     def from_outcomes(
@@ -89,14 +90,15 @@ class Transplants(StudyResult):
         Args:
             outcomes: one row per pair, layer, pooling and vector ("transplant", and the controls
                 "own", "random phrase" and "random direction"). Columns: these, prediction (token
-                id), expected_right and answer_right (whether it is that answer), and of both
-                answers logprob (nats) and rank (1 is the most likely token).
+                id), expected_right and answer_right (whether it is that answer), remembered
+                (whether it is the source's own), and of the first two answers logprob (nats) and
+                rank (1 is the most likely token).
             clean: the same of the untouched model, by pair and run: "target", and "composed" where
                 that prompt is known; with prediction_text.
             pairs: one row per pair. Columns: pair, source, source_phrase, target, target_phrase,
-                expected, answer, composed ("" where not known), type, donor (the pair whose source
-                phrase the random phrase is, -1 without controls), n_source and n_target (tokens of
-                the phrases).
+                expected, answer, composed and source_answer ("" where not known), type, donor (the
+                pair whose source phrase the random phrase is, -1 without controls), n_source and
+                n_target (tokens of the phrases).
             config: what was run, in JSON's types.
             n_layers: of the model; depth is layer / (n_layers - 1), 0 for a model of one block.
 
@@ -116,7 +118,8 @@ class Transplants(StudyResult):
                 f"clean has no run 'target' of pair {lacking[0]}; expected one of every pair"
             )
         outcomes = OUTCOMES.ordered(outcomes, every, layer=range(n_layers))
-        curve = _summarise(outcomes, clean, n_layers)
+        known = pairs.loc[pairs["source_answer"] != "", "pair"]
+        curve = _summarise(outcomes, clean, set(known), n_layers)
         frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}
         return cls(config=config, frames=frames, versions=environment_versions())
 
@@ -127,6 +130,8 @@ class Transplants(StudyResult):
         Columns: layer; depth (0 … 1); pooling; vector; expected_accuracy, the share of the n pairs
         in which the prediction is the expected answer, with its Wilson 95 % interval expected_low,
         expected_high; answer_accuracy, answer_low, answer_high of the untouched answer;
+        remembered, remembered_low, remembered_high, the share of the source's own answer among the
+        n_remembered pairs where that is known (NaN where there is none);
         expected_logprob and answer_logprob (means, nats); n; clean_expected and clean_answer, both
         accuracies of the untouched model on the targets; composed_expected, that of the expected
         answer on the n_composed composed prompts (NaN where there is none).
@@ -156,11 +161,11 @@ class Transplants(StudyResult):
         the composed prompts, controls are dashed.
 
         Args:
-            answer: "expected", what the composed sentence would mean, or "untouched", the target's
-                own.
+            answer: "expected", what the composed sentence would mean, "untouched", the target's
+                own, or "remembered", the source's own.
 
         Raises:
-            OptionError: another word.
+            OptionError: another word, or "remembered" where no pair has the source's own answer.
         """
         from interp_compose.studies.transplant.figures import accuracy_figure
 
@@ -168,10 +173,11 @@ class Transplants(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
-        return {answer: self.plot(answer) for answer in self.FIGURES}
+        known = self.FIGURES if (self.frame["n_remembered"] > 0).all() else self.FIGURES[:2]
+        return {answer: self.plot(answer) for answer in known}
 
     def summary(self) -> str:
-        """Both accuracies as aligned text: a row per layer and pooling, a column per vector."""
+        """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
         first = self.frame.iloc[0]
         names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
         lines = [
@@ -184,9 +190,12 @@ class Transplants(StudyResult):
                 f"on {first['n_composed']} composed prompts: the expected answer in "
                 f"{first['composed_expected']:.3f}"
             )
-        for answer, title in (("expected", "expected"), ("answer", "untouched")):
+        answers = {"expected": "expected_accuracy", "untouched": "answer_accuracy"}
+        if first["n_remembered"]:
+            answers["source's own"] = "remembered"
+        for title, values in answers.items():
             table = self.frame.pivot(
-                index=["pooling", "layer"], columns="vector", values=f"{answer}_accuracy"
+                index=["pooling", "layer"], columns="vector", values=values
             ).sort_index(key=lambda level: OUTCOMES.place(level.to_series()))
             columns = [("pooling", "pooling", "<8"), ("layer", "layer", ">5")]
             columns += [(name, name, ">18.3f") for name in names]
@@ -198,8 +207,11 @@ class Transplants(StudyResult):
         return "\n".join(lines)
 
 
-def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:
-    """The tidy curve: one row per layer, pooling and vector."""
+def _summarise(
+    outcomes: pd.DataFrame, clean: pd.DataFrame, known: set[int], n_layers: int
+) -> pd.DataFrame:
+    """The tidy curve: one row per layer, pooling and vector. ``known`` are the pairs whose source's
+    own answer is."""
     of_target = clean[clean["run"] == "target"]
     of_composed = clean[clean["run"] == "composed"]
     n = len(of_target)
@@ -208,6 +220,7 @@ def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd
         .agg(
             expected=("expected_right", "sum"),
             answer=("answer_right", "sum"),
+            remembered=("remembered", "sum"),
             expected_logprob=("expected_logprob", "mean"),
             answer_logprob=("answer_logprob", "mean"),
         )
@@ -219,9 +232,13 @@ def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd
         frame[f"{answer}_accuracy"] = table[answer] / n
         low, high = wilson_interval(table[answer].to_numpy(), n)
         frame[f"{answer}_low"], frame[f"{answer}_high"] = low, high
+    low, high = wilson_interval(table["remembered"].to_numpy(), len(known))
+    frame["remembered"] = table["remembered"] / len(known) if known else float("nan")
+    frame["remembered_low"], frame["remembered_high"] = low, high
     frame["expected_logprob"] = table["expected_logprob"]
     frame["answer_logprob"] = table["answer_logprob"]
     frame["n"] = n
+    frame["n_remembered"] = len(known)
     frame["clean_expected"] = float(of_target["expected_right"].mean())
     frame["clean_answer"] = float(of_target["answer_right"].mean())
     frame["composed_expected"] = float(of_composed["expected_right"].mean())

@@ -119,12 +119,17 @@ def mini_idm_transplants(tokenizer: Any, prompt: Prompt, seed: int) -> tuple[Tra
             prompt(composed.text),
             role,
             role,
+            prompt.lead + source.answer,
         )
         for target, place, composed, source, at, role in exchanges()
     ]
-    texts = [(pair.target, answer) for pair in pairs for answer in (pair.expected, pair.answer)]
+    texts = [
+        (pair.target, answer)
+        for pair in pairs
+        for answer in (pair.expected, pair.answer, pair.source_answer)
+    ]
     fits = one_token(tokenizer, texts).tolist()
-    kept = [pair for pair, *both in zip(pairs, fits[::2], fits[1::2], strict=True) if all(both)]
+    kept = [pair for i, pair in enumerate(pairs) if all(fits[3 * i : 3 * i + 3])]
     if not kept:
         raise AnswerError(
             f"the answers of not one of {len(pairs)} pairs are single tokens for this tokenizer "
