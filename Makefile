@@ -56,7 +56,12 @@ bench: venv
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.transplant_sweep
 	$(BIN)/interp-compose transplant --out out/transplants
-	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants
+	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants --figures expected untouched
+	$(BIN)/interp-compose phases --gammas 0.5,0.8 --weight-decays 0.01 --seeds 1 --out out/two-phases
+	$(BIN)/interp-compose transplant --model out/two-phases/runs/b33aed3e4b70dfb2/model --task anchors --out out/transplants-0.5
+	$(BIN)/interp-compose transplant --model out/two-phases/runs/edf94df624c50ba6/model --task anchors --out out/transplants-0.8
+	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants-0.5 --name anchors_0.5
+	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants-0.8 --name anchors_0.8
 	$(BIN)/python -m benchmarks.stable_rank
 	$(BIN)/python -m benchmarks.complexity_report
 	$(BIN)/python -m benchmarks.phases

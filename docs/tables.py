@@ -213,6 +213,11 @@ def transplants(name: str) -> str:
     return NOTICE + table(*transplant_results.transplants(name))
 
 
+def transplants_anchors() -> str:
+    """What transplanted chains carry in models of two phases."""
+    return NOTICE + table(*transplant_results.anchors())
+
+
 def phases(setting: str) -> str:
     """The phase of every cell of a diagram."""
     return NOTICE + table(*phase_results.phases(setting))
@@ -382,6 +387,7 @@ FILES: dict[str, Callable[[], str]] = {
     "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),
     "leaks.md": leaks,
+    "transplants_anchors.md": transplants_anchors,
     "transplants_mini_idm.md": partial(transplants, "mini_idm"),
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),

@@ -15,6 +15,31 @@ COLUMNS = (
 )
 
 
+ANSWERS = (("expected", "expected_"), ("untouched", "answer_"), ("source's own", "remembered_"))
+ANCHOR_MODELS = {
+    "anchors_0.5": "0.5 (2c: pairs, in either order)",
+    "anchors_0.8": "0.8 (3: reasons)",
+}
+
+
+def anchors() -> Table:
+    """Heads and rows: what models of two phases answer under the transplant, mean pooling; of the
+    random controls the larger share."""
+    rows = []
+    for name, label in ANCHOR_MODELS.items():
+        found = [row for row in read(f"transplants_{name}")["table"] if row["pooling"] == "mean"]
+        for layer in dict.fromkeys(row["layer"] for row in found):
+            cells = {row["vector"]: row for row in found if row["layer"] == layer}
+            moved, shown = cells["transplant"], []
+            for _, column in ANSWERS:
+                value = "remembered" if column == "remembered_" else f"{column}accuracy"
+                interval = f"({moved[f'{column}low']:.3f}–{moved[f'{column}high']:.3f})"
+                control = max(cells[f"random {kind}"][value] for kind in ("phrase", "direction"))
+                shown.append(f"{moved[value]:.3f} {interval}, random {control:.3f}")
+            rows.append([label, str(layer), *shown])
+    return ["γ (phase)", "layer", *(head for head, _ in ANSWERS)], rows
+
+
 def transplants(name: str) -> Table:
     """Heads and rows: accuracies of both answers, with their intervals."""
     found = read(f"transplants_{name}")["table"]
