@@ -87,24 +87,23 @@ def inside(name: str) -> Table:
 
 def kinds_of_tokens(name: str) -> Table:
     """A row per type of the last split: of how many sequences all tokens of a kind are right, given
-    those before; means over seeds, the smallest and the largest in parentheses."""
+    those before; of each model, one seed."""
     found = read(name)
-    split = found["config"]["splits"][-1]
-    own = [row for row in found["tokens"] if row["split"] == split]
-    models, kinds = found["config"]["models"], ("structure", "predicate", "name")
-    rows = []
-    for type_ in sorted({row["type"] for row in own}):
-        cells = [
-            _seeds(
-                row["n_whole"] / row["n_pairs"]
-                for row in own
-                if (row["type"], row["kind"], row["model"]) == (type_, kind, model)
-            )
-            for kind in kinds
-            for model in models
+    split, models = found["config"]["splits"][-1], found["config"]["models"]
+    shares = {
+        (row["type"], row["kind"], row["model"]): f"{row['n_whole'] / row['n_pairs']:.2f}"
+        for row in found["tokens"]
+        if row["split"] == split
+    }
+    kinds = ("structure", "predicate", "name")
+    rows = [
+        [
+            f"`{type_}`",
+            *(" / ".join(shares[type_, kind, model] for model in models) for kind in kinds),
         ]
-        rows.append([f"`{type_}`", *cells])
-    return ["type", *(f"{kind}, `{model}`" for kind in kinds for model in models)], rows
+        for type_ in sorted({place[0] for place in shares})
+    ]
+    return ["type", *(f"{kind}: {' / '.join(models)}" for kind in kinds)], rows
 
 
 WITHOUT_EMBEDDINGS = ("test", "all", 0)

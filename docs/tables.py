@@ -302,6 +302,11 @@ def generalised(name: str) -> str:
     return NOTICE + table(*generalise_results.accuracy(name))
 
 
+def fusion_kinds() -> str:
+    """Which tokens of COGS' logical forms are right."""
+    return NOTICE + table(*generalise_results.kinds_of_tokens("fusion_cogs"))
+
+
 def generalised_pairs(name: str) -> str:
     """How every two of them differ."""
     return NOTICE + table(*generalise_results.pairs(name))
@@ -443,6 +448,7 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_jump.md": partial(generalised, "generalise_scan_jump"),
     "generalise_jump_pairs.md": partial(generalised_pairs, "generalise_scan_jump"),
     "generalise_cogs.md": partial(generalised, "generalise_cogs"),
+    "fusion_cogs.md": fusion_kinds,
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
     "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),

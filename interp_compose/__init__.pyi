@@ -32,6 +32,8 @@ from .stats.bleu import bleu as bleu
 from .studies.ablation.measure import ablation_curve as ablation_curve
 from .studies.ablation.result import AblationCurve as AblationCurve
 from .studies.anchors.run import PhaseRun as PhaseRun
+from .studies.audit.measure import audit as audit
+from .studies.audit.result import Audit as Audit
 from .studies.cap.measure import cap_curve as cap_curve
 from .studies.cap.result import CapCurve as CapCurve, compare_curves as compare_curves
 from .studies.carma.measure import compare as compare

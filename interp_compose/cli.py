@@ -20,6 +20,7 @@ import tyro
 
 from interp_compose._versions import __version__
 from interp_compose.studies.ablation.options import AblationCommand
+from interp_compose.studies.audit.options import AuditCommand
 from interp_compose.studies.cap.options import CapCommand
 from interp_compose.studies.carma.options import CarmaCommand
 from interp_compose.studies.codes.options import CodesCommand
@@ -58,6 +59,7 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "pretrain": (PretrainCommand, "pretrain.measure:run"),
     "encoders": (EncodersCommand, "encoders.measure:run"),
     "codes": (CodesCommand, "codes.measure:run"),
+    "audit": (AuditCommand, "audit.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
@@ -67,7 +69,8 @@ RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Entry point of ``interp-compose``. Exit status 2 for refused input, 130 when interrupted."""
+    """Entry point of ``interp-compose``. Exit status 1 where an audit finds something, 2 for
+    refused input, 130 when interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
         print(f"interp-compose {__version__}")
@@ -89,13 +92,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(2)
     try:
         with _kill_is_ctrl_c():
-            _run(command)
+            status = _run(command)
     except InterpComposeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
         raise SystemExit(130) from None
+    if status:
+        raise SystemExit(status)
 
 
 def _parsed(argv: Sequence[str]) -> Any:
@@ -150,7 +155,8 @@ def _kill_is_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(command: Any) -> None:
+def _run(command: Any) -> int:
+    """Carry out a command; the exit status of its result."""
     output = command.output
     if output.quiet:
         from transformers.utils import logging
@@ -160,6 +166,8 @@ def _run(command: Any) -> None:
     result = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
     if not output.quiet:
         _show(result, output.out)
+    status: int = result.exit_status
+    return status
 
 
 def _show(result: StudyResult, out: Path) -> None:

@@ -896,6 +896,7 @@ def calls_of_studies() -> Iterator[Call]:
         **STUDY,
     )
     yield called(ic.complexity_report, 2, model=lambda: W.model, heads=True, **STUDY)
+    yield called(ic.audit, source=lambda: W.model, quick=True, progress=False)
     yield called(
         ic.finetune,
         4,

@@ -34,6 +34,7 @@ COMMANDS = {
     "carma": "--model mini-base --task mini-sst --device cpu --seeds 2 --limit 12 --max-steps 2 "
     "--epochs 1 --batch-size 8 --layers 0 1.0 --rates 0.25",
     "weights": "--model mini-base --no-heads --device cpu",
+    "audit": "--model mini-base --quick --device cpu",
     "phases": RUNS,
     "task-phases": "--task addition-19 --sizes 40 --gammas 0.4,0.8 --weight-decays 0.01 --seeds 2 "
     "--d-model 8 --n-heads 2 --d-mlp 8 --max-steps 2 --n-looks 1 --n-curve 20 --where here",
@@ -69,6 +70,7 @@ OTHER = {
     "similarity": ("--layers 1", "layers was [0], is now [1]"),
     "carma": ("--seeds 1", "seeds was [0, 1], is now [0]"),
     "weights": ("--heads", "heads was false, is now true"),
+    "audit": ("--dtype bfloat16", 'dtype was "float32", is now "bfloat16"'),
     "phases": ("--steps 7", "steps was 6, is now 7"),
     "task-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
     "text-phases": ("--max-steps 3", "max_steps was 2, is now 3"),
@@ -204,7 +206,7 @@ def check_written(out: Path, printed: str) -> None:
     assert result.summary() in printed
     assert f"written to {out}/: " in printed
     figures = set(result.figures())
-    assert figures
+    assert bool(figures) == bool(result.FIGURES)
     assert figures <= set(result.FIGURES)
     for figure in figures:
         assert f"{figure}.html, {figure}.png" in printed
@@ -319,6 +321,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--data-dir .": "OptionError: the file",
     },
     "weights": MODEL,
+    "audit": MODEL,
     "phases": {
         **GRID,
         "--weight-decays -1": "weight_decays holds -1",

@@ -73,6 +73,8 @@ NAMES = {
     "effective_rank",
     "embed_texts",
     "embedding_geometry",
+    "Audit",
+    "audit",
     "codes",
     "encoders",
     "finetune",

@@ -67,10 +67,12 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class Probe:
-    """One probe's outcome: ``held``, and the figure that decided it."""
+    """One probe's outcome: ``held``, and the figure that decided it; ``refused`` where the model
+    raised an error."""
 
     held: bool
     detail: str
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _outcome(probe: Callable[[], Any]) -> Any:
         KeyError,
         IndexError,
     ) as refusal:  # whatever a wrapper throws at a request it does not know
-        return Probe(False, f"{type(refusal).__name__}: {first_line(refusal)}")
+        return Probe(False, f"{type(refusal).__name__}: {first_line(refusal)}", refused=True)
 
 
 class _Probes:

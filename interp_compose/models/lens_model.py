@@ -742,7 +742,7 @@ class LensModel(ABC):
     def capabilities(self) -> Capabilities:
         """What the probe of a few tokens found; run on first use."""
         if self._capabilities is None:
-            with self._bare():
+            with self.bare():
                 self._capabilities = prove_capabilities(self)
         return self._capabilities
 
@@ -750,7 +750,7 @@ class LensModel(ABC):
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"], *, read: Read
     ) -> Float[Tensor, "batch _ width"]:
         """A call of the model as it is, without the user's hooks, edits, wrappers and dropout."""
-        with self._bare():
+        with self.bare():
             tokens, mask = tokens.to(self.device), mask.to(self.device)
             return self.forward(tokens, attention_mask=mask, read=read)
 
@@ -762,7 +762,7 @@ class LensModel(ABC):
         """
         new = [name for name in names if name not in self._edits]
         if new:
-            with self._bare():
+            with self.bare():
                 self._edits |= prove_edits(self, new)
         for name in names:
             if not self._edits[name].held:
@@ -846,7 +846,7 @@ class LensModel(ABC):
             )
 
     @contextmanager
-    def _bare(self) -> Iterator[None]:
+    def bare(self) -> Iterator[None]:
         """Without hooks, edits, wrappers, autocast and dropout: what is proven is the model."""
         with (
             self.exclusive.held(self.name),
@@ -876,7 +876,7 @@ class LensModel(ABC):
             tokens = self.random_tokens(1, min(2, self.n_ctx), torch.Generator().manual_seed(0)).to(
                 self.device
             )
-            with self._bare():
+            with self.bare():
                 _, store = self.capture(tokens, [name, out], read="hidden")
             if store[name].shape == store[out].shape and torch.equal(store[name], store[out]):
                 raise CapabilityError(

@@ -72,7 +72,7 @@ def weights_digest(model: LensModel) -> str:
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
     for tensor in [*model.parameters(), *_persistent_buffers(model)]:
         digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

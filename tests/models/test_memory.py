@@ -55,3 +55,15 @@ def test_the_digest_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     assert one == weights_digest(load_model(saved(tmp_path / "other", bert())))
     rewrite(tmp_path / "other" / "config.json", hidden_act="relu")
     assert one != weights_digest(load_model(tmp_path / "other"))
+
+
+def test_a_weight_without_axes_is_part_of_the_digest() -> None:
+    """As those of an activation function in Apertus are."""
+    model = architectures.load("small, pre")
+    plain = weights_digest(model)
+    gain = torch.nn.Parameter(torch.tensor(1.0))
+    model.lens.register_parameter("gain", gain)
+    one = weights_digest(model)
+    with torch.no_grad():
+        gain += 1.0
+    assert len({plain, one, weights_digest(model)}) == 3

@@ -30,6 +30,11 @@ class StudyResult(Result):
     RUNS: ClassVar[tuple[str, ...]] = ()
     """What else its command writes, in words."""
 
+    @property
+    def exit_status(self) -> int:
+        """Of the command that made it."""
+        return 0
+
     @classmethod
     def load(cls: type[StudyResultT], folder: str | os.PathLike[str]) -> StudyResultT:
         """As :meth:`.Result.load`; tables that are not :attr:`SCHEMA`'s raise InputError."""

@@ -1,0 +1,176 @@
+"""The model as a whole: calls, padding, neighbours in a batch, gradients, errors, compiling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from interp_compose.models.capabilities import MEANING
+from interp_compose.models.lens_model import LensModel
+from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
+from interp_compose.studies.audit.result import Status
+from interp_compose.types import Read
+
+LENGTHS: Final = (7, 5, 3)
+FAILED: Final[Mapping[str, Status]] = {
+    **dict.fromkeys(("forward", "causal"), "wrong"),
+    **dict.fromkeys(
+        ("edit_resid", "edit_pattern", "edit_scores", "edit_z", "edit_post"), "discarded"
+    ),
+}
+"""What a capability that fails comes to; others are refused by name where they are asked for."""
+STEPS: Final = (1e-2, 1e-3, 1e-4)
+"""Of finite differences, in standard deviations of the residual: the curvature shows in large ones,
+rounding in small ones."""
+
+
+def check_model(
+    model: LensModel, tokens: Int[Tensor, "batch pos"], *, compiled: bool
+) -> Iterator[tuple[str, Outcome]]:
+    """Every check, by its name: the capabilities that studies rely on, and more."""
+    for name, probe in model.capabilities.probes.items():
+        if name == "causal" and model.bidirectional:
+            yield MEANING[name], Outcome("not tried", "tokens attend to later ones")
+            continue
+        status = "holds" if probe.held else FAILED.get(name, "refused")
+        yield MEANING[name], Outcome(status, probe.detail)
+    checks: dict[str, Callable[[LensModel, Tensor], Outcome]] = {
+        "a second call gives the same bits": _again,
+        "a text's output does not depend on its neighbours, padded on either side": _neighbours,
+        "gradients at hook points are those of finite differences": _gradients,
+        "after an error in a hook the model is as it was": _after_an_error,
+    }
+    if compiled:
+        checks["a hook added after torch.compile acts"] = _compiled
+    for name, check in checks.items():
+        yield name, guarded(lambda check=check: check(model, tokens))  # type: ignore[misc]
+
+
+def _read(model: LensModel) -> Read:
+    return "hidden" if model.bidirectional else "logits"
+
+
+def _real(model: LensModel, tokens: Tensor, outputs: Tensor) -> Tensor:
+    """Where there is something to read."""
+    return outputs if model.bidirectional else outputs[model.predicts(tokens)]
+
+
+def _again(model: LensModel, tokens: Tensor) -> Outcome:
+    first, second = (
+        _real(model, tokens, model.forward(tokens, read=_read(model))) for _ in range(2)
+    )
+    change = float((first.float() - second.float()).abs().max())
+    return Outcome("holds" if torch.equal(first, second) else "wrong", f"moved by {change:.1e}")
+
+
+def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
+    if len(model.stacks) > 1:
+        return Outcome("not tried", "two texts in a row; the first check has padded ones")
+    lengths = [length for length in LENGTHS if length <= model.n_ctx]
+    generator = torch.Generator().manual_seed(1)
+    texts = [model.random_tokens(1, length, generator).to(model.device) for length in lengths]
+    alone = [model.forward(text, read=_read(model))[0] for text in texts]
+    worst = Outcome("holds", "")
+    for side in ("left", "right"):
+        batch = torch.full((len(texts), max(lengths)), model.pad_id or 0, device=model.device)
+        mask = torch.zeros_like(batch)
+        places = [
+            slice(max(lengths) - length, None) if side == "left" else slice(length)
+            for length in lengths
+        ]
+        for row, (text, place) in enumerate(zip(texts, places, strict=True)):
+            batch[row, place], mask[row, place] = text[0], 1
+        outputs = model.forward(batch, attention_mask=mask, read=_read(model))
+        for row, (one, place) in enumerate(zip(alone, places, strict=True)):
+            found = compared(model, outputs[row, place], one)
+            if worst.detail == "" or (worst.status, found.status) == ("holds", "wrong"):
+                worst = Outcome(found.status, f"{found.detail}, padded on the {side}")
+    return worst
+
+
+def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
+    """The derivative along a random direction at each layer's entry, both ways: a right gradient is
+    met by one of several steps."""
+    if model.dtype != torch.float32:
+        return Outcome("not tried", "finite differences need float32")
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
+    generator = torch.Generator().manual_seed(2)
+    worst, at = 0.0, ""
+    with torch.enable_grad():
+        outputs, store = model.capture(tokens, names, grad=True, read=_read(model))
+        real = _real(model, tokens, outputs)
+        weights = torch.randn(real.shape, generator=generator).to(real)
+        score = (real * weights).sum()
+        gradients = torch.autograd.grad(score, [store[name] for name in names], allow_unused=True)
+    for name, gradient in zip(names, gradients, strict=True):
+        if gradient is None or not bool(gradient.abs().max() > 0):
+            return Outcome("wrong", f"no gradient reaches {name}")
+        clean = store[name].detach()
+        direction = torch.randn(clean.shape, generator=generator).to(clean) * clean.std()
+
+        def moved(by: float, name: str = name, direction: Tensor = direction) -> Tensor:
+            edit = [(name, lambda value, hook: value + by * direction)]
+            outputs = model.run_with_hooks(tokens, edit, read=_read(model))
+            return (_real(model, tokens, outputs).double() * weights.double()).sum()
+
+        expected = float((gradient.double() * direction.double()).sum())
+        slopes = [float(moved(step) - moved(-step)) / (2 * step) for step in STEPS]
+        size = float(gradient.double().norm() * direction.double().norm())
+        closest = min(abs(slope - expected) for slope in slopes)
+        error = closest / (size / math.sqrt(clean.numel()))
+        if error >= worst:
+            worst, at = error, name
+    status = "holds" if worst < 0.05 else "wrong"
+    return Outcome(status, f"off by {worst:.1e} of a random direction's slope at {at}")  # type: ignore[arg-type]
+
+
+def _after_an_error(model: LensModel, tokens: Tensor) -> Outcome:
+    before, acting = model.forward(tokens, read=_read(model)), set(model.active_hooks)
+
+    def fails(value: Tensor, hook: Any) -> Tensor:
+        raise _Expected
+
+    name = f"blocks.{model.n_layers // 2}.hook_resid_pre"
+    try:
+        model.run_with_hooks(tokens, [(name, fails)], read=_read(model))
+    except _Expected:
+        pass
+    else:
+        return Outcome("wrong", f"an error in a hook at {name} was swallowed")
+    after = model.forward(tokens, read=_read(model))
+    same = torch.equal(_real(model, tokens, before), _real(model, tokens, after))
+    left = sorted(set(model.active_hooks) - acting)
+    detail = f"hooks that are left: {', '.join(left) or 'none'}"
+    return Outcome("holds" if same and not left else "wrong", detail)
+
+
+class _Expected(Exception):
+    """Raised by a hook."""
+
+
+def _compiled(model: LensModel, tokens: Tensor) -> Outcome:
+    """Traced by dynamo, without a compiler behind it; the hook is added once it has run."""
+    if len(model.stacks) > 1:
+        return Outcome("not tried", "of an encoder–decoder")
+    point = model.hook_dict[f"blocks.{model.n_layers // 2}.hook_resid_pre"]
+    generator = torch.Generator().manual_seed(3)
+    torch._dynamo.reset()
+    try:
+        compiled = torch.compile(model.lens, backend="eager")
+        clean = compiled(tokens)
+        noise = torch.randn((*tokens.shape, model.d_model), generator=generator)
+        handle = point.register_forward_hook(lambda module, args, value: value + noise.to(value))
+        try:
+            edited, expected = compiled(tokens), model.lens(tokens)
+        finally:
+            handle.remove()
+    finally:
+        torch._dynamo.reset()
+    if torch.equal(edited, clean):
+        return Outcome("discarded", "the compiled call passes the hook by")
+    return compared(model, edited, expected)

@@ -1,0 +1,132 @@
+"""What an audit found: a row for each check of the model and of each hook point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import text_table
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+Status = Literal["holds", "wrong", "discarded", "silent", "refused", "not tried"]
+STATUSES: Final[Mapping[Status, str]] = {
+    "wrong": "numbers or a name that are not what they claim to be",
+    "discarded": "an edit that runs, and changes nothing",
+    "silent": "a hook point that never fires",
+    "refused": "a request that ends in an error",
+    "not tried": "what could not be tried",
+    "holds": "as it should be",
+}
+"""From the worst to the best."""
+FOUND: Final = ("wrong", "discarded")
+"""Statuses of findings: what gives a wrong number without an error."""
+CHECKS: Final = Table(
+    "checks",
+    "part str, name str, check str, status str, detail str",
+    key=("part", "name", "check"),
+    known={"part": ("model", "hook"), "status": tuple(STATUSES)},
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(StudyResult):
+    """What of a model is as it claims to be; made by :func:`audit`."""
+
+    SCHEMA = (CHECKS,)
+    TABLES = ("checks",)
+    FIGURES = ()
+    PAGES = ("audit.html",)
+
+    @classmethod
+    def from_rows(cls, rows: pd.DataFrame, config: Mapping[str, Any]) -> Audit:
+        """An audit of rows as :attr:`frame` describes them.
+
+        Raises:
+            InputError: a column is missing, foreign or of the wrong type; a status or part that
+                does not exist; a check twice.
+        """
+        return cls._checked({"checks": rows}, config)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per check.
+
+        Columns: part ("model", "hook"), name (of the hook point; empty for the model), check,
+        status (a key of :data:`STATUSES`) and detail (the figure that decided, or the error).
+        """
+        return self.frames["checks"]
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """The rows that are wrong or discarded: what passes in silence, with another number."""
+        return self.frame[self.frame["status"].isin(FOUND)].reset_index(drop=True)
+
+    @property
+    def exit_status(self) -> int:
+        """1 where something was found, or the model was refused as a whole, else 0."""
+        return int(len(self.findings) > 0 or len(self.frame) == 1)
+
+    def summary(self) -> str:
+        """How many checks have which status, and every finding."""
+        counts = self.frame["status"].value_counts()
+        told = [f"{counts[one]} {one}" for one in STATUSES if counts.get(one, 0)]
+        lines = [f"model {self.config['model']} · {self.config['architecture']}", ", ".join(told)]
+        if len(self.findings):
+            columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
+            lines += ["", *text_table(_placed(self.findings), columns)]
+        return "\n".join(lines)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """None: an audit is a table."""
+        return {}
+
+    def pages(self) -> dict[str, bytes]:
+        """The page: what was found, and every check."""
+        from interp_compose.studies.core import report
+
+        title = f"Audit of {self.config['model']}"
+        counts = self.frame["status"].value_counts()
+        overview = [
+            [status, str(counts.get(status, 0)), meaning] for status, meaning in STATUSES.items()
+        ]
+        sections = [
+            report.section(
+                f"{status} ({len(rows)})",
+                report.table(
+                    ["where", "detail"],
+                    _placed(rows)[["where", "detail"]].to_numpy().tolist(),
+                    numbers=0,
+                ),
+            )
+            for status in STATUSES
+            if len(rows := self.frame[self.frame["status"] == status])
+        ]
+        about = ", ".join(
+            f"{name} {one}" for name, one in self.versions.items() if isinstance(one, str)
+        )
+        page = report.page(
+            title,
+            f"<h1>{report.escaped(title)}</h1>",
+            report.paragraph(f"{self.config['architecture']} · {about}", "lead"),
+            report.table(["status", "checks", "meaning"], overview, numbers=0),
+            *sections,
+        )
+        return {"audit.html": page.encode()}
+
+
+def _placed(rows: pd.DataFrame) -> pd.DataFrame:
+    """With the column ``where``: the hook point's name, where there is one, and the check."""
+    where = [
+        f"{name}: {check}" if name else check
+        for name, check in zip(rows["name"], rows["check"], strict=True)
+    ]
+    return rows.assign(where=where)

@@ -1,0 +1,261 @@
+"""Audits: models that are what they claim to be, models that are not, and each kind of finding."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+import transformers as hf
+from torch import Tensor
+
+import interp_compose as ic
+from interp_compose import cli
+from interp_compose.errors import InputError
+from interp_compose.models.lens_model import LensModel
+from interp_compose.studies.audit import model_checks
+from interp_compose.studies.audit.hook_checks import hook_points
+from interp_compose.studies.audit.model_checks import (
+    _after_an_error,
+    _again,
+    _compiled as real_compiled,
+    _gradients,
+    _neighbours,
+)
+from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
+from tests import architectures
+
+
+def small() -> LensModel:
+    config = ic.DecoderConfig(d_vocab=19, n_ctx=11, n_layers=2, d_model=8, n_heads=2, d_mlp=12)
+    return ic.small_decoder(config, init_rate=0.4, seed=0)
+
+
+def tokens(model: LensModel) -> Tensor:
+    return model.random_tokens(2, 7, torch.Generator().manual_seed(0))
+
+
+def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
+    """Status by hook point and check."""
+    rows = audit.frame
+    return dict(zip(zip(rows["name"], rows["check"], strict=True), rows["status"], strict=True))
+
+
+EDIT = "a random edit moves the output"
+
+
+def gpt2() -> hf.GPT2LMHeadModel:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, initializer_range=0.3)).eval()
+
+
+@pytest.fixture(autouse=True)
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing takes seconds: once is enough."""
+    passed = Outcome("not tried", "")
+    monkeypatch.setattr(model_checks, "_compiled", lambda model, tokens: passed)
+
+
+@pytest.fixture(scope="module")
+def of_opt() -> ic.Audit:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 19, "hidden_size": 8, "ffn_dim": 12, "num_hidden_layers": 1}
+    config = hf.OPTConfig(
+        **sizes, num_attention_heads=2, max_position_embeddings=11, word_embed_proj_dim=8,
+        init_std=0.3, pad_token_id=0,
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_checks, "_compiled", lambda model, tokens: Outcome("not tried", ""))
+        return ic.audit(hf.OPTForCausalLM(config).eval(), progress=False)
+
+
+def test_a_model_that_is_what_it_claims_to_be() -> None:
+    audit = ic.audit(gpt2(), progress=False)
+    assert audit.findings.empty
+    assert audit.exit_status == 0
+    status = found(audit)
+    assert status["blocks.0.hook_resid_post", "is the next block's hook_resid_pre"] == "holds"
+    for layer in range(2):
+        place = f"blocks.{layer}"
+        for check in (
+            (f"{place}.attn.hook_pattern", "is not negative, and sums to 1"),
+            (f"{place}.attn.hook_pattern", "gives later positions nothing"),
+            (f"{place}.attn.hook_attn_scores", "hook_pattern is its softmax"),
+            (f"{place}.attn.hook_z", "is hook_pattern · hook_v"),
+            (f"{place}.hook_resid_post", "is hook_resid_pre + attn + mlp"),
+            (f"{place}.hook_resid_pre", "is what the wrapped block was given"),
+            (f"{place}.hook_resid_post", "is what the wrapped block returned"),
+        ):
+            assert status[check] == "holds", check
+    assert (audit.frame["status"] == "silent").any()
+    model = ic.load_model(gpt2())
+    assert {name for name, check in status if check == "fires"} == set(hook_points(model))
+
+
+def test_edits_that_are_discarded_and_a_hook_with_another_name(of_opt: ic.Audit) -> None:
+    status = found(of_opt)
+    for hook in ("hook_pattern", "hook_attn_scores"):
+        assert status[f"blocks.0.attn.{hook}", EDIT] == "discarded"
+    assert status["blocks.0.attn.hook_attn_scores", "hook_pattern is its softmax"] == "wrong"
+    assert status["blocks.0.hook_resid_post", "is hook_resid_pre + attn + mlp"] == "holds"
+    assert of_opt.exit_status == 1
+    assert set(of_opt.findings["status"]) == {"wrong", "discarded"}
+    assert "attn.hook_pattern" in of_opt.summary()
+
+
+def test_the_page_names_every_finding_and_is_text(of_opt: ic.Audit) -> None:
+    page = of_opt.pages()["audit.html"].decode()
+    for name in of_opt.findings["name"]:
+        assert name in page
+    changed = of_opt.frame.assign(detail="<script>alert(1)</script>")
+    page = ic.Audit.from_rows(changed, of_opt.config).pages()["audit.html"].decode()
+    assert "<script>alert(1)" not in page
+    with pytest.raises(InputError, match="status"):
+        ic.Audit.from_rows(of_opt.frame.assign(status="fine"), of_opt.config)
+
+
+def test_a_model_that_is_refused_is_a_finding() -> None:
+    audit = ic.audit(architectures.build("Mamba"), progress=False)
+    assert audit.frame["status"].tolist() == ["refused"]
+    assert "State-space" in audit.frame["detail"].item()
+    assert audit.exit_status == 1
+
+
+@pytest.mark.parametrize("name", ["BERT", "T5"])
+def test_encoders_and_two_stacks(name: str) -> None:
+    audit = ic.audit(architectures.build(name), quick=True, progress=False)
+    assert set(audit.frame["part"]) == {"model"}
+    assert "wrong" not in set(audit.frame["status"])
+
+
+def test_hooks_that_are_open_take_no_part() -> None:
+    model = small()
+    clean = ic.audit(model, progress=False).frame
+    with model.hooks([("blocks.1.hook_resid_pre", lambda value, hook: value + 1.0)]):
+        under = ic.audit(model, progress=False).frame
+        model(tokens(model))
+    pd.testing.assert_frame_equal(clean, under)
+
+
+@torch.no_grad()
+def test_hooks_that_a_compiled_call_passes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tracing does where it takes a hook point for the identity; and where it does not."""
+    model = small()
+    batch = tokens(model)
+    frozen = model.lens(batch)
+    for traced, status in ((lambda ids: frozen, "discarded"), (model.lens, "holds")):
+        monkeypatch.setattr(torch, "compile", lambda lens, backend, traced=traced: traced)
+        assert real_compiled(model, batch).status == status
+    assert torch.equal(model.lens(batch), frozen)  # the hook has gone
+
+
+# ---- models that lie -------------------------------------------------------------------------
+
+
+def test_a_hook_point_that_shows_another_number() -> None:
+    model = small()
+    point = model.hook_dict["blocks.0.hook_mlp_out"]
+
+    class Double(type(point)):  # type: ignore[misc]
+        """Acts as before, and shows twice the number."""
+
+        def __call__(self, value: Tensor) -> Any:
+            return super().__call__(2 * value) / 2
+
+    point.__class__ = Double
+    status = found(ic.audit(model, progress=False))
+    assert status["blocks.0.hook_resid_post", "is hook_resid_pre + attn + mlp"] == "wrong"
+    assert status["blocks.1.hook_resid_post", "is hook_resid_pre + attn + mlp"] == "holds"
+    assert status["blocks.0.hook_mlp_out", EDIT] == "holds"
+
+
+def test_an_edit_that_is_lost() -> None:
+    model = small()
+    point = model.hook_dict["blocks.1.attn.hook_z"]
+
+    class Deaf(type(point)):  # type: ignore[misc]
+        """Shows a copy, and passes on what it was given."""
+
+        def __call__(self, value: Tensor) -> Tensor:
+            super().__call__(value.clone())
+            return value
+
+    point.__class__ = Deaf
+    status = found(ic.audit(model, progress=False))
+    assert status["blocks.1.attn.hook_z", EDIT] == "discarded"
+    assert status["blocks.0.attn.hook_z", EDIT] == "holds"
+
+
+@torch.no_grad()
+def test_each_check_of_the_model_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small()
+    batch, forward, calls = tokens(model), model.forward, itertools.count()
+    for check, change in (
+        (_again, lambda out: out + next(calls)),
+        (_neighbours, lambda out: out + out.mean(dim=0, keepdim=True) * (len(out) > 1)),
+    ):
+        assert check(model, batch).status == "holds"
+        with monkeypatch.context() as patch:
+            changed = lambda *args, change=change, **options: change(forward(*args, **options))  # noqa: E731
+            patch.setattr(model, "forward", changed)
+            assert check(model, batch).status == "wrong"
+
+
+@torch.no_grad()
+def test_gradients_are_those_of_finite_differences() -> None:
+    model = small()
+    assert _gradients(model, tokens(model)).status == "holds"
+    mlp: Any = model.blocks[0].mlp
+    forward = mlp.forward
+    mlp.forward = lambda x: forward(x.detach())
+    assert _gradients(model, tokens(model)).status == "wrong"
+    block: Any = model.blocks[1]
+    through = block.forward
+    block.forward = lambda resid, *args, **kwargs: through(resid.detach(), *args, **kwargs)
+    outcome = guarded(lambda: _gradients(model, tokens(model)))
+    assert (outcome.status, outcome.detail) != ("holds", "")
+    assert outcome.status in ("wrong", "refused")
+
+
+@torch.no_grad()
+def test_an_error_that_is_swallowed() -> None:
+    model = small()
+    assert _after_an_error(model, tokens(model)).status == "holds"
+    block: Any = model.blocks[1]
+    forward = block.forward
+
+    def swallows(resid: Tensor, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return forward(resid, *args, **kwargs)
+        except Exception:  # noqa: BLE001 - as such a model would
+            return resid
+
+    block.forward = swallows
+    assert _after_an_error(model, tokens(model)).status == "wrong"
+
+
+def test_numbers_are_compared_in_units_of_their_spread() -> None:
+    model = small()
+    ones = torch.ones(3)
+    assert compared(model, ones, ones).status == "holds"
+    assert compared(model, ones + 2e-3, ones, spread=1.0).status == "wrong"
+    assert compared(model, torch.tensor([torch.nan]), torch.tensor([0.0])).status == "wrong"
+    assert compared(model, torch.zeros(2), torch.zeros(3)).status == "wrong"
+
+
+def test_the_exit_status_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.main(["audit", "--model", "mini-base", "--quick", "--device", "cpu", "--out", "mini"])
+    assert (tmp_path / "mini" / "audit.html").exists()
+    ic.save_model(small(), tmp_path / "small")
+    monkeypatch.setattr(model_checks, "_compiled", lambda *_: Outcome("discarded", "passed by"))
+    with pytest.raises(SystemExit) as status:
+        cli.main(["audit", "--model", "small", "--device", "cpu", "--out", "out", "--quiet"])
+    assert status.value.code == ic.Audit.load(tmp_path / "out").exit_status == 1
+    assert "mini-base" in capsys.readouterr().out
