@@ -142,7 +142,8 @@ def _prompts(
         return []
     with _told(f"the {which} prompts" + (f" with their key {answer!r}" if answer else "")):
         asked = PromptOptions(unit="span")
-        return prepare(model, examples, asked, collapse=REMEDY, answered=answer is not None)
+        remedy = REMEDY if which == "target" else None  # the others keep their length
+        return prepare(model, examples, asked, collapse=remedy, answered=answer is not None)
 
 
 @contextmanager
