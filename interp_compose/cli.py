@@ -7,6 +7,7 @@ given them and returns the result.
 from __future__ import annotations
 
 import itertools
+import os
 import pkgutil
 import signal
 import sys
@@ -164,7 +165,8 @@ def _run(command: Any) -> int:
         logging.disable_progress_bar()  # of loading weights
     run = next(run for options, run in COMMANDS.values() if type(command) is options)
     result = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
-    if not output.quiet:
+    is_first = os.environ.get("RANK", "0") == "0"  # of several processes, under torchrun
+    if is_first and not output.quiet:
         _show(result, output.out)
     status: int = result.exit_status
     return status

@@ -45,6 +45,7 @@ from interp_compose.training.loop import Trainer
 from interp_compose.training.pretraining import Pretraining, measured
 from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from tests import architectures
+from tests.forking import can_fork, outcome_of
 
 NAMES = ("ann", "bob", "eve", "joe", "kim")
 DOCUMENTS = [
@@ -587,6 +588,37 @@ def test_codes_that_no_word_has_are_moved_and_a_stopped_run_goes_on_alike(
     assert not still.frames["codes_curve"]["revived"].any()
     codes = ic.load_model(whole.run("cat", 0, tmp_path / "off") / "model").lens.state_dict()
     assert not codes["blocks.0.composition.codebook"][[1, 3]].any()
+
+
+RUN_FILES = "runs/*/run.json"
+
+
+@can_fork
+def test_two_processes_share_each_run_out(tmp_path: Path) -> None:
+    """As one process with two parts of each batch, up to the order in which numbers are added; the
+    first alone writes, and all return the result, or an error."""
+    out = outcome_of("tests.studies.pretrain_in_two", tmp_path)
+    assert out["codes"] == [0, 0]
+    one, (first, second) = out["one"], out["two"]
+    for name, columns in (
+        ("runs", ["first_loss", "last_loss"]),
+        ("held_out", ["masked_loss", "masked_accuracy", "next_accuracy"]),
+        ("codes_curve", ["codes_per_word", "dead_codes", "revived"]),
+    ):
+        assert first[name] == second[name]
+        ours, theirs = (pd.DataFrame(each[name])[columns] for each in (first, one))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, err_msg=name)
+    moved = pd.DataFrame(first["codes_curve"]).query("layer == 0 and step == 6")["revived"]
+    assert moved.tolist()[0] >= 2
+    losses, whole = (
+        sorted(json.loads(path.read_text())["losses"] for path in (tmp_path / name).glob(RUN_FILES))
+        for name in ("two", "one")
+    )
+    np.testing.assert_allclose(losses, whole, rtol=1e-4)
+    for said in (first, second):
+        assert "where='workers' in one of 2 processes" in said["refused"]
+    assert first["broken"].startswith("NonFiniteError: 1 of 1 runs failed")
+    assert second["broken"].startswith("ModelError: the first process stopped: NonFiniteError: 1")
 
 
 def test_a_later_call_trains_what_it_adds(whole: Swept, tmp_path: Path) -> None:

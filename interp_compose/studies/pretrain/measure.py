@@ -21,11 +21,17 @@ from interp_compose.studies.core.grid import result_of_grid, run_grid, seeds_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import GridOptions
 from interp_compose.studies.core.output import check_folder
+from interp_compose.studies.core.several_processes import (
+    check_where,
+    follow,
+    is_follower,
+    leading,
+)
 from interp_compose.studies.core.start import check_shape_left_out, keep_start
 from interp_compose.studies.pretrain.data import DataOptions, prepared
 from interp_compose.studies.pretrain.options import EncoderTraining, PretrainCommand
 from interp_compose.studies.pretrain.result import Pretrained
-from interp_compose.studies.pretrain.run import PLACE, SHAPE, WORK, PretrainingRun
+from interp_compose.studies.pretrain.run import PLACE, SHAPE, WORK, PretrainingRun, train_part
 from interp_compose.tasks.corpus import Documents
 from interp_compose.tasks.sememes import Sememes, load_sememes
 from interp_compose.text.wordpiece import WordPieceTokenizer
@@ -73,6 +79,9 @@ def pretrain(
     Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
     their checkpoints.
 
+    Under ``torchrun`` or ``accelerate launch`` the processes share each batch of each run out
+    (``where="here"``), one run after another; the first writes, and all return the result.
+
     Args:
         source: a text file, or a folder of them: a sentence a line.
         models: "bert", "cat" (every block composes), "cat-last" (the last one), and as controls
@@ -92,9 +101,18 @@ def pretrain(
         ModelError: runs failed; the others are kept. Names the first and its log.
     """
     check_options(asked.where, asked.workers, asked.slurm)
-    runs, config = _planned(Path(source), Path(out).absolute(), models, asked)
-    plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
-    return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
+    check_where(asked.where)
+
+    def result(asked: PretrainOptions) -> Pretrained:
+        runs, config = _planned(Path(source), Path(out).absolute(), models, asked)
+        plan = Plan(WORK, [asdict(run) for run in runs], None, TRAIN)
+        return result_of_grid(Pretrained, plan, PLACE, config, out, asked)
+
+    if is_follower():
+        follow(train_part)
+        return result(replace(asked, progress=False))  # every run is done
+    with leading():
+        return result(asked)
 
 
 class _Asked(NamedTuple):
@@ -201,6 +219,8 @@ def run(command: PretrainCommand) -> Pretrained:
     asked, text = PretrainOptions(**given), source.data_dir
     models = command.models.split(",")
     about = _asked(models, asked).about
+    if is_follower():
+        return pretrain(text, models, output.out, **{**given, "progress": False})
     check_folder(output.out, Pretrained, about, overwrite=output.overwrite)  # before data are made
     _, config = _planned(text, output.out.absolute(), models, asked)
     return run_grid(

@@ -14,6 +14,7 @@ from interp_compose.models.from_bert import composed
 from interp_compose.models.init import init_bert
 from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.studies.core.sequence_run import keep_run, trained
+from interp_compose.studies.core.several_processes import lead
 from interp_compose.studies.core.start import kept_start
 from interp_compose.studies.pretrain.data import PretrainingData, kept, lexicon_of
 from interp_compose.studies.pretrain.options import EncoderTraining
@@ -146,9 +147,15 @@ def _of(run: PretrainingRun, kind: type) -> dict[str, Any]:
     return {name: value for name, value in asdict(run).items() if name in names}
 
 
-@trains
 def train(config: Mapping[str, Any], folder: Path) -> None:
-    """History, measures and weights of a run into its folder."""
+    """History, measures and weights of a run into its folder; by all processes, where there are
+    several, of which the others :func:`.several_processes.follow` this one."""
+    lead(train_part, config, folder)
+
+
+@trains
+def train_part(config: Mapping[str, Any], folder: Path, is_main: bool) -> None:
+    """The same, by each process; the first alone writes."""
     run = PretrainingRun(**config)
     data = kept(folder.parents[1], run.data)
     wrapped = run.made(data, folder.parents[1])
@@ -167,6 +174,8 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
         objective = replace(objective, revival=Revival(model, run.revive_after))
         kind = RevivingTrainer
     found = trained(model, objective, run.train_config(objective.lengths), folder, kind)
+    if not is_main:
+        return
     final = measured(objective, model.eval(), held_out)
     about = {"run": asdict(run), **found, "held_out": final["curve"], "codes": final["codes"]}
     about["codes_curve"] = found.get("codes", [])
