@@ -104,8 +104,10 @@ class Revival:
             there = (rows != 0).any(dim=1).cpu()
             codes = dead[there]
             book.codebook[codes] = rows[there]
+            moments = trainer.optimizer.state[book.codebook]
             for name in MOMENTS:
-                trainer.optimizer.state[book.codebook][name][codes] = 0
+                if name in moments:  # there are none before the first gradient
+                    moments[name][codes] = 0
             idle[codes] = 0
             self.moved[layer] += len(codes)
 
