@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import accelerate.utils  # noqa: F401  once, for both children
 import torch
 
 import interp_compose as ic
@@ -17,7 +18,7 @@ from interp_compose.errors import OptionError
 from interp_compose.models.init import init_bert
 from interp_compose.studies.pretrain import run as run_file
 from tests.forking import fork, wait
-from tests.studies.test_pretrain import DOCUMENTS, MODELS, TINY, study
+from tests.studies.test_pretrain import DOCUMENTS, TINY, study
 
 RUN = replace(TINY, revive_after=2)
 
@@ -44,7 +45,7 @@ def one_of_two(text: Path, folder: Path, rank: int, port: int) -> None:
         study(text, folder / "two", where="workers", run=RUN)
     except OptionError as error:
         refused = str(error)
-    found = study(text, folder / "two", MODELS, run=RUN, seeds=1)
+    found = study(text, folder / "two", ["cat"], run=RUN, seeds=1)
     said = {**plain(found), "refused": refused}
     try:
         study(text, folder / "broken", ["bert"], run=replace(RUN, lr=1e30), seeds=1)
@@ -61,7 +62,7 @@ def main(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    one = study(text, folder / "one", MODELS, run=replace(RUN, accumulate=2), seeds=1)
+    one = study(text, folder / "one", ["cat"], run=replace(RUN, accumulate=2), seeds=1)
     children = [fork(lambda rank=rank: one_of_two(text, folder, rank, port)) for rank in range(2)]
     codes = [wait(pid) for pid in children]
     said = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]

@@ -957,7 +957,7 @@ def test_a_step_of_the_papers_model() -> None:
     training = run.train_config(objective.lengths)
     assert training.evaluate_every == 10**6 // run.n_looks == 10_000
     assert training.warmup_of(10**6) == 10_000
-    trainer = Trainer(model, objective, training)
+    trainer = Trainer(model, objective, replace(training, accumulate=1))
     trainer.step = 10_000  # where the warm-up ends
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     first = trainer.train_step()
