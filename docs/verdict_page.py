@@ -187,8 +187,8 @@ PAPERS: Final = (
         "CAT",
         "Huang, Qin, Lei and Lv, *Towards Equipping Transformer with the Ability of Systematic "
         "Compositionality* (AAAI 2024). Its models: four layers, 768 wide, pre-trained from "
-        "scratch on BooksCorpus and Wikipedia. Here: its modules behind the last block of a frozen MiniLM, "
-        "trained for 400 steps; the other models are built, and not judged yet. More in "
+        "scratch on BooksCorpus and Wikipedia. Here: its modules behind the last block of a frozen "
+        "MiniLM, trained for 400 steps; the other models are built, and not judged yet. More in "
         "[encoders that compose](cat.md).",
         CAT,
     ),
