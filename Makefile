@@ -106,7 +106,7 @@ bench: venv
 	$(BIN)/interp-compose phases --task addition-99 --n-heads 1 --epochs 100 --gammas 0.5,0.7 --weight-decays 0.01,0.1 --seeds 5 --out out/addition
 	$(BIN)/python -m benchmarks.sequence_outcomes out/addition
 	$(BIN)/python -m benchmarks.inside_tasks out/addition
-	$(BIN)/interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 --epochs 40 --seeds 3 --out out/fine-tuned
+	$(BIN)/interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 --epochs 40 --seeds 5 --out out/fine-tuned
 	$(BIN)/python -m benchmarks.sequence_outcomes out/fine-tuned
 	$(BIN)/interp-compose phases --task prontoqa-1 --sizes 2000,6000,20000 --n-heads 2 --lr 2e-3 --epochs 100 --max-steps 12000 --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/proofs-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/proofs-large

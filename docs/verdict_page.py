@@ -421,7 +421,7 @@ RUNS: Final = {
     "fine-tuned": Run(
         "task_phases_addition_99_mini_base",
         "interp-compose phases --task addition-99 --model mini-base --weight-decays 0.01,0.1 "
-        "--epochs 40 --seeds 3 --out out/fine-tuned",
+        "--epochs 40 --seeds 5 --out out/fine-tuned",
         lambda: (
             "The shipped model mini-base, in place of GPT-2: "
             + _decoders("addition_99_mini_base", "outside", "inside")
