@@ -385,7 +385,8 @@ RUNS: Final = {
     ),
     "minilm": Run(
         "encoders_minilm",
-        "interp-compose encoders --runs out/minilm --tasks bird=bird --out out/minilm-judged",
+        "interp-compose encoders --runs out/minilm --tasks bird=bird,paws-qqp=paws_qqp "
+        "--limit 1700 --out out/minilm-judged",
         _minilm,
     ),
     "cogs-fused": Run(

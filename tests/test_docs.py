@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import interp_compose
-from docs import architectures, carma_results, measured, tables, verdict_page
+from docs import architectures, audits, carma_results, measured, tables, verdict_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -147,10 +147,11 @@ def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
         assert text.count("benchmarks.carma_controls") == text.count(f"`{controls}`") == 1, page
 
 
-def test_every_architecture_has_a_row() -> None:
-    rows = _rows_written()
+@pytest.mark.parametrize("table", [architectures.TABLE, audits.TABLE], ids=lambda path: path.stem)
+def test_every_architecture_has_a_row(table: Path) -> None:
     named = architectures.architectures
-    assert set(rows) == {*named.BUILDERS, *named.LISTED, "TransformerLens' own decoder"}
+    expected = {*named.BUILDERS, *named.LISTED, "TransformerLens' own decoder"}
+    assert set(_rows_written(table)) == expected
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT"])
@@ -159,8 +160,8 @@ def test_rows_of_architectures_are_current(name: str) -> None:
     assert _rows_written()[found.name] == str(found), "run: python -m docs.architectures"
 
 
-def _rows_written() -> dict[str, str]:
-    lines = architectures.TABLE.read_text(encoding="utf-8").splitlines()
+def _rows_written(table: Path = architectures.TABLE) -> dict[str, str]:
+    lines = table.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("|")][2:]
     return {line.split("|")[1].strip(): line for line in rows}
 
