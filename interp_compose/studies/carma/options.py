@@ -75,7 +75,7 @@ class CompareSettings:
     rates: tuple[float, ...] = (0.25, 0.4)
     """Shares of the words of the prompt's own text that are replaced by synonyms."""
     synonyms: str = "auto"
-    """auto, shipped, wordnet, vectors (spaCy's), or a .json file: word -> list of synonyms."""
+    """auto, shipped, wordnet, vectors (spaCy's), or a .json file of words with their synonyms."""
     frequency: Path | None = None
     """A table of word counts, to leave out rare synonyms (instead of the source's own)."""
     layers: Layers = None

@@ -85,7 +85,7 @@ class Generalisation(StudyResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per model, split and kind of pairs: the share that is right, over seeds.
+        """The share that is right, over seeds; one row per model, split and kind of pairs.
 
         Columns: model, split, kind ("all", or a type of generalisation), mean, low and high (the
         ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
