@@ -21,6 +21,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
 EXECUTED = (
     "../README.md",
+    "audit.md",
     "cap.md",
     "carma-losses.md",
     "carma.md",
@@ -34,6 +35,7 @@ EXECUTED = (
     "reading-results.md",
     "task-phases.md",
     "tasks.md",
+    "transplants.md",
     "words.md",
 )
 SMALLER = {  # what takes long: studies of a whole test split, trainings
