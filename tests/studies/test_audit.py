@@ -130,6 +130,10 @@ def test_encoders_and_two_stacks(name: str) -> None:
     audit = ic.audit(architectures.build(name), quick=True, progress=False)
     assert set(audit.frame["part"]) == {"model"}
     assert "wrong" not in set(audit.frame["status"])
+    status = found(audit)
+    assert status["", "an edit of attn.hook_pattern changes the output"] == "discarded"
+    assert status["", "an edit of blocks.0.hook_resid_pre changes the output"] == "holds"
+    assert status["", "gradients at hook points are those of finite differences"] == "holds"
 
 
 def test_hooks_that_are_open_take_no_part() -> None:
@@ -177,14 +181,14 @@ def test_an_edit_that_is_lost() -> None:
     model = small()
     point = model.hook_dict["blocks.1.attn.hook_z"]
 
-    class Deaf(type(point)):  # type: ignore[misc]
+    class ShowsACopy(type(point)):  # type: ignore[misc]
         """Shows a copy, and passes on what it was given."""
 
         def __call__(self, value: Tensor) -> Tensor:
             super().__call__(value.clone())
             return value
 
-    point.__class__ = Deaf
+    point.__class__ = ShowsACopy
     status = found(ic.audit(model, progress=False))
     assert status["blocks.1.attn.hook_z", EDIT] == "discarded"
     assert status["blocks.0.attn.hook_z", EDIT] == "holds"
