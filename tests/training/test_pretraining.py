@@ -267,7 +267,7 @@ def test_a_word_of_several_equal_tokens_counts_as_one(sizes: list[int], seed: in
         parts = [sparsity_loss([comp, cont], share), entropy_term(comp, share)]
         parts.append(reconstruction_loss(comp, cont, share, 0.3))
         found.append([float(part) for part in parts])
-    assert found[1] == pytest.approx(found[0], rel=1e-6)
+    assert found[1] == pytest.approx(found[0], rel=1e-6, abs=1e-7)  # shares of 1/3 are float32
 
 
 # ---- weights -------------------------------------------------------------------------------------
