@@ -1,7 +1,7 @@
 """Training in forked processes, which may be killed; a script that leaves an ``out.json``.
 
 One process imports everything, trains undisturbed, and forks children that go on from there, so
-that twenty killings take seconds.
+that ten killings take seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG = replace(
     BASE, epochs=4, accumulate=2, evaluate_every=5, checkpoint_every=2, patience=20, seed=5
 )
 DRAWN = replace(CARMA, negatives=2)
-KILLS = 20
+KILLS = 10
 
 
 def save_weights(model: LensModel, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Sweeps in forked processes, which may be killed; a script that leaves an ``out.json``.
 
-One process imports everything and forks the callers, so that twenty killings take seconds; their
+One process imports everything and forks the callers, so that a dozen killings take seconds; their
 workers are the fresh interpreters that they always are.
 """
 
@@ -21,7 +21,7 @@ from tests.forking import fork, wait
 from tests.training.sweep_jobs import JOBS, events
 
 CONFIGS = [{"n": n, "seconds": 0.05 + 0.05 * (n % 3)} for n in range(12)]
-KILLS = {"caller": 8, "worker": 6, "caller of workers": 6}
+KILLS = {"caller": 4, "worker": 4, "caller of workers": 4}
 Snapshot = dict[str, tuple[int, bytes, int]]
 
 

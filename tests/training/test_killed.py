@@ -1,4 +1,4 @@
-"""``kill -9`` at twenty random moments and at every stage of a save; two processes against one."""
+"""``kill -9`` at ten random moments and at every stage of a save; two processes against one."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_undisturbed(outcome: dict[str, Any]) -> None:
     check(outcome["undisturbed"])
 
 
-def test_killed_at_twenty_random_moments(outcome: dict[str, Any]) -> None:
+def test_killed_at_random_moments(outcome: dict[str, Any]) -> None:
     runs = outcome["random"]
     assert sum(len(run["killed after"]) for run in runs) == KILLS
     moments = {steps for run in runs for steps in run["killed after"]}
-    assert len(moments) >= 4  # at several stages, not always before the first step
+    assert len(moments) >= 3  # at several stages, not always before the first step
     for run in runs:
         check(run)
 
