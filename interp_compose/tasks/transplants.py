@@ -19,7 +19,7 @@ from interp_compose.tasks.prompts import prompt_for
 from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
 from interp_compose.types import Span
 
-TASKS: Final = ("mini-idm", "anchors")
+TASKS: Final = ("mini-idm", "anchors", "scan")
 
 
 @public
@@ -62,6 +62,8 @@ class TransplantPair:
 KEYS: Final = tuple(field.name for field in fields(TransplantPair))
 TEXTS: Final = ("source", "target", "expected", "answer")
 OPTIONAL: Final = ("composed", "source_type", "target_type", "source_answer")
+N_SCAN: Final = 400
+"""Pairs of SCAN commands of each kind of phrase."""
 N_ANCHORS: Final = 1500
 """Sequences of the anchor task; about a third of them end in their chain, or have no partner."""
 EXPECTED: Final = "give [start, end], a character range of the prompt, end not included"
@@ -151,12 +153,13 @@ def load_transplants(
     Args:
         name: the shipped ``"mini-idm"``; ``"anchors"``, sequences with test keys of
             :class:`.AnchorTask` as it is by default, see
-            :func:`.anchor_transplants.anchor_transplants`; or the path of a ``.jsonl`` file of
-            your own, whose rows have the fields of :class:`TransplantPair`.
+            :func:`.anchor_transplants.anchor_transplants`; ``"scan"``, commands whose verb phrases,
+            primitives or directions are exchanged, 400 pairs each; or the path of a ``.jsonl`` file
+            of your own, whose rows have the fields of :class:`TransplantPair`.
         model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
             (which chooses the prompt of ``mini-idm``).
-        seed: orders the shipped pairs, and draws the sequences of ``"anchors"``; a file keeps its
-            order.
+        seed: orders the shipped pairs, and draws those of ``"anchors"`` and ``"scan"``; a file
+            keeps its order.
 
     Raises:
         OptionError: an unknown name, or a model without a tokenizer.
@@ -178,6 +181,10 @@ def load_transplants(
 
         task = AnchorTask()
         return anchor_transplants(task, task.sample("id", N_ANCHORS, seed=seed), seed=seed)
+    if name == "scan":
+        from interp_compose.tasks.scan_transplants import scan_transplants
+
+        return scan_transplants(N_SCAN, seed=seed)
     if model.tokenizer is None:
         raise OptionError(
             f"the model {model.name!r} has no tokenizer, which the pairs {name!r} need; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from interp_compose.models.load import load_model
 from interp_compose.tasks.anchor_transplants import anchor_transplants
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place
+from interp_compose.tasks.scan_transplants import scan_transplants
 from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
+from tests.tasks.test_scan import meaning
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +130,32 @@ def test_anchor_pairs_by_the_operations_of_eq_2() -> None:
     assert anchor_transplants(task, task.sample("id", 300, seed=1), seed=2) == pairs
     with pytest.raises(InputError, match="none of 1 sequences has a partner"):
         anchor_transplants(task, task.sample("id", 1, seed=1))
+
+
+def test_a_phrase_of_scan_is_exchanged() -> None:
+    pairs = scan_transplants(40, seed=1)
+    shapes = {"verb phrase": "verb( around| opposite)? side", "primitive": "verb"}
+    shapes["direction"] = "side"
+    for pair in pairs:
+        source, target, composed = (
+            text.split(" <bos>") for text in (pair.source, pair.target, pair.composed)
+        )
+        low, high = pair.target_span
+        assert composed[0] == target[0][:low] + pair.source_phrase + target[0][high:]
+        shown = [target[1].split(), composed[1].split(), source[1].split()]
+        whole = [meaning(command[0]) for command in (target, composed, source)]
+        n = len(shown[0])
+        assert [actions[:n] for actions in whole] == shown
+        answers = [f" {actions[n]}" for actions in whole]
+        assert answers == [pair.answer, pair.expected, pair.source_answer]
+        assert len(set(answers)) == 3
+        assert shown[0] == shown[1]  # up to the first difference
+        for phrase in (pair.source_phrase, pair.target_phrase):
+            shape = re.sub("walk|look|run|jump", "verb", re.sub("left|right", "side", phrase))
+            assert re.fullmatch(shapes[pair.source_type], shape)
+    assert Counter(pair.target_type for pair in pairs) == dict.fromkeys(shapes, 40)
+    assert scan_transplants(40, seed=1) == pairs
+    assert scan_transplants(40, seed=2) != pairs
 
 
 def test_anchors_by_name(model: Any) -> None:

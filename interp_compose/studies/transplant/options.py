@@ -33,8 +33,8 @@ class TransplantSource:
     """Where the pairs come from."""
 
     task: str = "mini-idm"
-    """mini-idm, anchors (for models that phases trained), or a JSONL file of pairs with source,
-    source_span, target, target_span, expected, answer."""
+    """mini-idm, anchors or scan (for models that phases trained), or a JSONL file of pairs with
+    source, source_span, target, target_span, expected, answer."""
     limit: int | None = None
     """Take so many pairs at most, the first ones."""
 
