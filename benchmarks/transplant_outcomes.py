@@ -1,9 +1,10 @@
 """What phrase transplants found, for the pages.
 
-Run with ``python -m benchmarks.transplant_outcomes FOLDER``, a folder that ``interp-compose
+Run with ``python -m benchmarks.transplant_outcomes FOLDER …``, folders that ``interp-compose
 transplant`` wrote: the table goes into ``results/transplants_{name}.json``, the figures of
 ``--figures`` into ``docs/images/``. ``--name`` is the model's by default; one that was loaded from
-a folder should be given another.
+a folder should be given another. Several folders are of models that differ in their seed alone:
+accuracies are means over them then, intervals their smallest and largest, figures the first one's.
 """
 
 from __future__ import annotations
@@ -12,30 +13,57 @@ import argparse
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, plain_rows, write
+
+PLACE: Final = ["layer", "pooling", "vector"]
+
+
+def over_models(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames of transplants of the same pairs: means over models, ``low`` and ``high`` the smallest
+    and largest of one model."""
+    if len(frames) == 1:
+        return frames[0]
+    every = pd.concat(frames)
+    over = every.groupby(PLACE, sort=False)
+    found = over.mean()
+    for answer, column in (
+        ("expected", "expected_accuracy"),
+        ("answer", "answer_accuracy"),
+        ("remembered", "remembered"),
+    ):
+        found[f"{answer}_low"] = over[column].min()
+        found[f"{answer}_high"] = over[column].max()
+    return found.reset_index().assign(n_models=len(frames))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Read, and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--name")
     parser.add_argument("--figures", nargs="*", choices=ic.Transplants.FIGURES, default=())
     args = parser.parse_args(argv)
-    found = ic.Transplants.load(args.folder)
+    every = [ic.Transplants.load(folder) for folder in args.folders]
+    found = every[0]
+    if len({one.config["pairs_sha256"] for one in every}) > 1:
+        parser.error("the folders are of different pairs")
     model = args.name or found.config["model"]
     name = model.replace("-", "_")
     types = found.pairs["type"].value_counts().to_dict()
     about = {key: found.config[key] for key in ("task", "n_pairs", "seed", "dtype")}
-    table = plain_rows(found.frame)
+    table = plain_rows(over_models([one.frame for one in every]))
     write(
         f"transplants_{name}",
         {"model": model, **about, "types": types, "table": table, **found.versions},
     )
     for figure in args.figures:
-        shutil.copyfile(args.folder / f"{figure}.png", IMAGES / f"transplants_{name}_{figure}.png")
+        drawn = args.folders[0] / f"{figure}.png"
+        shutil.copyfile(drawn, IMAGES / f"transplants_{name}_{figure}.png")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from benchmarks import authors, code_outcomes, phase_diagram, sequence_outcomes
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
+from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
 from docs import encoder_results, phase_results, speed_results
@@ -320,3 +321,31 @@ def test_works_are_timed_turn_about_and_compared_within_a_turn(
     assert order == ["theirs", "ours"] * 4
     assert (found["turns"], found["theirs_s"], found["ours_s"]) == (3, 4.0, 2.0)
     assert (found["theirs_ratio"], found["theirs_ratio_range"]) == (2.0, [1.0, 6.0])
+
+
+def test_transplants_over_models_by_hand() -> None:
+    place = {"layer": 0, "pooling": "mean", "vector": "transplant"}
+    frames = [
+        pd.DataFrame(
+            [
+                {
+                    **place,
+                    "expected_accuracy": expected,
+                    "expected_low": 0.0,
+                    "expected_high": 1.0,
+                    "answer_accuracy": 0.1,
+                    "remembered": remembered,
+                    "n": 40,
+                }
+            ]
+        )
+        for expected, remembered in ((0.5, 0.2), (0.9, 0.4), (0.1, 0.0))
+    ]
+    (row,) = over_models(frames).to_dict("records")
+    assert row["expected_accuracy"] == pytest.approx(0.5)
+    assert (row["expected_low"], row["expected_high"]) == (0.1, 0.9)
+    assert (row["answer_low"], row["answer_high"]) == (0.1, 0.1)
+    assert row["remembered"] == pytest.approx(0.2)
+    assert (row["remembered_low"], row["remembered_high"]) == (0.0, 0.4)
+    assert (row["n"], row["n_models"]) == (40, 3)
+    assert over_models(frames[:1]) is frames[0]
