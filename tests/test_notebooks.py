@@ -50,11 +50,13 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
         "n_images=20": "n_images=1",
         "[:200]": "[:5]",
     },
+    "09_audit_and_transplants.ipynb": {"pairs[:300]": "pairs[:40]"},
 }
 ALSO = {
     "04_circuits.ipynb": {"torch", "transformers"},
     "06_generalise.ipynb": {"torch"},
     "07_rule_or_cases.ipynb": {"torch"},
+    "09_audit_and_transplants.ipynb": {"torch", "transformers"},
 }  # tensors, and a shape of one's own
 
 
@@ -73,6 +75,7 @@ def test_there_is_a_notebook_for_each_study() -> None:
         "05_human_judgements.ipynb",
         "06_generalise.ipynb",
         "07_rule_or_cases.ipynb",
+        "09_audit_and_transplants.ipynb",
     ]
 
 
