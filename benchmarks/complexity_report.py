@@ -1,4 +1,4 @@
-"""What ``complexity_report`` costs, and a ``ComplexityTracker`` beside an optimiser step.
+"""What ``complexity_report`` costs, and a look of ``ic.watch`` beside an optimiser step.
 
 Random weights in a known shape, every matrix and every head (where other work runs beside it, set
 ``OMP_WAIT_POLICY=PASSIVE``: threads that wait would spin)::
@@ -31,7 +31,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 import interp_compose as ic
 from benchmarks.common import machine, seconds, spread, write
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.weights.tracker import ComplexityTracker
 from interp_compose.training.finetune import encode_examples
 from interp_compose.training.loop import Trainer
 from interp_compose.training.objectives import AnswerToken
@@ -120,14 +119,13 @@ def tracker(device: torch.device, looks: int) -> dict[str, Any]:
     size = sum(weight.numel() for weight in model.parameters())
     config = replace(ic.TrainConfig.suggested(size), epochs=EVERY * looks)
     trainer = Trainer(model, AnswerToken(items, []), config)
-    watching = ComplexityTracker(every=EVERY)
-    watching.watch(model)
-    watching.measure(0)  # from a random start
+    watching = ic.watch(trainer.model, every=EVERY, budget=None)
+    watching.look(0)  # from a random start
     step_times, look_times = [], []
     for at in range(looks):
         for _ in range(EVERY):
             step_times.append(seconds(trainer.train_step))
-        look_times.append(seconds(lambda at=at: watching.measure(EVERY * (at + 1))))
+        look_times.append(seconds(lambda at=at: watching.look(EVERY * (at + 1))))
     share = median(look_times) / (EVERY * median(step_times))
     return {
         "model": "mini-base",

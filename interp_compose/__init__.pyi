@@ -72,9 +72,11 @@ from .studies.text_phases.options import TextTraining as TextTraining
 from .studies.text_phases.result import TextPhases as TextPhases
 from .studies.transplant.measure import transplant as transplant
 from .studies.transplant.result import Transplants as Transplants
+from .studies.watch.measure import watch as watch
+from .studies.watch.result import Watched as Watched
+from .studies.watch.watcher import Watcher as Watcher
 from .studies.weights.measure import complexity_report as complexity_report
 from .studies.weights.result import ComplexityReport as ComplexityReport
-from .studies.weights.tracker import ComplexityTracker as ComplexityTracker
 from .tasks.addition import addition as addition
 from .tasks.anchor_text import (
     anchor_examples as anchor_examples,

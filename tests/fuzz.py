@@ -804,14 +804,15 @@ def calls_of_data() -> Iterator[Call]:
         unit="span",
     )
     yield called(
-        ic.ComplexityTracker,
-        every=5,
-        matrices=("W_Q",),
+        ic.watch,
+        model=lambda: W.model,
         measures=("stable_rank",),
+        every=5,
+        budget=0.02,
+        matrices=("W_Q",),
         path=lambda: W.out / "t.jsonl",
         also=None,
     )
-    yield called(ic.ComplexityTracker().watch, model=lambda: W.model)
     yield called(ic.save_weights, model=lambda: W.model, path=lambda: W.out / "w.safetensors")
     yield called(ic.load_weights, model=lambda: W.model, path=lambda: W.weights)
     yield called(ic.save_decoder, model=lambda: W.model, folder=lambda: W.out)

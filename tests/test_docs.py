@@ -36,6 +36,7 @@ EXECUTED = (
     "task-phases.md",
     "tasks.md",
     "transplants.md",
+    "watch.md",
     "words.md",
 )
 SMALLER = {  # what takes long: studies of a whole test split, trainings

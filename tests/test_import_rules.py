@@ -44,6 +44,7 @@ BUILDS_ON = {
     "fusion": {"generalise"},  # opens the models that it trained
     "encoders": {"pretrain"},
     "codes": {"pretrain"},
+    "watch": {"cap", "similarity"},  # measures a model while it is trained
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")
 OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]

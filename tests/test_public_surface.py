@@ -15,7 +15,6 @@ NAMES = {
     "Comparison",
     "CompoundTest",
     "ComplexityReport",
-    "ComplexityTracker",
     "DecoderConfig",
     "EncoderConfig",
     "EncoderTraining",
@@ -52,6 +51,8 @@ NAMES = {
     "ThesaurusSource",
     "TransplantPair",
     "Transplants",
+    "Watched",
+    "Watcher",
     "TrainConfig",
     "TrainingHistory",
     "__version__",
@@ -123,6 +124,7 @@ NAMES = {
     "synonym_source",
     "tokenize_prompts",
     "transplant",
+    "watch",
 }
 HEAVY = ("torch", "transformers", "transformer_lens", "spacy", "nltk", "plotly", "pandas")
 

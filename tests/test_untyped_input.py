@@ -115,7 +115,7 @@ calls |= {
     "positions beyond": lambda: model.resume(
         torch.zeros(2, 4, 128), 1, attention_mask=mask, position_ids=at + 10**6),
     "samples beyond": lambda: task.sample("train", 5, seed=0)[torch.tensor([9])],
-    "a folder for rows": lambda: ic.ComplexityTracker(path="."),
+    "a folder for rows": lambda: ic.watch(model, path="."),
     "weights of no name": lambda: ic.load_weights(model, ""),
     "no name for weights": lambda: ic.save_weights(model, ""),
     "a frame for a tagger": lambda: ic.replace_synonyms(

@@ -204,8 +204,14 @@ def without_hooks(points: Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def in_evaluation_mode(lens: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the length of a ``with`` block; each module gets its own mode back."""
-    modes = {module: module.training for module in lens.modules()}
+    """Evaluation mode for the length of a ``with`` block; each module gets its own mode back.
+
+    A bridge sets the mode of the module that it wraps, of which some parts, such as GPT-2's dropout
+    after the embeddings, are no parts of the bridge.
+    """
+    wrapped = getattr(lens, "original_model", None)
+    parts = {*lens.modules(), *(wrapped.modules() if isinstance(wrapped, nn.Module) else ())}
+    modes = {module: module.training for module in parts}
     try:
         if any(modes.values()):
             lens.eval()

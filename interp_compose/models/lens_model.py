@@ -746,6 +746,11 @@ class LensModel(ABC):
                 self._capabilities = prove_capabilities(self)
         return self._capabilities
 
+    def is_proven(self, capabilities: Capabilities) -> None:
+        """Take over what the probe found on a model of the same class and config, whose weights
+        alone differ."""
+        self._capabilities = capabilities
+
     def probing(
         self, tokens: Int[Tensor, "batch pos"], mask: Int[Tensor, "batch pos"], *, read: Read
     ) -> Float[Tensor, "batch _ width"]:

@@ -89,7 +89,7 @@ def finetune(
             bit-identical weights.
         track: called with each row of the history (``step``, ``loss``, ``validation/accuracy``,
             …) as it comes; ``wandb.log`` and ``trackio.log`` will do, and so does a
-            :class:`~.tracker.ComplexityTracker`.
+            :class:`~.watcher.Watcher` of :func:`watch`.
         progress: show a bar with loss, accuracy and CARMA's terms.
 
     Returns:

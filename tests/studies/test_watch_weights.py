@@ -1,4 +1,4 @@
-"""Stable ranks during training: when they are measured, what they are, and what a resume makes."""
+"""A watcher of weights: when they are measured, what they are, and what a resume makes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,38 @@ import pandas as pd
 import pytest
 import torch
 
-from interp_compose.errors import CapabilityError, InputError, NonFiniteError, OptionError
+from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import weight_matrices
-from interp_compose.studies.weights.tracker import ComplexityTracker
+from interp_compose.studies.watch.measure import watch
+from interp_compose.studies.watch.result import NAMES as MEASURES, Watched
+from interp_compose.studies.watch.watcher import Watcher
 from interp_compose.training.history import Recorder, WeightTracker
 from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import AnswerToken
-from tests.training.runs import BASE, made_up, tiny
+from tests.training.runs import BASE, made_up, shared, tiny
 
 NAMES = ("W_Q", "W_in")
 
 
-def watched(every: int = 3, **options: Any) -> tuple[ComplexityTracker, LensModel]:
+def watched(every: int = 3, **options: Any) -> tuple[Watcher, LensModel]:
     model = tiny()
-    tracker = ComplexityTracker(every=every, matrices=NAMES, **options)
-    tracker.watch(model)
-    return tracker, model
+    return watching(model, every=every, **options), model
 
 
-def train(tracker: ComplexityTracker, model: LensModel) -> None:
+def watching(model: LensModel, **options: Any) -> Watcher:
+    """Of two matrices of each block, whatever it takes; no time passes."""
+    return watch(model, **{"matrices": NAMES, "budget": None, "clock": lambda: 0.0, **options})
+
+
+def by_measure(watcher: Watcher) -> pd.DataFrame:
+    """A row for each step, layer and matrix, a column for each measure."""
+    place = ["step", "layer", "of"]
+    wide = watcher.frame.pivot(index=place, columns="measure", values="value")
+    return wide.reset_index()
+
+
+def train(tracker: Watcher, model: LensModel) -> None:
     """Eight steps; what finetune does around a tracker."""
     recorder = Recorder(track=tracker)
     objective = AnswerToken(made_up(20), made_up(7, seed=1))
@@ -48,18 +60,20 @@ def test_it_measures_the_model_at_its_steps() -> None:
     tracker, model = watched()
     before = {(m.layer, m.name): slow_rank(m.weight) for m in weight_matrices(model, NAMES)}
     train(tracker, model)
-    frame = tracker.frame
+    frame = by_measure(tracker)
     assert sorted(set(frame["step"])) == [0, 3, 6]
     assert len(frame) == 3 * 3 * 2
     for row in frame[frame["step"] == 0].to_dict("records"):
-        assert row["stable_rank"] == pytest.approx(before[row["layer"], row["matrix"]], rel=1e-5)
-    tracker.measure(8)
-    last = tracker.frame[tracker.frame["step"] == 8]
-    for matrix, row in zip(weight_matrices(model, NAMES), last.to_dict("records"), strict=True):
-        assert (row["layer"], row["matrix"]) == (matrix.layer, matrix.name)
+        assert row["stable_rank"] == pytest.approx(before[row["layer"], row["of"]], rel=1e-5)
+    tracker.look(8)
+    last = by_measure(tracker)
+    last = last[last["step"] == 8].set_index(["layer", "of"])
+    assert len(last) == 3 * 2
+    for matrix in weight_matrices(model, NAMES):
+        row = last.loc[(matrix.layer, matrix.name)]
         assert row["stable_rank"] == pytest.approx(slow_rank(matrix.weight), rel=1e-5)
         assert row["frobenius_norm"] == pytest.approx(float(matrix.weight.norm()), rel=1e-5)
-    moved = frame.pivot(index=["layer", "matrix"], columns="step", values="stable_rank")
+    moved = frame.pivot(index=["layer", "of"], columns="step", values="stable_rank")
     assert (moved[0] != moved[3]).all()
 
 
@@ -78,7 +92,8 @@ def test_a_step_is_measured_once_however_often_it_is_told() -> None:
     for row in ({"step": 0, "validation/loss": 1.0}, {"step": 0}, {"step": 1}, {"step": 2}):
         tracker(row)
     tracker({"step": 2, "layer 1/stable_rank": 3.0})
-    assert tracker.frame["step"].tolist() == [0] * 6 + [2] * 6
+    assert tracker.frame["step"].tolist() == [0] * 12 + [2] * 12
+    assert tracker.looks["step"].tolist() == [0, 2]
 
 
 def test_another_tracker_is_told_everything() -> None:
@@ -88,7 +103,8 @@ def test_another_tracker_is_told_everything() -> None:
     assert told == [{"step": 1, "loss": 0.5}]
     tracker({"step": 2, "loss": 0.25})
     assert told[1] == {"step": 2, "loss": 0.25}
-    first = tracker.frame.iloc[0]
+    first = by_measure(tracker).iloc[0]
+    assert (first["layer"], first["of"]) == (0, "W_Q")
     assert told[2]["step"] == 2
     assert told[2]["layer 0/W_Q/stable_rank"] == first["stable_rank"]
     assert told[2]["layer 0/W_Q/frobenius_norm"] == first["frobenius_norm"]
@@ -128,12 +144,11 @@ def test_iterated_ranks_hold_their_tolerance_while_weights_move(
     with torch.no_grad():
         for matrix in weight_matrices(model, NAMES):
             matrix.weight.add_(0.1 * spike)
-    tracker = ComplexityTracker(every=1, matrices=NAMES)
-    tracker.watch(model)
+    tracker = watching(model, every=1, measures=("stable_rank",))
     for step in range(12):
-        tracker.measure(step)
+        tracker.look(step)
         now = tracker.frame[tracker.frame["step"] == step]
-        for matrix, found in zip(weight_matrices(model, NAMES), now["stable_rank"], strict=True):
+        for matrix, found in zip(weight_matrices(model, NAMES), now["value"], strict=True):
             assert found == pytest.approx(slow_rank(matrix.weight), rel=tolerance)
         drift(model, step)
 
@@ -149,7 +164,7 @@ def test_a_resumed_run_ends_in_the_same_rows(tmp_path: Path) -> None:
     killed, model = watched(path=path)
     steps(killed, model, range(12))
     with open(path, "a", encoding="utf-8") as file:
-        file.write('{"step": 12, "lay')  # torn by the kill
+        file.write('{"table": "measured", "step": 12, "lay')  # torn by the kill
     resumed, model = watched(path=path)
     for step in range(8):
         drift(model, step)
@@ -159,14 +174,16 @@ def test_a_resumed_run_ends_in_the_same_rows(tmp_path: Path) -> None:
         encoding="utf-8"
     )
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [row["step"] for row in rows] == resumed.frame["step"].tolist()
+    measured = [row["step"] for row in rows if row["table"] == "measured"]
+    assert measured == resumed.frame["step"].tolist()
+    assert [row["step"] for row in rows if row["table"] == "looks"] == [0, 3, 6, 9, 12, 15]
+    assert rows[0]["table"] == "config"
+    pd.testing.assert_frame_equal(Watched.read(path).frame, whole.frame)
 
 
 def test_a_resumed_run_of_larger_matrices_agrees_within_the_tolerance(tmp_path: Path) -> None:
-    def tracker(name: str, model: LensModel) -> ComplexityTracker:
-        made = ComplexityTracker(every=3, matrices=NAMES, path=tmp_path / name)
-        made.watch(model)
-        return made
+    def tracker(name: str, model: LensModel) -> Watcher:
+        return watching(model, every=3, path=tmp_path / name)
 
     model = wide()
     whole = tracker("whole", model)
@@ -178,7 +195,7 @@ def test_a_resumed_run_of_larger_matrices_agrees_within_the_tolerance(tmp_path: 
     pd.testing.assert_frame_equal(resumed.frame, whole.frame, rtol=1e-4)
 
 
-def steps(tracker: ComplexityTracker, model: LensModel, numbers: range) -> None:
+def steps(tracker: Watcher, model: LensModel, numbers: range) -> None:
     """The calls of a run: the model moves, then the step is told. Step 0 is before any."""
     for step in numbers:
         tracker({"step": step})
@@ -190,27 +207,23 @@ def test_a_run_from_the_start_begins_its_file_anew(tmp_path: Path) -> None:
     for _ in range(2):
         tracker, model = watched(path=path)
         steps(tracker, model, range(4))
-    assert len(path.read_text(encoding="utf-8").splitlines()) == len(tracker.frame) == 12
+    assert len(tracker.frame) == 2 * 12
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1 + 2 * (12 + 1)
 
 
 # ---- refused -----------------------------------------------------------------------------------
 
 
-def test_a_tracker_without_a_model() -> None:
-    with pytest.raises(InputError, match="watches no model; pass it to finetune"):
-        ComplexityTracker()({"step": 0})
-
-
 def test_a_matrix_that_the_model_has_not() -> None:
     with pytest.raises(CapabilityError, match="offers none of W_gate"):
-        ComplexityTracker(matrices=("W_gate",)).watch(tiny())
+        watch(tiny(), matrices=("W_gate",))
 
 
 def test_weights_that_are_not_finite() -> None:
     tracker, model = watched()
     with torch.no_grad():
         next(weight_matrices(model, ("W_in",))).weight[1, 2] = math.inf
-    with pytest.raises(NonFiniteError, match="layer 0, W_in, at step 3"):
+    with pytest.raises(NonFiniteError, match="at step 3: layer 0, W_in: "):
         tracker({"step": 3})
 
 
@@ -219,14 +232,14 @@ def test_finetune_shows_the_tracker_the_copy_that_it_trains() -> None:
 
     model = ic.load_model("mini-base")
     task = ic.load_task("mini-idm", model)
-    tracker = ComplexityTracker(every=2, matrices=("W_Q",))
+    tracker = watch(model, every=2, matrices=("W_Q",), measures=("stable_rank",), budget=None)
     assert isinstance(tracker, WeightTracker)
     config = ic.TrainConfig(lr=1e-2, epochs=1, batch_size=8, max_steps=4, schedule="cosine")
     some = replace(task, train=task.train[:40], validation=task.validation[:8])
     tuned, _ = ic.finetune(model, some, config=config, track=tracker, progress=False)
     before = {m.layer: slow_rank(m.weight) for m in weight_matrices(model, ("W_Q",))}
     after = {m.layer: slow_rank(m.weight) for m in weight_matrices(tuned, ("W_Q",))}
-    frame = tracker.frame.set_index(["step", "layer"])["stable_rank"]
+    frame = tracker.frame.set_index(["step", "layer"])["value"]
     assert sorted(set(tracker.frame["step"])) == [0, 2, 4]
     for layer in before:
         assert frame[0, layer] == pytest.approx(before[layer], rel=1e-5)
@@ -236,28 +249,37 @@ def test_finetune_shows_the_tracker_the_copy_that_it_trains() -> None:
 
 def test_every_measure_is_the_one_of_a_report() -> None:
     from interp_compose.studies.weights.measure import complexity_report
-    from interp_compose.studies.weights.tracker import MEASURES
 
-    tracker, model = watched(measures=tuple(MEASURES))
-    tracker.measure(0)
+    tracker, model = watched(measures=MEASURES[:5])
+    tracker.look(0)
     report = complexity_report(model, heads=False, progress=False).frame
     report = report[report["matrix"].isin(NAMES)].set_index(["layer", "matrix"])
-    for row in tracker.frame.to_dict("records"):
-        for name in MEASURES:
-            expected = report.loc[(row["layer"], row["matrix"]), name]
-            assert row[name] == pytest.approx(expected, rel=1e-4), name
+    frame = tracker.frame
+    assert len(frame) == 5 * 3 * 2
+    for row in frame.to_dict("records"):
+        expected = report.loc[(row["layer"], row["of"]), row["measure"]]
+        assert row["value"] == pytest.approx(expected, rel=1e-4), row["measure"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"every": 0}, "every=0: expected an integer, 1 or more"),
-        ({"matrices": ("W_Q", "W_X")}, "expected some of W_E, W_pos, W_Q"),
-        ({"matrices": ()}, "expected some of W_E, W_pos, W_Q"),
-        ({"measures": ("rank",)}, r"measures=\('rank',\): expected some of stable_rank"),
-        ({"measures": ()}, "measures="),
+        ({"matrices": ("W_Q", "W_X")}, "expected one or more of W_E, W_pos, W_Q"),
+        ({"matrices": ()}, "expected one or more of W_E, W_pos, W_Q"),
+        ({"measures": ("rank",)}, "measures"),
+        ({"measures": ()}, "measures"),
+        ({"budget": 0.0}, "budget=0.0: expected a share of the training time above 0"),
+        ({"budget": 1.5}, "budget=1.5: expected"),
+        ({"budget": math.nan}, "budget=nan: expected"),
+        ({"measures": ("cap",)}, "'cap' is measured on examples=…, which is missing"),
+        ({"measures": ("agreement",)}, "'agreement' is measured on pairs=…, which is missing"),
+        ({"examples": []}, "examples are read by cap, attention_leak alone"),
+        ({"pairs": []}, "pairs are read by agreement alone"),
+        ({"layers": [0]}, "layers are read by cap, attention_leak, agreement alone"),
+        ({"path": "."}, "path='.' is a folder; expected a file"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        ComplexityTracker(**options)
+        watch(shared(), **options)

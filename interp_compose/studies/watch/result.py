@@ -1,0 +1,131 @@
+"""What a watcher measured over a training, and when it looked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from interp_compose._public import public
+from interp_compose._versions import environment_versions
+from interp_compose.errors import InputError, MissingDataError, OptionError
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.text import text_table
+from interp_compose.studies.watch.rows import LOOKS, MEASURED, Rows
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
+
+NAMES: Final = (
+    *("stable_rank", "frobenius_norm", "effective_rank", "spectral_entropy", "mean_abs_cosine"),
+    *("cap", "attention_leak", "agreement"),
+)
+
+
+@public
+@dataclass(frozen=True, eq=False, repr=False)
+class Watched(StudyResult):
+    """What was measured while a model was trained, step by step.
+
+    Of a training that has ended, and of one that goes on: :attr:`.Watcher.result`, or
+    :meth:`read` of its file.
+    """
+
+    SCHEMA = (MEASURED, LOOKS)
+    TABLES = ("measured", "looks")
+    FIGURES = tuple(f"{name}_over_training" for name in NAMES)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Watched:
+        """The rows of a watcher's file, of a training that is still going as well.
+
+        Raises:
+            MissingDataError: there is no such file.
+            CorruptFileError: it is not one of a watcher.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise MissingDataError(f"there is no file {path}; expected the path of an ic.watch")
+        return of_rows(Rows.read(path))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per look and number.
+
+        Columns: step; measure; layer (-1: of what is measured without an intervention); of (the
+        matrix, the pooling, the metric); value; low, high (its 95 % interval: Wilson's of "cap",
+        a bootstrap's of "agreement", NaN of others); n (examples or pairs).
+        """
+        return self.frames["measured"]
+
+    @property
+    def looks(self) -> pd.DataFrame:
+        """One row per step at which a look was due.
+
+        Columns: step; taken, or skipped for the budget; seconds of the look; training_seconds so
+        far, without the watcher's; watching_seconds so far, with this look's; expected, the
+        seconds of the look before, which a look was expected to take (NaN at the first).
+        """
+        return self.frames["looks"]
+
+    def plot(self, measure: str | None = None) -> ChartFigure:
+        """One measure over the steps of the training, a line a layer.
+
+        Args:
+            measure: the first that was measured by default.
+
+        Raises:
+            OptionError: a measure that was not measured.
+            InputError: no look yet.
+        """
+        from interp_compose.studies.watch.figures import watch_figure
+
+        names = self.config["measures"]
+        measure = names[0] if measure is None else measure
+        if measure not in names:
+            raise OptionError(f"measure={measure!r}: expected one of {', '.join(names)}")
+        if self.frame.empty:
+            raise InputError("there is nothing to draw: no look has been taken yet")
+        return watch_figure(self.frame, self.looks, measure, config=self.config)
+
+    def figures(self) -> dict[str, ChartFigure]:
+        """A figure of each measure."""
+        if self.frame.empty:
+            return {}
+        return {f"{name}_over_training": self.plot(name) for name in self.config["measures"]}
+
+    def summary(self) -> str:
+        """Looks taken and skipped, what they took, and each measure at the first and the last."""
+        looks = self.looks
+        skipped = int((~looks["taken"]).sum())
+        lines = [f"{int(looks['taken'].sum())} looks, {skipped} skipped for the budget"]
+        if len(looks):
+            last = looks.iloc[-1]
+            lines[0] += (
+                f"; {last['watching_seconds']:.3g} s beside {last['training_seconds']:.3g} s of "
+                "training"
+            )
+        if self.frame.empty:
+            return lines[0]
+        first, latest = (self.frame["step"] == step for step in self.frame["step"].agg([min, max]))
+        means = pd.DataFrame(
+            {
+                name: self.frame[rows].groupby(["measure", "layer"], sort=False)["value"].mean()
+                for name, rows in (("first", first), ("last", latest))
+            }
+        ).reset_index()
+        cells = means.assign(
+            first=means["first"].map("{:.4g}".format), last=means["last"].map("{:.4g}".format)
+        )
+        columns = [("measure", "measure", "<16"), ("layer", "layer", ">6")]
+        columns += [(name, name, ">10") for name in ("first", "last")]
+        return "\n".join([*lines, "", *text_table(cells, columns)])
+
+
+def of_rows(rows: Rows) -> Watched:
+    """A watcher's rows as frames."""
+    frames = {"measured": MEASURED.of(rows.measured), "looks": LOOKS.of(rows.looks)}
+    return Watched(config=rows.config, frames=frames, versions=environment_versions())
