@@ -102,6 +102,12 @@ from .tasks.sequences import (
     SequenceTask as SequenceTask,
     load_sequences as load_sequences,
 )
+from .tasks.squad import (
+    Question as Question,
+    SpanTask as SpanTask,
+    load_squad as load_squad,
+    squad_from_hub as squad_from_hub,
+)
 from .tasks.synonyms import synonym_source as synonym_source
 from .tasks.task import Task as Task
 from .tasks.transplants import (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import resource
 import shutil
@@ -334,6 +335,19 @@ class World:
     def labelled(self) -> Any:
         items = tuple(ic.LabelledText(f"the dog {i}", None, float(i % 2)) for i in range(6))
         return ic.LabelledTask("names", {"train": items, "test": items}, ("no", "yes"))
+
+    @cached_property
+    def squad(self) -> Any:
+        """A folder of SQuAD's files, and what is in them."""
+        path = self.root / "squad"
+        path.mkdir()
+        answers = [{"answer_start": 4, "text": "dog"}]
+        asked = {"id": "q", "question": "who barks?", "answers": answers}
+        paragraph = {"context": "the dog barks at the cat", "qas": [asked]}
+        article = {"title": "t", "paragraphs": [paragraph]}
+        for name in ("train-v1.1", "dev-v1.1", "sample1k-HCVerifyAll", "sample1k-HCVerifySample"):
+            (path / f"{name}.json").write_text(json.dumps({"data": [article]}))
+        return path
 
     @cached_property
     def bert(self) -> Any:
@@ -730,6 +744,15 @@ def calls_of_data() -> Iterator[Call]:
         labels=lambda: ["no", "yes"],
         metrics=lambda: ["accuracy"],
     )
+    yield called(ic.load_squad, data_dir=lambda: W.squad)
+    yield called(ic.squad_from_hub, source=lambda: W.csv, adversarial=None)
+    asked = ic.Question("q", "who barks?", "the dog barks", ((4, "dog"),))
+    given = {"id": "q", "question": "a?", "context": "the dog", "answers": ((4, "dog"),)}
+    yield called(ic.Question, **given)
+    splits = {"train": (asked,), "test": (asked,)}
+    yield called(ic.SpanTask, name="t", splits=lambda: dict(splits), report=lambda: {"n": 1})
+    yield called(ic.SpanTask("t", splits).split, name="train")
+    yield called(ic.SpanTask("t", splits).limited, limit=3)
     yield called(ic.load_labelled, name="sst", data_dir=lambda: W.trees)
     yield called(ic.load_sequences, name="scan-length-5", data_dir=None, seed=None)
     yield called(
@@ -1010,7 +1033,11 @@ def calls_of_studies() -> Iterator[Call]:
         ic.encoders,
         2,
         runs=lambda: W.trained_encoders,
-        tasks=lambda: {"pairs": ic.load_pairs(W.tsv), "names": W.labelled},
+        tasks=lambda: {
+            "pairs": ic.load_pairs(W.tsv),
+            "names": W.labelled,
+            "squad": ic.load_squad(W.squad),
+        },
         out=lambda: W.out,
         where="here",
         workers=None,

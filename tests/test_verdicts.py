@@ -244,6 +244,27 @@ def test_a_verdict_follows_the_file(
     assert verdict_of(module.CLAIMS, words) == verdict
 
 
+@pytest.mark.parametrize(
+    ("words", "change", "verdict"),
+    [
+        (
+            "That comes of learning",
+            where("summary", "model", "cat-last", smallest=0.9, largest=0.95),
+            REPRODUCED,
+        ),
+        ("A word is decomposed", where("codes", "model", "cat-last", codes_per_word=500.0), NOT),
+    ],
+)
+def test_verdicts_on_cat_follow_the_file(
+    words: str, change: Change, verdict: str, monkeypatch: Any
+) -> None:
+    assert verdict_of(verdict_page.CAT, words) != verdict
+    found = copy.deepcopy(measured.read("encoders_minilm"))
+    change(found)
+    monkeypatch.setattr(verdict_page, "read", lambda name: found)
+    assert verdict_of(verdict_page.CAT, words) == verdict
+
+
 def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch: Any) -> None:
     """Of the largest, 90, each setting's shares are 1 and 2 %, of 50 five times that."""
     large, small = task_verdicts.LARGE, task_verdicts.SMALL

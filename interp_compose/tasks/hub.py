@@ -49,7 +49,7 @@ def labelled_from_hub(
     """
     if not 1 <= len(texts) <= 2:
         raise DataFormatError(f"texts={list(texts)!r}: expected one column, or two")
-    loaded = {name: _loaded(source, config, split) for name, split in splits.items()}
+    loaded = {name: load_split(source, config, split) for name, split in splits.items()}
     found: dict[str, tuple[LabelledText, ...]] = {}
     for name, data in loaded.items():
         where = f"split {splits[name]!r} of {source}"
@@ -70,7 +70,12 @@ def labelled_from_hub(
     )
 
 
-def _loaded(source: str, config: str | None, split: str) -> Any:
+def load_split(source: str, config: str | None, split: str) -> Any:
+    """A split of a data set that ``datasets`` loads.
+
+    Raises ``MissingPackageError`` where ``datasets`` is not installed, and ``MissingDataError``
+    where there is no such data set or split, or it cannot be fetched.
+    """
     try:
         import datasets
     except ImportError as error:

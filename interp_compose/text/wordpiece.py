@@ -108,9 +108,15 @@ class WordPieceTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, without special ones: where their characters occur in a text,
         such as "[SEP]", they are read as any others."""
+        return [ids for ids, _ in self.located(texts)]
+
+    def located(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """As :meth:`pieces`; with the characters of the text, begin and end, that each token
+        stands for."""
         backend = Tokenizer.from_str(self.backend_tokenizer.to_str())
         backend.encode_special_tokens = True
-        return [one.ids for one in backend.encode_batch(list(texts), add_special_tokens=False)]
+        found = backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(one.ids, one.offsets) for one in found]
 
     def saved(self) -> dict[str, Any]:
         """Everything that makes it, in JSON's types."""

@@ -47,7 +47,7 @@ class ClassifierHead(nn.Module):
             torch.manual_seed(seed)
             self.hidden, self.out = nn.Linear(d_in, d_in), nn.Linear(d_in, d_out)
 
-    def forward(self, vectors: Float[Tensor, "batch d_in"]) -> Float[Tensor, "batch d_out"]:
+    def forward(self, vectors: Float[Tensor, "*batch d_in"]) -> Float[Tensor, "*batch d_out"]:
         out: Tensor = self.out(self.hidden(vectors).relu())
         return out
 

@@ -43,6 +43,8 @@ CELLS = [
     ("paws", "frozen", "paws", 0.5, "label 0", "accuracy"),
     ("cola", "frozen", "cola", 1.0, "all", "matthews"),
     ("mrpc", "frozen", "mrpc", 1.0, "ood", "f1"),
+    ("squad", "frozen", "squad", 1.0, "addsent", "exact_match"),
+    ("squad", "frozen", "squad", 1.0, "addsent", "token_f1"),
 ]
 
 
@@ -216,9 +218,7 @@ def read_alone(encoder: Any, output: str, texts: tuple[str, ...]) -> torch.Tenso
     return vector
 
 
-def plainly(
-    modules: list[torch.nn.Module], outputs: Any, classes: list[int], config: ic.TrainConfig
-) -> None:
+def plainly(modules: list[torch.nn.Module], loss: Any, n: int, config: ic.TrainConfig) -> None:
     """AdamW on shuffled batches, one example at a time, as the paper's sentence has it."""
     named = [one for module in modules for one in module.parameters() if one.requires_grad]
     groups = [
@@ -226,15 +226,14 @@ def plainly(
         {"params": [one for one in named if one.ndim <= 1], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=config.lr)
-    n, step = len(classes), 0
+    step = 0
     total = config.epochs * math.ceil(n / config.batch_size)
     for epoch in range(config.epochs):
         order = np.random.default_rng([config.seed, epoch]).permutation(n)
         for start in range(0, n, config.batch_size):
             rows = order[start : start + config.batch_size]
-            losses = [-outputs(int(i)).log_softmax(dim=0)[classes[int(i)]] for i in rows]
             optimizer.zero_grad()
-            torch.stack(losses).mean().backward()
+            torch.stack([loss(int(i)) for i in rows]).mean().backward()
             torch.nn.utils.clip_grad_norm_([w for w in named if w.grad is not None], 1.0)
             warmup = total // 10
             share = (step + 1) / warmup if step < warmup else 1 - (step - warmup) / (total - warmup)
@@ -242,6 +241,11 @@ def plainly(
                 group["lr"] = config.lr * share
             optimizer.step()
             step += 1
+
+
+def of_class(outputs: Any, classes: list[int]) -> Any:
+    """The loss of an example whose outputs are these."""
+    return lambda i: -outputs(i).log_softmax(dim=0)[classes[i]]
 
 
 def shares(found: ic.EncoderScores, **place: Any) -> dict[str, float]:
@@ -273,7 +277,8 @@ def test_a_classifier_reads_the_vector_of_both_texts(runs: Path, judged: ic.Enco
     head = ClassifierHead(train.shape[1], 2, seed=seed)
     classes = [one.label or 0 for one in LABELLED[:18]]
     config = ic.TrainConfig(epochs=20, lr=1e-3, batch_size=32, seed=seed)
-    plainly([head], lambda i: head(scaled[i : i + 1])[0], classes, config)
+    loss = of_class(lambda i: head(scaled[i : i + 1])[0], classes)
+    plainly([head], loss, 18, config)
     found = head(((test - mean) / scale).float()).argmax(dim=1).tolist()
     wanted = [one.label or 0 for one in LABELLED[18:]]
     right = [a == b for a, b in zip(found, wanted, strict=True)]
@@ -300,7 +305,8 @@ def test_tuned_end_to_end_is_a_plain_loop_and_cosines_are_measured_again(
 
     config = ic.TrainConfig(epochs=3, lr=0.05, batch_size=5, seed=seed)
     classes = [one.label or 0 for one in some]
-    plainly([encoder.lens, head], lambda i: outputs(some[i]), classes, config)
+    loss = of_class(lambda i: outputs(some[i]), classes)
+    plainly([encoder.lens, head], loss, 9, config)
     with torch.no_grad():
         guessed = [int(outputs(one).argmax()) for one in LABELLED[18:]]
         cosines = []

@@ -10,6 +10,7 @@ from interp_compose.errors import CorruptFileError
 from interp_compose.runs.checksums import digest_of, read_signed, write_signed
 from interp_compose.tasks.labelled import LabelledTask, LabelledText
 from interp_compose.tasks.pairs import Pair, PairTask
+from interp_compose.tasks.squad import Question, SpanTask
 
 DATA: Final = "data"
 """The folder of the tasks."""
@@ -29,6 +30,24 @@ def labelled_value(task: LabelledTask) -> dict[str, Any]:
         for name, items in task.splits.items()
     }
     return {"labels": list(task.labels), "metrics": list(task.metrics), "splits": splits}
+
+
+def spans_value(task: SpanTask) -> dict[str, Any]:
+    """Questions, in JSON's types, without their report; each context once."""
+    numbers: dict[str, int] = {}
+    splits = {
+        name: [
+            [
+                one.id,
+                one.question,
+                numbers.setdefault(one.context, len(numbers)),
+                [list(answer) for answer in one.answers],
+            ]
+            for one in items
+        ]
+        for name, items in task.splits.items()
+    }
+    return {"contexts": list(numbers), "splits": splits}
 
 
 def classes_of(name: str, task: PairTask) -> LabelledTask:
@@ -72,6 +91,24 @@ def kept_labelled(out: Path, digest: str, name: str) -> LabelledTask:
         for split, items in value["splits"].items()
     }
     return LabelledTask(name, splits, tuple(value["labels"]), tuple(value["metrics"]))
+
+
+def kept_spans(out: Path, digest: str, name: str) -> SpanTask:
+    """The questions that :func:`keep` wrote.
+
+    Raises:
+        CorruptFileError: the file is missing, was altered, or holds another task.
+    """
+    value = _kept(out, digest)
+    contexts = value["contexts"]
+    splits = {
+        split: tuple(
+            Question(own, question, contexts[number], tuple((at, text) for at, text in answers))
+            for own, question, number, answers in items
+        )
+        for split, items in value["splits"].items()
+    }
+    return SpanTask(name, splits)
 
 
 def _kept(out: Path, digest: str) -> Any:

@@ -20,6 +20,8 @@ TITLES: Final = {
     "accuracy": "accuracy of a classifier",
     "matthews": "Matthews' correlation of a classifier",
     "f1": "F1 of a classifier",
+    "exact_match": "answers that are right (exact match)",
+    "token_f1": "F1 of an answer's words",
 }
 
 
@@ -56,7 +58,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
             x_title="",
             y_title=TITLES[metric],
             x_is_share=False,
-            y_is_share=metric == "accuracy",
+            y_is_share=metric in ("accuracy", "exact_match"),
             panels=[Panel(lines_of(lines, *columns, n="n_seeds", interval="bars"), [])],
             x_name="",
             x_ticks=[float(i) for i in range(len(readings))],

@@ -21,13 +21,20 @@ from interp_compose.studies.core.grid import RESULT, run_grid, swept
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.sequence_run import MODEL
 from interp_compose.studies.encoders.cosines import FEWEST, are_apart
-from interp_compose.studies.encoders.data import classes_of, keep, labelled_value, pairs_value
+from interp_compose.studies.encoders.data import (
+    classes_of,
+    keep,
+    labelled_value,
+    pairs_value,
+    spans_value,
+)
 from interp_compose.studies.encoders.options import EncodersCommand, EncodersOptions
 from interp_compose.studies.encoders.result import (
     EMBEDDINGS,
     OUTPUTS,
     SCORES,
     TUNED,
+    WORDS,
     EncoderScores,
 )
 from interp_compose.studies.encoders.run import WORK as JUDGED, JudgedRun, note_source
@@ -37,6 +44,7 @@ from interp_compose.studies.pretrain.run import PLACE, PretrainingRun
 from interp_compose.tasks.labelled import LabelledTask, check_told_apart
 from interp_compose.tasks.load import LABELLED_NAMES, load_labelled, load_pairs
 from interp_compose.tasks.pairs import PairTask
+from interp_compose.tasks.squad import SpanTask, load_squad
 
 JUDGE: Final = "interp_compose.studies.encoders.run:judge"
 """The function that judges one."""
@@ -44,14 +52,15 @@ AXES: Final = ("models", "seeds", "tasks", "outputs", "embeddings", "tuned", "sh
 """What a later call may have more of."""
 DEFAULTS: Final = {"frozen": (20, 1e-3), "end-to-end": (4, 1e-4)}
 """Epochs and peak learning rate."""
-Tasks = Mapping[str, PairTask | LabelledTask]
+Tasks = Mapping[str, PairTask | LabelledTask | SpanTask]
+SQUAD: Final = "squad"
 Opened = Sequence[FinishedEncoder]
 
 
 @keywords(EncodersOptions)
 def encoders(
     runs: str | os.PathLike[str],
-    tasks: Mapping[str, PairTask | LabelledTask],
+    tasks: Mapping[str, PairTask | LabelledTask | SpanTask],
     out: str | os.PathLike[str],
     asked: EncodersOptions,
 ) -> EncoderScores:
@@ -68,12 +77,16 @@ def encoders(
     validation split chooses among epochs; without one, the weights after the last are measured.
     Encoders that are tuned end to end are judged again on pairs without a training split.
 
+    Of questions whose answers are spans of a text, SQuAD's, exact match and F1 by SQuAD's own
+    evaluation: an MLP of each word's vector says where the answer begins and ends. Those with
+    adversarial sentences are measured by each question's worst variant.
+
     Runs that ``out`` holds already are not done again; a call that is interrupted goes on from
     their checkpoints.
 
     Args:
         runs: the folder that they were trained in.
-        tasks: from :func:`load_pairs` and :func:`load_labelled`, by name.
+        tasks: from :func:`load_pairs`, :func:`load_labelled` and :func:`load_squad`, by name.
         out: folder for the runs: tasks, and what each measured.
         asked: every option.
 
@@ -147,6 +160,11 @@ def _planned(
     }
     labelled = {name: keep(labelled_value(task), out) for name, task in classes.items()}
     again = {name: digest for name, digest in pairs.items() if name not in labelled}
+    spans = {
+        name: keep(spans_value(task.limited(asked.limit)), out)
+        for name, task in tasks.items()
+        if isinstance(task, SpanTask)
+    }
     found: list[JudgedRun] = []
     for run, folder in ((each.run, each.folder) for each in opened):
         files = read_json(folder / DONE, DONE_KEYS)["files"]
@@ -164,25 +182,30 @@ def _planned(
             {"outputs": [output], "embeddings": [embedding], "pairs": again}
             for output, embedding in product(*whole.values())
         ]
+        words: dict[str, Any] = {**whole, "embeddings": [WORDS]}
+        each_words = [{**words, "outputs": [output]} for output in words["outputs"]]
         for name in tasks:
             if name in pairs:
                 given: dict[str, Any] = {"task": name, "data": pairs[name], "tuned": "no"}
                 found.append(JudgedRun(**one, **given, **whole))
-            for way, share in product(asked.tuned if name in labelled else (), asked.shares):
-                given = {"task": name, "data": labelled[name], "tuned": way, "share": float(share)}
+            trained = {**labelled, **spans}
+            for way, share in product(asked.tuned if name in trained else (), asked.shares):
+                given = {"task": name, "data": trained[name], "tuned": way, "share": float(share)}
                 given |= _numbers(way, asked)
-                readings: list[dict[str, Any]] = [whole] if way == "frozen" else each
+                at_once, apart = (words, each_words) if name in spans else (whole, each)
+                readings: list[dict[str, Any]] = [at_once] if way == "frozen" else apart
                 found += [JudgedRun(**one, **given, **reading) for reading in readings]
     return found
 
 
 def _labelled(tasks: Tasks, asked: EncodersOptions) -> dict[str, LabelledTask]:
     """What classifiers are trained on."""
-    found = {
-        name: classes_of(name, task) if isinstance(task, PairTask) else task
-        for name, task in tasks.items()
-        if isinstance(task, LabelledTask) or (task.train and task.train[0].label is not None)
-    }
+    found: dict[str, LabelledTask] = {}
+    for name, task in tasks.items():
+        if isinstance(task, LabelledTask):
+            found[name] = task
+        elif isinstance(task, PairTask) and task.train and task.train[0].label is not None:
+            found[name] = classes_of(name, task)
     return {name: task.limited(asked.limit) for name, task in found.items()}
 
 
@@ -241,21 +264,24 @@ def _check_shares(
             check_told_apart([train[i] for i in chosen], which)
 
 
-def tasks_of(text: str) -> dict[str, PairTask | LabelledTask]:
+def tasks_of(text: str) -> dict[str, PairTask | LabelledTask | SpanTask]:
     """``"bird=FOLDER,sst=FOLDER,mine=FILE"``, loaded.
 
     Raises:
-        OptionError: no NAME=PLACE, or a name twice; and as :func:`load_pairs` and
-            :func:`load_labelled`.
+        OptionError: no NAME=PLACE, or a name twice; and as :func:`load_pairs`,
+            :func:`load_labelled` and :func:`load_squad`.
     """
-    found: dict[str, PairTask | LabelledTask] = {}
+    found: dict[str, PairTask | LabelledTask | SpanTask] = {}
     for part in text.split(","):
         name, equals, place = part.partition("=")
         if not (name and equals and place) or name in found:
             raise OptionError(
                 f"tasks={text!r}: {part!r}: expected NAME=FOLDER (bird, paws-qqp, "
-                f"{', '.join(LABELLED_NAMES)}) or NAME=FILE, by commas, each name once"
+                f"{SQUAD}, {', '.join(LABELLED_NAMES)}) or NAME=FILE, by commas, each name once"
             )
+        if name == SQUAD:
+            found[name] = load_squad(place)
+            continue
         if name in LABELLED_NAMES:
             found[name] = load_labelled(name, data_dir=place)
             continue

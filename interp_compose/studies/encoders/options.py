@@ -23,8 +23,8 @@ class EncodersOptions(Execution):
     embeddings: ApiOnly[Sequence[str]] = ("cls", "mean")
     """Of a text: the first token, [CLS], or the mean over all tokens."""
     tuned: ApiOnly[Sequence[str]] = ("frozen",)
-    """On labelled tasks: "frozen", a classifier (an MLP) of the vectors of an encoder that stays as
-    it is; "end-to-end", encoder and classifier together."""
+    """On labelled tasks and questions: "frozen", a classifier (an MLP) of the vectors of an encoder
+    that stays as it is; "end-to-end", encoder and classifier together."""
     shares: ApiOnly[Sequence[float]] = (1.0,)
     """Of the training texts, those of a smaller share among those of a larger."""
     epochs: int | None = None
@@ -32,33 +32,35 @@ class EncodersOptions(Execution):
     lr: float | None = None
     """Peak learning rate; by default 1e-3 frozen, 1e-4 end to end."""
     batch_size: int = 32
-    """Texts of an optimiser step."""
+    """Texts, or windows of contexts, of an optimiser step."""
     limit: int | None = None
-    """Take the first so many texts, or pairs, of each split."""
+    """Take the first so many texts, pairs or questions of each split."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodersCommand:
     """Encoders that `interp-compose pretrain` trained, judged: how well the similarity of two
     phrases follows people's ratings, and how right a classifier is on labelled texts, on the frozen
-    encoder or tuned with it, from the contextual, the composed and the mixed vectors (CAT)."""
+    encoder or tuned with it, and the answers to questions on a text, from the contextual, the
+    composed and the mixed vectors (CAT)."""
 
     runs: Path
     """The folder that was --out of `interp-compose pretrain`."""
     tasks: str
     """By commas, each as NAME=FOLDER: bird, paws-qqp, and labelled texts (sst, GLUE's cola, sst-2,
-    mrpc, …, and paws-swap, imdb-sst2, …: docs/tasks.md); or NAME=FILE, a TSV or JSONL file of pairs
-    with scores."""
+    mrpc, …, and paws-swap, imdb-sst2, …: docs/tasks.md), and squad (questions, with adversarial
+    sentences); or NAME=FILE, a TSV or JSONL file of pairs with scores."""
     models: str | None = None
     """Those to judge, by commas, the first of which others are compared with; by default all that
     are finished."""
     outputs: Annotated[str, by_default("all that a model has")] = "cont,comp,mix"
     """By commas, of the last block's vectors: cont (contextual), comp (composed), mix."""
     embeddings: str = "cls,mean"
-    """By commas, of a text: cls (its first token), mean (over all tokens)."""
+    """By commas, of a text: cls (its first token), mean (over all tokens). Answers to questions are
+    read from each word's vector."""
     tuned: str = "frozen"
-    """By commas, on labelled tasks: frozen (an MLP on the vectors of an encoder that stays as it
-    is), end-to-end. After end-to-end, pairs without training texts are judged again."""
+    """By commas, on labelled tasks and questions: frozen (an MLP on the vectors of an encoder that
+    stays as it is), end-to-end. After end-to-end, pairs without training texts are judged again."""
     shares: str = "1"
     """By commas, of the training texts: from 0 to 1. A smaller share is part of a larger."""
     study: Part[EncodersOptions] = field(default_factory=EncodersOptions)

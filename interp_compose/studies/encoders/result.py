@@ -25,7 +25,11 @@ NOTHING: Final = "nothing"
 TUNED: Final = ("no", "frozen", "end-to-end")
 OUTPUTS: Final = ("cont", "comp", "mix")
 EMBEDDINGS: Final = ("cls", "mean")
-METRICS: Final = ("pearson", "spearman", "auc", "accuracy", "matthews", "f1")
+WORDS: Final = "words"
+"""The embedding of questions whose answers are spans: a vector of each word."""
+METRICS: Final = (
+    "pearson", "spearman", "auc", "accuracy", "matthews", "f1", "exact_match", "token_f1",
+)  # fmt: skip
 MEASURE: Final = ("embedding", "task", "tuned", "trained_on", "share", "subset", "metric")
 SCORES: Final = Table(
     "scores",
@@ -34,7 +38,12 @@ SCORES: Final = Table(
     "n int, n_cut int",
     key=("model", "seed", "output", *MEASURE),
     complete=(("model", "output", *MEASURE), ("seed",)),
-    known={"tuned": TUNED, "output": OUTPUTS, "embedding": EMBEDDINGS, "metric": METRICS},
+    known={
+        "tuned": TUNED,
+        "output": OUTPUTS,
+        "embedding": (*EMBEDDINGS, WORDS),
+        "metric": METRICS,
+    },
     rules=("not (value < -1 or value > 1)", "n > 0", "0 <= n_cut <= n", "0 <= share <= 1"),
 )
 
@@ -83,13 +92,15 @@ class EncoderScores(StudyResult):
         over seeds.
 
         Columns: model, output ("cont", "comp" or "mix": the representation that is read), embedding
-        ("cls": the first token's vector; "mean": over all tokens), task, tuned ("no": cosines;
-        "frozen": a classifier of the vectors; "end-to-end"), trained_on (a task, or "nothing"),
-        share (of its training texts), subset ("all"; "mirror": pairs that mirror each other;
-        "label 0", …; "ood": another distribution), metric ("pearson", "spearman", "auc",
-        "accuracy", "matthews", "f1"), mean, low and high (the ends of Student's t interval at 95 %;
-        NaN of one seed), smallest and largest seed, n (texts or pairs), n_seeds. A metric that does
-        not exist for a seed, as its vectors are all the same, has no row.
+        ("cls": the first token's vector; "mean": over all tokens; "words": each word's, where
+        answers are spans), task, tuned ("no": cosines; "frozen": a classifier of the vectors;
+        "end-to-end"), trained_on (a task, or "nothing"), share (of its training texts), subset
+        ("all"; "mirror": pairs that mirror each other; "label 0", …; "ood": another distribution;
+        "addsent" and "addonesent": with adversarial sentences), metric ("pearson", "spearman",
+        "auc", "accuracy", "matthews", "f1"; of spans "exact_match", "token_f1"), mean, low and high
+        (the ends of Student's t interval at 95 %; NaN of one seed), smallest and largest seed, n
+        (texts, pairs or questions), n_seeds. A metric that does not exist for a seed, as its
+        vectors are all the same, has no row.
         """
         return self.frames["summary"]
 

@@ -16,8 +16,9 @@ from interp_compose.runs.files import atomic_write, json_bytes
 from interp_compose.studies.core.grid import RESULT
 from interp_compose.studies.core.sequence_run import MODEL
 from interp_compose.studies.encoders.cosines import Row, cosine_rows
-from interp_compose.studies.encoders.data import DATA, kept_labelled, kept_pairs
-from interp_compose.studies.encoders.result import NOTHING
+from interp_compose.studies.encoders.data import DATA, kept_labelled, kept_pairs, kept_spans
+from interp_compose.studies.encoders.result import NOTHING, WORDS
+from interp_compose.studies.encoders.spans import span_rows
 from interp_compose.studies.encoders.tuned import Tuning, frozen_rows, tuned_rows
 from interp_compose.training.loop import trains
 
@@ -59,12 +60,16 @@ class JudgedRun:
         place = {"model": self.model, "seed": self.seed, "tuned": self.tuned, "share": self.share}
         place |= {"trained_on": NOTHING if self.tuned == "no" else self.task}
         own: Iterator[Row] | list[Row]
+        tuning = Tuning(self.epochs, self.lr, self.batch_size, self.seed)
         if self.tuned == "no":
             pairs = kept_pairs(out, self.data)
             own = cosine_rows(model, pairs, self.outputs, self.embeddings)
+        elif list(self.embeddings) == [WORDS]:
+            spans = kept_spans(out, self.data, self.task)
+            kept = folder if self.tuned == "end-to-end" else None
+            own = span_rows(model, spans, self.outputs, self.share, tuning, kept)
         else:
             task = kept_labelled(out, self.data, self.task)
-            tuning = Tuning(self.epochs, self.lr, self.batch_size, self.seed)
             if self.tuned == "frozen":
                 given = (self.outputs, self.embeddings, self.share, tuning)
                 own = frozen_rows(model, task, *given)

@@ -67,8 +67,7 @@ class Scaled:
         cls, vectors: Float[np.ndarray, "text d_model"], train: Float[np.ndarray, "some d_model"]
     ) -> Scaled:
         """A component that is constant in the training vectors keeps its scale."""
-        scale = train.std(axis=0)
-        scale[scale <= 10 * np.finfo(np.float32).eps * np.abs(train).max(axis=0)] = 1.0
+        scale = standard_scale(train.std(axis=0), np.abs(train).max(axis=0))
         scaled = (vectors - train.mean(axis=0)) / scale
         return cls(torch.from_numpy(scaled.astype(np.float32)))
 
@@ -80,6 +79,15 @@ class Scaled:
     def batch(self, indices: Int[np.ndarray, "example"]) -> tuple[Tensor]:
         """These."""
         return (self.values[torch.from_numpy(indices)],)
+
+
+def standard_scale(
+    deviation: Float[np.ndarray, "d_model"], largest: Float[np.ndarray, "d_model"]
+) -> Float[np.ndarray, "d_model"]:
+    """What components are divided by: their standard deviations, and 1 where that is no more than
+    float32's rounding of the largest value."""
+    constant = deviation <= 10 * np.finfo(np.float32).eps * largest
+    return np.where(constant, 1.0, deviation)
 
 
 @torch.no_grad()
