@@ -17,6 +17,7 @@ from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
     NonFiniteError,
+    OptionError,
 )
 from interp_compose.models.decoder import DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
@@ -26,6 +27,8 @@ from interp_compose.studies.carma import inputs as carma_inputs, run as carma_ru
 from interp_compose.studies.carma.inputs import read_inputs, write_inputs
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.run import run_configs
+from interp_compose.studies.watch.measure import watch
+from interp_compose.studies.watch.watcher import Watcher
 from interp_compose.text.synonyms.sources import ThesaurusSource
 from interp_compose.training import objectives
 from interp_compose.training.carma import CarmaConfig
@@ -67,6 +70,31 @@ def folder(whole: tuple[Comparison, Path], tmp_path: Path) -> Path:
 
 def small_decoder() -> LensModel:
     return load_model(SmallDecoder(DecoderConfig(d_vocab=9, n_ctx=5, d_model=8, n_heads=2)))
+
+
+# ---- watched ------------------------------------------------------------------------------
+
+
+def test_trainings_are_watched_and_end_the_same(
+    whole: tuple[Comparison, Path], tmp_path: Path
+) -> None:
+    watchers: dict[str, Watcher] = {}
+
+    def watching(run: str) -> Watcher:
+        path = tmp_path / f"{run}.jsonl"
+        watchers[run] = watch(tiny_model(), every=1, matrices=("W_Q",), budget=None, path=path)
+        return watchers[run]
+
+    assert_same(tiny(folder=tmp_path / "watched", watch=watching), whole[0])
+    assert list(watchers) == ["ft, seed 0", "carma, seed 0"]
+    for run, watcher in watchers.items():
+        assert watcher.looks["step"].tolist() == [0, *range(1, STEPS + 1)]
+        assert (tmp_path / f"{run}.jsonl").is_file()
+    first, second = (one.frame.set_index("step")["value"] for one in watchers.values())
+    assert first[0].tolist() == second[0].tolist()
+    assert first[STEPS].tolist() != second[STEPS].tolist()
+    with pytest.raises(OptionError, match="watch is a function of this process"):
+        tiny(folder=tmp_path / "elsewhere", watch=watching, where="workers")
 
 
 # ---- what is left when it is done ---------------------------------------------------------

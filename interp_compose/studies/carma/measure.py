@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
+from interp_compose.training.history import Tracker
 
 
 @keywords(CompareOptions)
@@ -79,11 +80,22 @@ def compare(model: LensModel, task: Task, asked: CompareOptions) -> Comparison:
             f"where={asked.where!r} without a folder: other processes read and write their runs "
             "there; give folder=…, or choose where='here'"
         )
+    if asked.watch is not None and asked.where != "here":
+        raise OptionError(
+            f"watch is a function of this process, and where={asked.where!r}: other processes do "
+            "not have it; choose where='here', or leave watch out"
+        )
     plan = plan_comparison(model, task, asked, partial(synonym_source, task=task.name))
-    return carry_out(plan, asked.folder, asked)
+    return carry_out(plan, asked.folder, asked, watch=asked.watch)
 
 
-def carry_out(plan: ComparePlan, folder: str | Path | None, execution: Execution) -> Comparison:
+def carry_out(
+    plan: ComparePlan,
+    folder: str | Path | None,
+    execution: Execution,
+    *,
+    watch: Callable[[str], Tracker] | None = None,
+) -> Comparison:
     """Every run of a plan, and the comparison of them.
 
     Raises:
@@ -97,7 +109,7 @@ def carry_out(plan: ComparePlan, folder: str | Path | None, execution: Execution
 
     def run_here(config: Mapping[str, Any], place: Path | None) -> VersionRun:
         label = numbers[hashed(config)]  # a bar around the runs' own bars would garble them
-        return run_version(plan, config, place, label=label, progress=progress)
+        return run_version(plan, config, place, label=label, progress=progress, watch=watch)
 
     if folder is None:
         runs = [run_here(config, None) for config in configs]

@@ -41,6 +41,7 @@ from interp_compose.training.carma import CarmaConfig
 from interp_compose.training.config import TrainConfig
 from interp_compose.training.data import TrainingExample
 from interp_compose.training.finetune import check_training, encode_examples
+from interp_compose.training.history import Tracker
 from interp_compose.types import Example
 
 MOST_SEEDS = 10_000
@@ -77,6 +78,10 @@ class CompareOptions(Execution):
     where: Where = "here"
     """As :func:`run_sweep` has it: in this process, in worker processes of one thread each, or in
     jobs of a cluster. Elsewhere than here it needs a ``folder``."""
+    watch: Callable[[str], Tracker] | None = None
+    """Given the name of each training, as ``"ft, seed 0"``, returns what is told of its steps, such
+    as an :func:`ic.watch <.watch.measure.watch>` of the model with a ``path`` of that name; in this
+    process alone. Runs that are finished already are not trained again, nor watched."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from interp_compose.studies.carma.tables import TABLES
 from interp_compose.studies.core.study import measure
 from interp_compose.training.evaluate import answered, convergence, representations
 from interp_compose.training.finetune import CHECKPOINTS, HISTORY, Finetuned, finetune_on
-from interp_compose.training.history import TrainingHistory
+from interp_compose.training.history import Tracker, TrainingHistory
 
 WORK: Final = "carma"
 """What a sweep calls these runs."""
@@ -86,12 +86,13 @@ def run_version(
     *,
     label: str = "",
     progress: bool,
+    watch: Callable[[str], Tracker] | None = None,
 ) -> VersionRun:
     """Train (unless it is the original) and measure one of :func:`run_configs`.
 
     ``folder`` then holds the tables, ``weights.safetensors`` and ``history.jsonl``, and until then
     checkpoints, from which a run that was stopped goes on. ``label``, like "2/5", stands before the
-    bar's title.
+    bar's title; what ``watch`` gives for the run's name is told of its steps.
 
     Raises:
         NonFiniteError: a training or a measurement broke; names version and seed.
@@ -109,6 +110,7 @@ def run_version(
                 folder=folder,
                 progress=progress,
                 title=f"{label} {run_name(config)}".strip(),
+                track=None if watch is None else watch(run_name(config)),
             )
         model = training.model if training else plan.model
         tables = _measured(plan, model, version, seeds, progress=progress)
