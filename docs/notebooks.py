@@ -28,7 +28,10 @@ from nbclient import NotebookClient
 from traitlets import default
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-SHOWS = {"05_human_judgements.ipynb": "bird"}  # notebook → its folder of public data
+SHOWS = {  # notebook → its folders of public data
+    "05_human_judgements.ipynb": ("bird",),
+    "08_codes.ipynb": ("text", "hownet", "bird"),
+}
 PLOTLY = "application/vnd.plotly.v1+json"
 HEAVY = 60_000  # bytes of JSON
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -59,18 +62,18 @@ class Kernel(AsyncKernelManager):
         return ThisPython()
 
 
-def executed(path: Path, folder: Path, data: Path | None = None) -> nbformat.NotebookNode:
+def executed(path: Path, folder: Path, data: Sequence[Path] = ()) -> nbformat.NotebookNode:
     """The notebook after a run in a fresh kernel, whose working directory is ``folder``.
 
-    ``data`` is the folder of public data that it shows; without it a notebook makes do.
+    ``data`` are the folders of public data that it shows; without them a notebook makes do.
     Raises ``CellExecutionError``, with the traceback, where a cell does.
     """
     notebook = nbformat.read(path, as_version=4)
     weights = folder / MODEL
     weights.parent.mkdir()
     weights.symlink_to(get_model_path())
-    if data is not None:
-        (folder / data.name).symlink_to(data.resolve())
+    for own in data:
+        (folder / own.name).symlink_to(own.resolve())
     NotebookClient(
         notebook,
         kernel_manager_class=Kernel,
@@ -90,8 +93,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if names and path.name not in names:
             continue
         data = data_of(path)
-        if path.name in SHOWS and data is None:
-            print(f"{path.name}: left alone; INTERP_COMPOSE_TEST_DATA has no {SHOWS[path.name]}/")
+        if path.name in SHOWS and not data:
+            folders = ", ".join(f"{name}/" for name in SHOWS[path.name])
+            print(f"{path.name}: left alone; INTERP_COMPOSE_TEST_DATA has no {folders}")
             continue
         with tempfile.TemporaryDirectory() as folder:
             notebook = executed(path, Path(folder), data)
@@ -114,13 +118,13 @@ def _lighten(outputs: list[nbformat.NotebookNode]) -> None:
             del data[PLOTLY]
 
 
-def data_of(path: Path) -> Path | None:
-    """The folder of public data that a notebook shows; None if it shows none or it is missing."""
+def data_of(path: Path) -> list[Path]:
+    """The folders of public data that a notebook shows; none if it shows none or one is missing."""
     root = os.environ.get("INTERP_COMPOSE_TEST_DATA")
     if root is None or path.name not in SHOWS:
-        return None
-    folder = Path(root) / SHOWS[path.name]
-    return folder if folder.is_dir() else None
+        return []
+    folders = [Path(root) / name for name in SHOWS[path.name]]
+    return folders if all(folder.is_dir() for folder in folders) else []
 
 
 if __name__ == "__main__":
