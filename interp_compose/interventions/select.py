@@ -1,9 +1,10 @@
 """One grammar for all interventions: which layers, which heads, which positions.
 
-Layers are numbers 0 … n_layers-1, or depths as floats from 0.0 to 1.0. Heads are numbers that hold
-in every layer chosen, or (layer, head) pairs. Positions are numbers (negative ones count from the
-end), a boolean tensor ``[batch pos]`` (other positions in each example), or words of the text.
-A single number or word needs no list; ``None`` is all of them.
+Layers are numbers 0 … n_layers-1 (negative ones count from the end), or depths as floats from 0.0
+to 1.0. Heads are numbers that hold in every layer chosen, or (layer, head) pairs. Positions are
+numbers (negative ones count from the end), a boolean tensor ``[batch pos]`` (other positions in
+each example), or words of the text. A single number or word needs no list; ``None`` is all
+of them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def check_to_edit(model: LensModel) -> None:
 
 
 def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
-    """Layers in ascending order, each once; a float is a depth, 0.0 … 1.0, halves up.
+    """Layers in ascending order, each once; a negative number counts from the end, a float is a
+    depth, 0.0 … 1.0, halves up.
 
     Raises:
         LayerError: outside the model, a depth outside 0 … 1, or none at all.
@@ -55,12 +57,13 @@ def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
         layers = [layers]
     for layer in layers:
         expected = (
-            f"expected 0 … {n_layers - 1} (0 reads the embeddings), or a depth between 0.0 and 1.0."
+            f"expected 0 … {n_layers - 1} (0 reads the embeddings), -1 … {-n_layers} from the end, "
+            "or a depth between 0.0 and 1.0."
         )
         if isinstance(layer, int):
-            if not 0 <= layer < n_layers:
+            if not -n_layers <= layer < n_layers:
                 raise LayerError(f"layer {layer} is outside the model: {expected}")
-            chosen.add(layer)
+            chosen.add(layer % n_layers)
         else:
             if not 0.0 <= layer <= 1.0:
                 raise LayerError(f"depth {layer} is outside 0.0 … 1.0: {expected}")

@@ -12,6 +12,8 @@ from interp_compose.errors import DataFormatError
 from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
 from interp_compose.types import Example, Span
 
+ExampleRow = Example | Mapping[str, Any] | tuple[Any, Any]
+"""What a study takes for an example; of a pair of texts the second is the answer."""
 KEYS = ("prompt", "answer", "spans", "tree", "target")
 
 
@@ -42,11 +44,14 @@ def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
 def read_example(row: Any, where: str) -> Example:
     """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises.
 
-    An ``Example`` is handed through; NaN, pandas' sign for nothing, counts as absent.
+    An ``Example`` is handed through, a pair of texts is a prompt and its answer; NaN, pandas' sign
+    for nothing, counts as absent.
     """
     if isinstance(row, Example):
         return row
-    row = mapping_of(row, where, "an Example or an object with prompt and answer")
+    if isinstance(row, tuple | list) and len(row) == 2:
+        row = dict(zip(("prompt", "answer"), row, strict=True))
+    row = mapping_of(row, where, "an Example, (prompt, answer) or an object with these two")
     row = {key: value for key, value in row.items() if value == value}
     check_keys(row, where, KEYS)
     for key in ("prompt", "answer"):

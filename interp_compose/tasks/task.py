@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
@@ -14,12 +14,13 @@ SPLITS = ("train", "validation", "test")
 
 
 @public
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Task:
     """Prompts and answers for one model.
 
     ``template`` is the prompt around a text, ``'{} is called a "'``; ``report`` counts the data
-    before and after every filter and names the sources.
+    before and after every filter and names the sources. ``len`` counts the examples of all splits;
+    ``task[:50]`` is the task with that slice of each split.
     """
 
     name: str
@@ -30,6 +31,19 @@ class Task:
     report: Mapping[str, int | str | float]
     labels: tuple[str, ...] = ()
     """The answers of a classification, leading space included; none for other tasks."""
+
+    def __len__(self) -> int:
+        return sum(len(self.split(name)) for name in SPLITS)
+
+    def __getitem__(self, part: slice) -> Task:
+        train, validation, test = (self.split(name)[part] for name in SPLITS)
+        return replace(self, train=train, validation=validation, test=test)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(self.split(name))}" for name in SPLITS)
+        shown = f"Task({self.name!r}, {sizes}"
+        first = next((split[0] for name in SPLITS if (split := self.split(name))), None)
+        return shown + (f", such as {first.prompt[:80]!r} → {first.answer!r})" if first else ")")
 
     def split(self, name: str) -> tuple[Example, ...]:
         """The examples of one split; ``OptionError`` unless it is train, validation or test."""

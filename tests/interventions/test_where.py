@@ -66,6 +66,8 @@ def keys_of(keys: Positions) -> Any:
         ([0.125], [1]),  # 0.5 of the way to layer 1: halves go up
         (range(1, 3), [1, 2]),
         ({3, 1}, [1, 3]),
+        (-1, [4]),
+        ([-5, 0, -2], [0, 3]),
         (np.array([3, 1]), [1, 3]),
     ],
 )
@@ -77,7 +79,7 @@ def test_layers(layers: Any, expected: list[int]) -> None:
     ("layers", "message"),
     [
         (5, "layer 5 is outside the model: expected 0 … 4"),
-        ([0, -1], "layer -1 is outside the model"),
+        ([0, -6], "layer -6 is outside the model: expected 0 … 4 .* -1 … -5 from the end"),
         (1.5, "depth 1.5 is outside 0.0 … 1.0"),
         ([float("nan")], "depth nan is outside"),
         ([], "no layers: expected at least one, or None for all"),

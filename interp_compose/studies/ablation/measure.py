@@ -44,6 +44,7 @@ from interp_compose.studies.core.inputs import (
     split_clean,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
+from interp_compose.tasks.examples import ExampleRow
 from interp_compose.text.label_set import checked_labels
 from interp_compose.text.tagging import Tagger, tagger_of, unit_tags
 from interp_compose.types import Example
@@ -69,7 +70,7 @@ UNCHANGED: Final = 1e-5
 
 @study(AblationOptions)
 def ablation_curve(
-    model: LensModel, examples: Iterable[Example | Mapping[str, Any] | str], asked: AblationOptions
+    model: LensModel, examples: Iterable[ExampleRow | str], asked: AblationOptions
 ) -> Plan[AblationCurve]:
     """Knock out one thing at a time, at each layer, and follow the answer.
 
@@ -205,7 +206,7 @@ def _name_of(tagger: Any) -> str | None:
 
 def prepare_any(
     model: LensModel,
-    examples: Iterable[Example | Mapping[str, Any] | str],
+    examples: Iterable[ExampleRow | str],
     asked: AblationOptions,
 ) -> tuple[list[Prepared], bool]:
     """Examples with their answers, or bare texts, which have none yet; and whether they are bare.

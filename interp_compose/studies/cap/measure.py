@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_numbers, check_pooling
+from interp_compose.checks import check_numbers, poolings_of
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import shuffled_groups, shuffled_sides
@@ -35,12 +35,12 @@ from interp_compose.studies.core.inputs import (
     split_clean,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
-from interp_compose.types import Example
+from interp_compose.tasks.examples import ExampleRow
 
 
 @study(CapOptions)
 def cap_curve(
-    model: LensModel, examples: Iterable[Example | Mapping[str, Any]], asked: CapOptions
+    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
 ) -> Plan[CapCurve]:
     """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 5.1, C.1).
 
@@ -65,7 +65,7 @@ def cap_curve(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    check_pooling(asked.pooling)
+    poolings = poolings_of(asked.pooling)
     collapses = asked.mode == "collapse"
     if asked.renumber and not collapses:
         raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
@@ -80,7 +80,7 @@ def cap_curve(
             'single token of this tokenizer. Choose larger units (unit="constituent", or spans of '
             "your own)."
         )
-    protocols = [*asked.pooling, *(CONTROLS if asked.controls else ())]
+    protocols = [*poolings, *(CONTROLS if asked.controls else ())]
     longest = max(item.n_pooled if collapses else item.n_tokens for item in items)
     size = batch_size_of(model, items, asked, len(layers) * len(protocols), longest)
     config = config_of(
@@ -88,6 +88,7 @@ def cap_curve(
         model,
         asked,
         layers=layers,
+        pooling=list(poolings),
         batch_size=size,
         n_examples=len(items),
         examples_sha256=examples_digest(items),

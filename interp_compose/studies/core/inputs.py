@@ -24,7 +24,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.studies.core.options import Options, PromptOptions
-from interp_compose.tasks.examples import read_example
+from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
@@ -72,7 +72,7 @@ class Prepared:
 
 def prepare(
     model: LensModel,
-    examples: Iterable[Example | Mapping[str, Any]],
+    examples: Iterable[ExampleRow],
     asked: PromptOptions,
     *,
     collapse: str | None = None,

@@ -74,9 +74,11 @@ def with_keywords(
     *,
     described: Callable[..., Any],
     returns: Any,
+    also: Any = None,
 ) -> Callable[..., R]:
-    """``function`` under the name, docstring and first parameters of ``described``."""
-    signature = _signature(described, cast(type, options), returns)
+    """``function`` under the name, docstring and first parameters of ``described``, the last of
+    which may be of the types ``also`` as well."""
+    signature = _signature(described, cast(type, options), returns, also)
     *first, _ = inspect.signature(described).parameters
 
     def called(*args: Any, **named: Any) -> R:
@@ -93,9 +95,13 @@ def with_keywords(
     return public(called)
 
 
-def _signature(described: Callable[..., Any], options: type, returns: Any) -> inspect.Signature:
+def _signature(
+    described: Callable[..., Any], options: type, returns: Any, also: Any
+) -> inspect.Signature:
     first, known = get_type_hints(described), get_type_hints(options)
     parameters = list(inspect.signature(described).parameters.values())[:-1]
+    if also is not None:
+        first[parameters[-1].name] |= also
     named = inspect.signature(options).parameters
     return inspect.Signature(
         [

@@ -25,8 +25,9 @@ Layers = Annotated[
 ]
 Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="{None}|{LABEL [LABEL ...]}")]
 Parser = Literal["benepar", "stanza", "spacy"]
-Pooling = Annotated[
-    Sequence[Literal["mean", "max", "sum"]], tyro.conf.arg(metavar="{mean,max,sum} [...]")
+How = Literal["mean", "max", "sum"]
+Pooling = Annotated[  # tyro finds defaults in tuples alone
+    Sequence[How] | tuple[How, ...] | How, tyro.conf.arg(metavar="{mean,max,sum} [...]")
 ]
 Answers = Annotated[
     Literal["vocabulary"] | Sequence[str],

@@ -13,6 +13,7 @@ import torch
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.runs.batches import batch_by_batch
+from interp_compose.studies.core.data import HasTest, rows_of
 from interp_compose.studies.core.keywords import with_keywords
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
@@ -76,7 +77,14 @@ class Study(Generic[Data, Asked, P, R]):
     plan: Callable[[LensModel, Data, Asked], Plan[R]]
     """The planning alone, given the options as one object."""
 
-    def __call__(self, model: LensModel, data: Data, /, *args: P.args, **asked: P.kwargs) -> R:
+    def __call__(
+        self,
+        model: LensModel,
+        data: Data | HasTest | pd.DataFrame,
+        /,
+        *args: P.args,
+        **asked: P.kwargs,
+    ) -> R:
         raise NotImplementedError
 
 
@@ -85,17 +93,21 @@ def study(
 ) -> Callable[[Callable[[LensModel, Data, Asked], Plan[R]]], Study[Data, Asked, P, R]]:
     """Make a planning function ``(model, data, asked)`` the study's public function.
 
-    Its keywords are the fields of ``options``, as with :func:`.keywords.keywords`.
+    Its keywords are the fields of ``options``, as with :func:`.keywords.keywords`; its data may be
+    a task or a frame as well (:mod:`.core.data`).
     """
 
     def decorate(
         plan: Callable[[LensModel, Data, Asked], Plan[R]],
     ) -> Study[Data, Asked, P, R]:
-        def measured(model: LensModel, data: Data, asked: Asked) -> R:
+        def measured(model: LensModel, data: Any, asked: Asked) -> R:
+            data, asked = rows_of(data, asked)
             return measure(plan(model, data, asked), progress=asked.progress, resume=asked.resume)
 
         (result,) = get_args(get_type_hints(plan)["return"])
-        function = with_keywords(measured, options, described=plan, returns=result)
+        function = with_keywords(
+            measured, options, described=plan, returns=result, also=HasTest | pd.DataFrame
+        )
         function.plan = plan  # type: ignore[attr-defined]
         return cast("Study[Data, Asked, P, R]", function)
 

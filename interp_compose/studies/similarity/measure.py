@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, check_pooling
+from interp_compose.checks import check_limit, check_numbers, poolings_of
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
@@ -81,7 +81,7 @@ def similarity_curve(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    check_pooling(asked.pooling)
+    poolings = poolings_of(asked.pooling)
     layers = resolve_layers(asked.layers, model.n_layers)
     reading = embedding_reader(model, asked.embedding)
     items = prepare_pairs(model, pairs, asked)
@@ -96,7 +96,7 @@ def similarity_curve(
             f"pooling would change none of the {len(items)} pairs: every {asked.unit} is a single "
             "token of this tokenizer. " + ("Give longer texts." if asked.unit == "text" else remedy)
         )
-    protocols = [*asked.pooling, *(controls_of(asked.unit) if asked.controls else ())]
+    protocols = [*poolings, *(controls_of(asked.unit) if asked.controls else ())]
     size = asked.batch_size
     if size is None:
         longest = max(max(len(prompt.ids), prompt.n_pooled) for prompt in prompts)
@@ -106,6 +106,7 @@ def similarity_curve(
         model,
         asked,
         layers=layers,
+        pooling=list(poolings),
         batch_size=size,
         kind=kind,
         reading=str(reading),

@@ -12,9 +12,10 @@ import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, check_pooling
+from interp_compose.checks import check_limit, check_numbers, poolings_of
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
+from interp_compose.interventions.pooling import How
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
@@ -95,7 +96,7 @@ def transplant(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    check_pooling(asked.pooling)
+    poolings = poolings_of(asked.pooling)
     check_decoder(model, "measure it with similarity_curve")
     if isinstance(model, EncoderDecoderModel):
         raise CapabilityError(
@@ -106,7 +107,7 @@ def transplant(
     items = prepare_pairs(model, pairs, seed=asked.seed, controls=asked.controls)
     model.require("resume", *needs("collapse", False))
     vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
-    streams = len(layers) * len(asked.pooling) * len(vectors)
+    streams = len(layers) * len(poolings) * len(vectors)
     longest = max(item.target.n_pooled for item in items)
     size = batch_size_of(model, [item.target for item in items], asked, streams, longest)
     config = config_of(
@@ -114,6 +115,7 @@ def transplant(
         model,
         asked,
         layers=layers,
+        pooling=list(poolings),
         batch_size=size,
         n_pairs=len(items),
         pairs_sha256=pairs_digest(items),
@@ -125,7 +127,14 @@ def transplant(
         batches=into_batches(
             items, size, lambda item: (item.target.n_pooled, item.target.n_tokens, item.index)
         ),
-        compute=partial(_measure, asked=asked, layers=layers, vectors=vectors, items=items),
+        compute=partial(
+            _measure,
+            asked=asked,
+            layers=layers,
+            poolings=poolings,
+            vectors=vectors,
+            items=items,
+        ),
         result=partial(_result, items=items, config=config),
     )
 
@@ -136,6 +145,7 @@ def _measure(
     *,
     asked: TransplantOptions,
     layers: Sequence[int],
+    poolings: Sequence[How],
     vectors: Sequence[Vector],
     items: Sequence[PreparedPair],
 ) -> pd.DataFrame:
@@ -157,7 +167,7 @@ def _measure(
 
     def enter(layer: int) -> Float[Tensor, "row pos _"]:
         target, source = resid.pop(names[layer]), given.pop(names[layer])
-        return entering(target, source, places, asked.pooling, vectors, direction, layer)
+        return entering(target, source, places, poolings, vectors, direction, layer)
 
     def finish(
         stream: Float[Tensor, "stream pos d_model"],
@@ -169,7 +179,7 @@ def _measure(
         logits = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
         return answers.outcomes(logits, row % len(pairs))
 
-    kinds = len(asked.pooling) * len(vectors)
+    kinds = len(poolings) * len(vectors)
     layout = places.layout
     positions = layout.positions(model.positions(targets.tokens, targets.mask))
     measured = sweep_streams(
@@ -181,7 +191,7 @@ def _measure(
         finish,
         max_tokens=chunk_tokens(model, layout.n_positions, logits=True),
     )
-    cells = [(layer, how, name) for layer in layers for how in asked.pooling for name in vectors]
+    cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]
     parts.append(answers.rows(measured.flatten(0, 1), cells))
     return pd.concat(parts, ignore_index=True)
 

@@ -1,0 +1,34 @@
+"""What a study's data may come as, beside the rows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import pandas as pd
+
+from interp_compose.studies.core.options import Options
+
+Asked = TypeVar("Asked", bound=Options)
+
+
+@runtime_checkable
+class HasTest(Protocol):
+    """A task: its test split is measured, under its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def test(self) -> Sequence[Any]: ...
+
+
+def rows_of(data: Any, asked: Asked) -> tuple[Any, Asked]:
+    """The rows of a task's test split or of a frame, and the task's name for the figure's title
+    where none is given; other data as they are."""
+    if isinstance(data, pd.DataFrame):
+        return data.to_dict("records"), asked
+    if isinstance(data, HasTest):
+        return data.test, replace(asked, task=asked.task or data.name)
+    return data, asked
