@@ -81,13 +81,13 @@ bench: venv
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq
 	$(BIN)/python -m benchmarks.decoding
-	$(BIN)/interp-compose generalise --task scan-length-26 --models transformer,transformer-relative,lrf-relative --seeds 5 --out out/length
+	$(BIN)/interp-compose generalise --task scan-length-26 --models transformer,transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seeds 5 --out out/length
 	$(BIN)/python -m benchmarks.sequence_outcomes out/length
-	$(BIN)/interp-compose fusion --runs out/length --seed 0 --out out/fusion-0
-	$(BIN)/interp-compose fusion --runs out/length --seed 1 --out out/fusion-1
-	$(BIN)/interp-compose fusion --runs out/length --seed 2 --out out/fusion-2
-	$(BIN)/interp-compose fusion --runs out/length --seed 3 --out out/fusion-3
-	$(BIN)/interp-compose fusion --runs out/length --seed 4 --out out/fusion-4
+	$(BIN)/interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seed 0 --out out/fusion-0
+	$(BIN)/interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seed 1 --out out/fusion-1
+	$(BIN)/interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seed 2 --out out/fusion-2
+	$(BIN)/interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seed 3 --out out/fusion-3
+	$(BIN)/interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,parameters-relative,previous-relative,deeper-relative --seed 4 --out out/fusion-4
 	$(BIN)/python -m benchmarks.fusion_outcomes length out/fusion-0 out/fusion-1 out/fusion-2 out/fusion-3 out/fusion-4
 	$(BIN)/interp-compose generalise --task scan-turn-left --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/turn-left
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left

@@ -1,10 +1,11 @@
 """Keeps what a study of sequence tasks said: ``python -m benchmarks.sequence_outcomes out/length``.
 
-The folder is one that ``interp-compose generalise`` or ``interp-compose phases --task …`` wrote;
+Each folder is one that ``interp-compose generalise`` or ``interp-compose phases --task …`` wrote;
 its settings, what each run got right, shares over seeds and paired differences go into
 ``results/{study}_{task}.json``. What is there already, of the same data and training, and that the
 folder does not hold, stays: other settings of the same seeds, or other seeds of the same settings.
-So a comparison can be measured a few models, or a seed, at a time.
+So a comparison can be measured a few models, or a seed, at a time; more seeds of settings that are
+calls of their own are given together, as several folders.
 Times stay behind: ``benchmarks.seq2seq`` measures those, side by side. ``phases --task text`` is
 kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of what is there.
 """
@@ -53,26 +54,24 @@ RESULTS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", help="written by interp-compose generalise, or phases --task …")
-    folder = parser.parse_args(arguments).folder
-    study = read_json(Path(folder) / "result.json")["config"]["study"]
+    parser.add_argument(
+        "folders", nargs="+", help="written by interp-compose generalise, or phases --task …"
+    )
+    folders = parser.parse_args(arguments).folders
+    study = read_json(Path(folders[0]) / "result.json")["config"]["study"]
     if study == "concept_graphs":
-        keep_concepts(ic.ConceptGraphs.load(folder))
+        keep_concepts(ic.ConceptGraphs.load(folders[0]))
         return
-    found = RESULTS[study].load(folder)
-    measured = "held_out" if study == "text_phases" else "accuracy"
-    axes, curve = AXES[study], found.frames["curve"]
-    last = curve.groupby([*axes, "seed"], dropna=False)["step"].transform("max")
-    tables = {
-        "runs": found.frames["runs"].drop(columns="step_seconds"),
-        measured: found.frames[measured],
-        "curve_ends": curve[curve["step"] == last],
-    }
-    if isinstance(found, ic.TaskPhases):
-        fits = found.epochs_to_fit().drop(columns="setting")
-        fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
-        tables["runs"] = tables["runs"].merge(fits)
-    config = kept_config(found.config)
+    axes, together = AXES[study], dict[str, Any]()
+    for folder in folders:
+        found = RESULTS[study].load(folder)
+        tables, config = tables_of(found, study), kept_config(found.config)
+        joined = with_known(tables, config, together, axes)
+        if together and len(joined["runs"]) == len(tables["runs"]):
+            parser.error(f"{folder} has other data, training and seeds than {folders[0]}")
+        together = {"config": config, **joined}
+        print(found.summary())
+    tables, config = {table: together[table] for table in tables}, together["config"]
     kind = (study, config["task"], *([config["model"]] if "model" in config else []))
     name = re.sub(r"\W+", "_", "_".join(kind))
     path = RESULTS_FOLDER / f"{name}.json"
@@ -83,10 +82,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "seeds" in config:
         config["seeds"] = sorted(set(tables["runs"]["seed"].tolist()))
     kept = {table: plain_rows(rows) for table, rows in tables.items()}
-    over = over_seeds(tables[measured], study)
+    over = over_seeds(tables[measured_of(study)], study)
     write(name, {"machine": machine(), "config": config, **over, **kept})
     draw(name)
-    print(found.summary())
+
+
+def measured_of(study: str) -> str:
+    """The table of what was measured at the end."""
+    return "held_out" if study == "text_phases" else "accuracy"
+
+
+def tables_of(
+    found: ic.Generalisation | ic.TaskPhases | ic.TextPhases, study: str
+) -> dict[str, pd.DataFrame]:
+    """What is kept of a result: runs, what was measured at the end, and the curves' ends."""
+    axes, curve = AXES[study], found.frames["curve"]
+    measured = measured_of(study)
+    last = curve.groupby([*axes, "seed"], dropna=False)["step"].transform("max")
+    tables = {
+        "runs": found.frames["runs"].drop(columns="step_seconds"),
+        measured: found.frames[measured],
+        "curve_ends": curve[curve["step"] == last],
+    }
+    if isinstance(found, ic.TaskPhases):
+        fits = found.epochs_to_fit().drop(columns="setting")
+        fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
+        tables["runs"] = tables["runs"].merge(fits)
+    return tables
 
 
 def kept_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def inside(name: str) -> Table:
     """A row per model: what is read from its last encoder layer, and what cuts leave; means over
     seeds, the smallest and the largest in parentheses."""
     found = read(name)
-    last = max(row["layer"] for row in found["read_back"])
     rows = []
     for model in dict.fromkeys(row["model"] for row in found["read_back"]):
+        last = max(row["layer"] for row in found["read_back"] if row["model"] == model)
         own = {
             table: [row for row in found[table] if row["model"] == model]
             for table in ("read_back", "probes", "cuts")
@@ -83,6 +83,34 @@ def inside(name: str) -> Table:
         rows.append([f"`{model}`", read_back, *told, *cuts])
     heads = ["model", "R² of the embeddings, last layer", "role", "role, control"]
     return [*heads, "still right without embeddings, encoder", "… decoder"], rows
+
+
+def pooled(name: str) -> Table:
+    """A row per model: of the training commands that are right untouched, the share that is right
+    with phrases pooled, and with as many tokens at random places; of each layer that all models
+    have."""
+    found = [row for row in read(name)["cap"] if row["split"] == "train"]
+    models = list(dict.fromkeys(row["model"] for row in found))
+    layers = min(max(row["layer"] for row in found if row["model"] == one) for one in models) + 1
+    cells = [(unit, layer) for unit in ("phrase", "clause") for layer in range(layers)]
+
+    def share(**asked: object) -> str:
+        rows = [row for row in found if all(row[key] == one for key, one in asked.items())]
+        return _seeds(row["n_right"] / row["n_clean"] for row in rows)
+
+    rows = [
+        [
+            f"`{model}`",
+            *(
+                f"{share(spans='phrases', **place)}, {share(spans='shuffled', **place)}"
+                for unit, layer in cells
+                for place in [{"model": model, "unit": unit, "layer": layer}]
+            ),
+        ]
+        for model in models
+    ]
+    heads = [f"{unit}, layer {layer}: pooled, shuffled" for unit, layer in cells]
+    return ["model", *heads], rows
 
 
 def kinds_of_tokens(name: str) -> Table:

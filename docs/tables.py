@@ -302,6 +302,11 @@ def generalised(name: str) -> str:
     return NOTICE + table(*generalise_results.accuracy(name))
 
 
+def fusion_cap() -> str:
+    """What is left of training commands when phrases are pooled, by model and layer."""
+    return NOTICE + table(*generalise_results.pooled("fusion_length"))
+
+
 def fusion_kinds() -> str:
     """Which tokens of COGS' logical forms are right."""
     return NOTICE + table(*generalise_results.kinds_of_tokens("fusion_cogs"))
@@ -453,6 +458,7 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),
     "fusion_length.md": partial(inside, "fusion_length"),
+    "fusion_length_cap.md": fusion_cap,
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_stability.md": carma_stability,

@@ -62,9 +62,9 @@ LRF.untested("… beyond competitive baselines and specialised methods", "introd
 def _at_the_top(table: str, value: str, **where: str) -> Found:
     """Of the last encoder layer, seed by seed, without fuse-attention and with it."""
     rows = read("fusion_length")[table]
-    last = max(row["layer"] for row in rows)
     ends = []
     for model in ("transformer-relative", "lrf-relative"):
+        last = max(row["layer"] for row in rows if row["model"] == model)
         asked = {"model": model, "layer": last, **where}
         found = [row[value] for row in rows if all(row[key] == asked[key] for key in asked)]
         ends.append((sum(found) / len(found), min(found), max(found)))
@@ -426,7 +426,8 @@ RUNS: Final = {
     "length": Run(
         "generalise_scan_length_26",
         "interp-compose generalise --task scan-length-26 --models "
-        "transformer,transformer-relative,lrf-relative --seeds 5 --out out/length",
+        "transformer,transformer-relative,lrf-relative,parameters-relative,previous-relative,"
+        "deeper-relative --seeds 5 --out out/length",
         lambda: _generalised("scan_length_26"),
     ),
     "turn-left-fused": Run(
@@ -511,7 +512,8 @@ RUNS: Final = {
     ),
     "inside": Run(
         "fusion_length",
-        "interp-compose fusion --runs out/length --seed 0 --out out/fusion-0",
+        "interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,"
+        "parameters-relative,previous-relative,deeper-relative --seed 0 --out out/fusion-0",
         _inside,
     ),
     "leaks": Run("circuits_cpu", "python -m benchmarks.circuits", _leaks),
