@@ -1,11 +1,13 @@
 """Generates ``_generated/audits.md``: what an audit finds of each architecture.
 
-Run with ``python -m docs.audits``. Each architecture of ``tests/architectures.py`` is built with
-random weights and audited; nothing is downloaded. It takes some ten minutes of one core.
+Run with ``python -m docs.audits``; with names, the rows of these architectures alone are written
+again. Each architecture of ``tests/architectures.py`` is built with random weights and audited;
+nothing is downloaded. It takes some ten minutes of one core.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import warnings
@@ -21,6 +23,7 @@ from tests import architectures
 
 TABLE = Path(__file__).parent / "_generated" / "audits.md"
 LAYER = r"((?:en|de)coder_)?blocks[.][0-9]+[.]"
+NATIVE = "TransformerLens' own decoder"
 COLUMNS = ("wrong", "discarded", "silent")
 
 
@@ -28,14 +31,14 @@ def row(name: str) -> list[str]:
     """Build one architecture and audit it."""
     native = name == "native"
     model = architectures.build_native() if native else architectures.build(name)
-    shown = "TransformerLens' own decoder" if native else name
+    shown = NATIVE if native else name
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = audit(model, progress=False)
     if len(found.frame) == 1:
         other = "its own forward pass in transformers" in found.frame["detail"].item()
         reason = "refused: other numbers" if other else "refused"
-        return [shown, reason, *[""] * len(COLUMNS)]
+        return [shown, reason, *["–"] * len(COLUMNS)]
     return [shown, str(n_points(found)), *(cell(found.frame, status) for status in COLUMNS)]
 
 
@@ -74,16 +77,27 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Audit every architecture and write the table."""
-    names = (*architectures.BUILDERS, "native", *architectures.LISTED)
-    rows = []
-    for name in names:
-        rows.append(row(name))
-        print(" | ".join(rows[-1]), flush=True)
-    temporary = TABLE.with_suffix(".tmp")
-    temporary.write_text(table(rows), encoding="utf-8")
-    os.replace(temporary, TABLE)
+def written() -> dict[str, list[str]]:
+    """The rows of the fragment, by architecture."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
+    return {cells[0]: cells for cells in rows}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Audit architectures and write the table, after each."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="of architectures; by default all")
+    names = (*architectures.BUILDERS, "native", *architectures.LISTED, *architectures.AUDITED)
+    asked = parser.parse_args(argv).names or names
+    rows = written()
+    for name in asked:
+        rows[NATIVE if name == "native" else name] = cells = row(name)
+        print(" | ".join(cells), flush=True)
+        shown = [NATIVE if name == "native" else name for name in names]
+        temporary = TABLE.with_suffix(".tmp")
+        temporary.write_text(table([rows[one] for one in shown if one in rows]), encoding="utf-8")
+        os.replace(temporary, TABLE)
 
 
 if __name__ == "__main__":

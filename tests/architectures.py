@@ -226,6 +226,209 @@ LISTED: dict[str, Callable[[], Any]] = {
 }
 """Architectures that the documentation lists as well, loaded and probed by no other test."""
 
+_RECURRENT = {"vocab_size": D_VOCAB, "hidden_size": 40, "num_hidden_layers": 2, "state_size": 8}
+_OF_EXPERTS = {**_MOE, "num_local_experts": 3, "num_experts_per_tok": 2}
+_HYBRID = {
+    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "head_dim": 12},
+    **{"linear_key_head_dim": 8, "linear_value_head_dim": 8},
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+_SEEN = {
+    **{"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2},
+    **{"num_attention_heads": 2, "image_size": 8, "patch_size": 4},
+}
+_HEARD = {
+    **_without(_SEEN, "image_size", "patch_size"),
+    **{"conv_dim": [16, 16], "conv_stride": [5, 2], "conv_kernel": [10, 3]},
+}
+_ABSORBED = {**_MOE, **_LATENT, "q_lora_rank": 24}
+
+AUDITED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "Afmoe": (
+        "AfmoeForCausalLM",
+        "AfmoeConfig",
+        {**_MOE, **_EXPERTS, "num_dense_layers": 1, "head_dim": 12},
+    ),
+    "BitNet": ("BitNetForCausalLM", "BitNetConfig", _GQA),
+    "Jais 2": ("Jais2ForCausalLM", "Jais2Config", _GQA),
+    "JetMoE": ("JetMoeForCausalLM", "JetMoeConfig", {**_OF_EXPERTS, "kv_channels": 12}),
+    "Ministral 3": ("Ministral3ForCausalLM", "Ministral3Config", _GQA),
+    "VaultGemma": (
+        "VaultGemmaForCausalLM",
+        "VaultGemmaConfig",
+        {**_GQA, "head_dim": 14, "query_pre_attn_scalar": 14, "sliding_window": 23},
+    ),
+    "Youtu": (
+        "YoutuForCausalLM",
+        "YoutuConfig",
+        {
+            **{**_SHAPE, "num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 24},
+            **{"qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12},
+        },
+    ),
+    "NanoChat": ("NanoChatForCausalLM", "NanoChatConfig", _GQA),
+    "Ernie 4.5 MoE": (
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        {**_MOE, "moe_num_experts": 3, "moe_k": 2, "moe_intermediate_size": 32},
+    ),
+    "FlexOlmo": (
+        "FlexOlmoForCausalLM",
+        "FlexOlmoConfig",
+        {**_MOE, "num_experts": 3, "num_experts_per_tok": 2},
+    ),
+    "DeepSeek-V4": (
+        "DeepseekV4ForCausalLM",
+        "DeepseekV4Config",
+        {
+            **{**_ABSORBED, "hidden_size": 40, "head_dim": 16},
+            **{"o_lora_rank": 8, "index_n_heads": 2, "index_head_dim": 8},
+        },
+    ),
+    "Gemma 4": (
+        "Gemma4ForCausalLM",
+        "Gemma4TextConfig",
+        {
+            **{**_GQA, "head_dim": 14, "global_head_dim": 14, "sliding_window": 23},
+            **{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": D_VOCAB},
+            "num_kv_shared_layers": 0,
+        },
+    ),
+    "GraniteMoE": ("GraniteMoeForCausalLM", "GraniteMoeConfig", _OF_EXPERTS),
+    "GLM": ("GlmForCausalLM", "GlmConfig", {**_GQA, "head_dim": 10}),
+    "GLM-4-MoE": (
+        "Glm4MoeForCausalLM",
+        "Glm4MoeConfig",
+        {
+            **{**_MOE, "head_dim": 12, "n_routed_experts": 3, "num_experts_per_tok": 2},
+            **{"moe_intermediate_size": 32, "n_group": 1, "topk_group": 1},
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "GLM-4-MoE Lite": ("Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", _ABSORBED),
+    "GLM-MoE-DSA": ("GlmMoeDsaForCausalLM", "GlmMoeDsaConfig", _ABSORBED),
+    "HunYuan": ("HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**_GQA, "head_dim": 10}),
+    "Llama 4": (
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {**_OF_EXPERTS, "num_experts_per_tok": 1, "head_dim": 12, "intermediate_size_mlp": 53},
+    ),
+    "MiniMax-M2": ("MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_OF_EXPERTS, "head_dim": 12}),
+    "Laguna": ("LagunaForCausalLM", "LagunaConfig", {**_MOE, **_EXPERTS}),
+    "Falcon-H1": (
+        "FalconH1ForCausalLM",
+        "FalconH1Config",
+        {
+            **{**_GQA, "mamba_d_ssm": 32, "mamba_n_heads": 4},
+            **{"mamba_d_head": 8, "mamba_d_state": 8},
+        },
+    ),
+    "LED": (
+        "LEDForConditionalGeneration",
+        "LEDConfig",
+        {
+            **{**_BART, "attention_window": 4},
+            **{"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64},
+        },
+    ),
+    "PhiMoE": ("PhimoeForCausalLM", "PhimoeConfig", _OF_EXPERTS),
+    "HRM": ("HrmTextForCausalLM", "HrmTextConfig", _GQA),
+    "BERT as a decoder": ("BertLMHeadModel", "BertConfig", {**_SHAPE, "is_decoder": True}),
+    "FalconMamba": ("FalconMambaForCausalLM", "FalconMambaConfig", _RECURRENT),
+    "Mamba 2": (
+        "Mamba2ForCausalLM",
+        "Mamba2Config",
+        {**_RECURRENT, "num_heads": 4, "head_dim": 20, "n_groups": 1},
+    ),
+    "Jamba": (
+        "JambaForCausalLM",
+        "JambaConfig",
+        {
+            **{**_MOE, "num_experts": 3, "num_experts_per_tok": 2},
+            **{"use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1},
+        },
+    ),
+    "Bamba": (
+        "BambaForCausalLM",
+        "BambaConfig",
+        {
+            **{**_GQA, "attn_layer_indices": [1], "mamba_n_heads": 4},
+            **{"mamba_d_head": 20, "mamba_d_state": 8},
+        },
+    ),
+    "LFM2": (
+        "Lfm2ForCausalLM",
+        "Lfm2Config",
+        {**_GQA, "layer_types": ["conv", "full_attention", "conv"]},
+    ),
+    "LFM2-MoE": (
+        "Lfm2MoeForCausalLM",
+        "Lfm2MoeConfig",
+        {
+            **{**_MOE, **_EXPERTS, "num_dense_layers": 1},
+            "layer_types": ["conv", "full_attention", "conv"],
+        },
+    ),
+    "Nemotron-H": (
+        "NemotronHForCausalLM",
+        "NemotronHConfig",
+        {
+            **{**_GQA, "head_dim": 10, "mamba_num_heads": 4, "mamba_head_dim": 10},
+            **{"ssm_state_size": 8, "n_groups": 1},
+            "layers_block_type": ["mamba", "attention", "mlp"],
+        },
+    ),
+    "OLMo Hybrid": ("OlmoHybridForCausalLM", "OlmoHybridConfig", _GQA),
+    "Qwen3-Next": (
+        "Qwen3NextForCausalLM",
+        "Qwen3NextConfig",
+        {**_MOE, **_EXPERTS, **_HYBRID},
+    ),
+    "Qwen3.5": ("Qwen3_5ForCausalLM", "Qwen3_5TextConfig", {**_GQA, **_HYBRID, "head_dim": 16}),
+    "Qwen3.5-MoE": (
+        "Qwen3_5MoeForCausalLM",
+        "Qwen3_5MoeTextConfig",
+        {**_MOE, **_EXPERTS, **_HYBRID},
+    ),
+    "RecurrentGemma": (
+        "RecurrentGemmaForCausalLM",
+        "RecurrentGemmaConfig",
+        {**_GQA, "attention_window_size": 23},
+    ),
+    "GraniteMoE Hybrid": (
+        "GraniteMoeHybridForCausalLM",
+        "GraniteMoeHybridConfig",
+        {
+            **{**_OF_EXPERTS, "mamba_n_heads": 4, "mamba_d_head": 24},
+            "layer_types": ["mamba", "attention", "mamba"],
+        },
+    ),
+    "Zamba 2": (
+        "Zamba2ForCausalLM",
+        "Zamba2Config",
+        {
+            **{**_GQA, "mamba_headdim": 20, "n_mamba_heads": 4, "mamba_d_state": 8},
+            "layer_types": ["mamba", "hybrid", "mamba"],
+        },
+    ),
+    "ViT": ("ViTModel", "ViTConfig", _SEEN),
+    "ViT, classifier": ("ViTForImageClassification", "ViTConfig", _SEEN),
+    "DeiT": ("DeiTModel", "DeiTConfig", _SEEN),
+    "DeiT, classifier": ("DeiTForImageClassification", "DeiTConfig", _SEEN),
+    "AST": (
+        "ASTForAudioClassification",
+        "ASTConfig",
+        {
+            **_without(_SEEN, "image_size"),
+            **{"max_length": 24, "num_mel_bins": 16, "patch_size": 8},
+        },
+    ),
+    "HuBERT": ("HubertModel", "HubertConfig", _HEARD),
+    "Wav2Vec 2": ("Wav2Vec2Model", "Wav2Vec2Config", _HEARD),
+}
+"""Architectures that only audits are of: class, class of the config (names in transformers) and its
+settings."""
+
 needs_tl4 = pytest.mark.skipif(
     version("transformer-lens") < "4", reason="transformer-lens 3.9 does not know RoBERTa"
 )
@@ -240,6 +443,9 @@ SMALL = ("small, pre", "small, post", "small, query")
 def build(name: str, *, seed: int = 0) -> Any:
     """A Hugging Face model with random weights, in evaluation mode."""
     torch.manual_seed(seed)
+    if name in AUDITED:
+        kind, config, settings = AUDITED[name]
+        return getattr(hf, kind)(getattr(hf, config)(**settings)).eval()
     return (BUILDERS | LISTED)[name]().eval()
 
 

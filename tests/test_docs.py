@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import interp_compose
-from docs import architectures, audits, carma_results, measured, tables, verdict_page
+from docs import architectures, audit_scripts, audits, carma_results, measured, tables, verdict_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -154,13 +154,53 @@ def test_runs_behind_verdicts_are_in_the_makefile_and_in_one_folder() -> None:
 def test_every_architecture_has_a_row(table: Path) -> None:
     named = architectures.architectures
     expected = {*named.BUILDERS, *named.LISTED, "TransformerLens' own decoder"}
-    assert set(_rows_written(table)) == expected
+    more = set(named.AUDITED) if table == audits.TABLE else set()
+    assert expected <= set(_rows_written(table)) <= expected | more
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT"])
 def test_rows_of_architectures_are_current(name: str) -> None:
     found = architectures.row(name)
     assert _rows_written()[found.name] == str(found), "run: python -m docs.architectures"
+
+
+def test_no_study_relies_on_what_is_wrong_in_the_table() -> None:
+    """Logits that are wrong are refused by load_model, and edits of norms by the model; wrong
+    scores no code of studies, interventions or training reads, z they only edit, and blocks that add
+    more than their sublayers do not pass the probe of ``drop_parts``."""
+    library = ROOT / "interp_compose"
+    of_kind = {"logits": None, "copy": "hook_(normalized|scale)", "scores": "hook_attn_scores"}
+    of_kind |= {"mean": None, "sum": None, "discarded": None}
+    assert {kind for _, kind, _ in audit_scripts.entries()} <= set(of_kind)
+    for folder in ("interventions", "studies", "training", "probes"):
+        for path in (library / folder).rglob("*.py"):
+            if "audit" not in path.parts:
+                for name in filter(None, of_kind.values()):
+                    assert not re.search(name, path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.filterwarnings("ignore:A hook on", "ignore:A forward hook edited")
+def test_each_kind_of_wrong_entry_has_a_script_that_shows_it() -> None:
+    known = list(audit_scripts.entries())
+    assert {kind for _, kind, _ in known} == set(audit_scripts.KINDS)
+    for one in (
+        ("OPT", "discarded", "attn.hook_pattern"),
+        ("OPT", "scores", "attn.hook_attn_scores"),
+        ("T5", "copy", "encoder_ln1.hook_normalized"),
+        ("BitNet", "mean", "attn.hook_z"),
+        ("Falcon-H1", "sum", "hook_resid_mid"),
+        ("GPT (the first)", "logits", "logits"),
+    ):
+        assert one in known
+        script = audit_scripts.script(*one)
+        assert len(script.splitlines()) <= 15
+        assert "interp_compose" not in script
+        exec(compile(script, " ".join(one), "exec"), {})  # ends in an assertion of its own
+    wrong = audit_scripts.script("GPT-2", "discarded", "attn.hook_pattern")
+    with pytest.raises(AssertionError, match="the edit acts"):
+        exec(compile(wrong, "GPT-2", "exec"), {})
+    with pytest.raises(ValueError, match="hook_of_none"):
+        audit_scripts.kind_of("hook_of_none", wrong=True)
 
 
 def _rows_written(table: Path = architectures.TABLE) -> dict[str, str]:

@@ -117,7 +117,8 @@ def check_blocks(bridge: TransformerBridge) -> None:
     """Refuse a wrapped model that is no stack of blocks with attention in each.
 
     Raises:
-        CapabilityError: names the class and the first block without attention.
+        CapabilityError: names the class and the first block without attention, or blocks without a
+            residual stream.
     """
     blocks = getattr(bridge, "blocks", None)
     bare = [k for k, block in enumerate(blocks or ()) if not hasattr(block, "attn")]
@@ -127,6 +128,11 @@ def check_blocks(bridge: TransformerBridge) -> None:
         raise CapabilityError(
             f"{kind} cannot be loaded: every block needs attention, and {problem}. State-space, "
             "recurrent and hybrid models (Mamba, RWKV, Jamba and their like) are not supported."
+        )
+    if "blocks.0.hook_resid_pre" not in bridge.hook_dict:  # DeepSeek-V4's several streams
+        raise CapabilityError(
+            f"{type(bridge.original_model).__name__} cannot be loaded: its blocks have no "
+            "hook_resid_pre, and what is measured here is of one residual stream."
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -63,6 +63,8 @@ INSTEAD = {
     "drop_parts": "mask_residual(part='block'), or ablate heads and neurons",
     "mask_attention": "load the model with eager attention, or ablate heads at attn.hook_z",
 }
+COPY_ACTS: Final = "a copy of the activation moves the output"
+"""In the detail of a probe of edits that do not act on what the hook point shows."""
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,20 @@ def prove_capabilities(model: LensModel) -> Capabilities:
 
 
 @torch.no_grad()
-def prove_edits(model: LensModel, names: Sequence[str]) -> dict[str, Probe]:
-    """By hook point, whether a random edit there changes what the model returns.
+def prove_edits(
+    model: LensModel, names: Sequence[str], *, step: Callable[[], object] = lambda: None
+) -> dict[str, Probe]:
+    """By hook point, whether a random edit there changes what the model returns; ``step`` is
+    called after each.
 
     An edit that cannot be tried on the probe's tokens (an expert that none of them is sent to)
     counts as held.
     """
-    probes = _Probes(model)
-    return {name: _outcome(partial(probes.edit_anywhere, name)) for name in names}
+    probes, found = _Probes(model), {}
+    for name in names:
+        found[name] = _outcome(partial(probes.edit_anywhere, name))
+        step()
+    return found
 
 
 def _some_tokens(model: LensModel) -> Int[Tensor, "batch pos"]:
@@ -367,10 +375,9 @@ class _Probes:
 
     def edit_anywhere(self, name: str) -> Probe:
         """One hook point, of whatever kind."""
-        try:
-            self.model.capture(self.tokens, [name], attention_mask=self.mask, read=self.read)
-        except InterventionError as never_fired:
-            return Probe(True, f"not tried: {never_fired}")
+        copied = self._copied(name)
+        if copied is not None:
+            return copied
         edit = _RecordedEdit(_random_pattern if name.endswith("hook_pattern") else _random_like)
         probe = self._edit([name], edit)
         if not edit.changed:  # whole numbers that are all alike
@@ -380,10 +387,25 @@ class _Probes:
         self.read = "logits"  # an encoder, whose last hidden state the other probes read
         self.clean = self.model.forward(self.tokens, attention_mask=self.mask)
         try:
-            return self._edit([name], edit)
+            return self._copied(name) or self._edit([name], edit)
         finally:
             self.read = "hidden"
             self.clean = self.model.encode(self.tokens, attention_mask=self.mask)
+
+    def _copied(self, name: str) -> Probe | None:
+        """A hook that returns a copy of what it was shown: None where the output stays, as it
+        should. T5's norms compute another formula as soon as a hook returns a tensor."""
+        options: Any = {"attention_mask": self.mask, "read": self.read}
+        try:
+            output = self.model.run_with_hooks(self.tokens, [(name, _copy)], **options)
+        except InterventionError as refusal:
+            if "never fired" not in str(refusal):
+                raise
+            return Probe(True, f"not tried: {refusal}")
+        error = _spread_distance(output[self.at], self.clean[self.at])
+        if error <= self.tolerance:
+            return None
+        return Probe(False, f"{COPY_ACTS} by {error:.1e} of its spread")
 
     def _each_attention(self, hook: str) -> list[str]:
         return [
@@ -457,6 +479,10 @@ def _distance(
 def _spread_distance(a: Float[Tensor, "*axes d"], b: Float[Tensor, "*axes d"]) -> float:
     """Largest difference as a share of the standard deviation of ``b``."""
     return float((a.float() - b.float()).abs().max() / b.float().std().clamp(min=1e-12))
+
+
+def _copy(activation: Tensor, hook: Any) -> Tensor:
+    return activation.clone()
 
 
 def _zero(activation: Tensor, hook: Any) -> Tensor:

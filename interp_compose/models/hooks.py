@@ -38,7 +38,11 @@ class HookLog:
             result = fn(activation, hook)
             if result is not None:
                 _check_result(result, activation, name)
-            if (result is not None and result is not activation) or _version(activation) != before:
+            in_place = _version(activation) != before
+            if in_place and (result is None or result is activation):
+                # Norms of TransformerLens take an edit for one by the tensor that a hook returns.
+                result = activation.view_as(activation)
+            if in_place or (result is not None and result is not activation):
                 self._edited.add(name)
                 acted(f"the edit at {name}", fn, lambda: self.open)
             return result

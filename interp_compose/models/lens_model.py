@@ -30,6 +30,7 @@ from interp_compose.models.attention import (
     unedited,
 )
 from interp_compose.models.capabilities import (
+    COPY_ACTS,
     Capabilities,
     Probe,
     prove_capabilities,
@@ -763,13 +764,19 @@ class LensModel(ABC):
         """Refuse edits at hook points that show a copy, or that nothing reads afterwards.
 
         Raises:
-            CapabilityError: a random edit there moves no output.
+            CapabilityError: a random edit there moves no output, or one that changes nothing does.
         """
         new = [name for name in names if name not in self._edits]
         if new:
             with self.bare():
                 self._edits |= prove_edits(self, new)
         for name in names:
+            if COPY_ACTS in self._edits[name].detail:
+                raise CapabilityError(
+                    f"{self.architecture} does not compute with what it shows at {name!r}: "
+                    f"{self._edits[name].detail}, on a few tokens. Edit what enters or leaves the "
+                    "module instead."
+                )
             if not self._edits[name].held:
                 raise CapabilityError(
                     f"{self.architecture} discards edits at {name!r}: a random edit there, on a "

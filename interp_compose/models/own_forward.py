@@ -3,13 +3,15 @@
 TransformerLens computes some attentions itself instead of calling the wrapped module, and not every
 setting reaches its formula (GPT-2's ``scale_attn_weights=False``, Falcon's ALiBi). A fused
 projection that it splits leaves out adapters on it. A comparison of the wrapped model with itself
-finds neither; this one does, for every module that is loaded.
+finds neither; this one does, for every module that is loaded. Adapters are compared with random
+weights in them, since a new one adds nothing and would seem to be there.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -47,12 +49,14 @@ class OwnForward:
             states where there is no head.
         hidden: whether ``outputs`` are hidden states.
         adapted: the class of an adapter inside the module, or None.
+        adapters: the weights of all adapters, which hold random numbers while outputs are computed.
     """
 
     texts: Sequence[Int[Tensor, "_"]]
     outputs: Sequence[Float[Tensor, "_ width"]]
     hidden: bool
     adapted: str | None
+    adapters: Sequence[Tensor] = ()
 
     @classmethod
     @torch.no_grad()
@@ -67,8 +71,9 @@ class OwnForward:
         pad_id = getattr(config, "pad_token_id", None)
         generator = torch.Generator().manual_seed(0)
         texts, outputs = [], []
+        adapters = _adapter_weights(module)
         try:
-            with in_evaluation_mode(module):
+            with in_evaluation_mode(module), _random(adapters):
                 for length, of_target in zip(LENGTHS, TARGETS, strict=True):
                     ids = torch.randint(
                         0, config.vocab_size, (min(length, longest),), generator=generator
@@ -86,13 +91,15 @@ class OwnForward:
                     out = module(**arguments)
                     texts.append(ids)
                     outputs.append((out.last_hidden_state if hidden else out.logits)[0].cpu())
-        except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as refusal:
+        except (
+            *(RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError),
+        ) as refusal:
             raise CapabilityError(
                 f"the forward pass of this {type(module).__name__} fails on {length} "
                 f"token ids alone ({first_line(refusal)}); only models that read a text as plain "
                 "token ids can be loaded."
             ) from refusal
-        return cls(texts, outputs, hidden, _adapter(module))
+        return cls(texts, outputs, hidden, _adapter(module), adapters)
 
     @torch.no_grad()
     def check(self, model: LensModel) -> None:
@@ -106,11 +113,12 @@ class OwnForward:
         check_autocast(model.device, f"the check of {model.name!r} at loading")
         tolerance = TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE)
         largest, text = 0.0, ""
-        for padding, outputs in self._calls(model):
-            for output, expected in zip(outputs, self.outputs, strict=True):
-                error = _relative_error(output.cpu()[-len(expected) :], expected)
-                if error > largest:
-                    largest, text = error, f"a text of {len(expected)} tokens, {padding}"
+        with _random(self.adapters):
+            for padding, outputs in self._calls(model):
+                for output, expected in zip(outputs, self.outputs, strict=True):
+                    error = _relative_error(output.cpu()[-len(expected) :], expected)
+                    if error > largest:
+                        largest, text = error, f"a text of {len(expected)} tokens, {padding}"
         if largest > tolerance:
             raise CapabilityError(self._refusal(model, largest, text, tolerance))
 
@@ -142,7 +150,8 @@ class OwnForward:
         if self.adapted is not None:
             return start + (
                 f"It holds adapters ({self.adapted}), which TransformerLens leaves out where it "
-                "splits a fused projection: merge them first (PeftModel.merge_and_unload())."
+                "splits a fused projection (compared with random weights in them): merge them "
+                "first (PeftModel.merge_and_unload())."
             )
         return start + (
             "TransformerLens computes this configuration in another way, and every number here "
@@ -191,6 +200,39 @@ def _relative_error(output: Tensor, expected: Tensor) -> float:
 
 def _device(module: nn.Module) -> torch.device:
     return next(module.parameters()).device
+
+
+@contextmanager
+def _random(weights: Sequence[Tensor]) -> Iterator[None]:
+    """Random numbers in ``weights``, the same each time, for the length of a ``with`` block."""
+    kept = [weight.clone() for weight in weights]
+    generator = torch.Generator().manual_seed(0)
+    try:
+        for weight in weights:
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.copy_(noise / max(weight.shape[-1:], default=1) ** 0.5)
+        yield
+    finally:
+        for weight, own in zip(weights, kept, strict=True):
+            weight.copy_(own)
+
+
+def _adapter_weights(module: nn.Module) -> list[Tensor]:
+    """The weights of all adapters in a module, without those of the layers that they adapt."""
+    found = {
+        id(weight): weight.data
+        for part in module.modules()
+        if type(part).__module__.startswith("peft.")
+        for name, weight in part.named_parameters()
+        if "base_layer" not in name.split(".") and weight.is_floating_point()
+    }
+    own = {
+        id(weight)
+        for part in module.modules()
+        if (layer := getattr(part, "base_layer", None)) is not None
+        for weight in layer.parameters()
+    }
+    return [weight for at, weight in found.items() if at not in own]
 
 
 def _adapter(module: nn.Module) -> str | None:

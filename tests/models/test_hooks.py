@@ -115,6 +115,38 @@ def test_an_edit_that_transformer_lens_discards_is_an_error() -> None:
             opt.run_with_hooks(TOKENS, [(name, in_place)])
 
 
+@pytest.mark.filterwarnings("ignore:A forward hook edited hook_scale")
+@torch.no_grad()
+@pytest.mark.parametrize("again", [True, False])
+def test_an_edit_in_place_acts_as_one_that_is_returned(again: bool) -> None:
+    """Norms of TransformerLens look at the tensor that a hook returns, and at nothing else."""
+    model = load_model(architectures.build("Llama"))
+    name = "blocks.0.ln1.hook_normalized"
+    clean = model(TOKENS)
+    expected = model.run_with_hooks(TOKENS, [(name, lambda value, hook: value * 1.5)])
+
+    def in_place(value: Tensor, hook: Any) -> Tensor | None:
+        value.mul_(1.5)
+        return value if again else None
+
+    edited = model.run_with_hooks(TOKENS, [(name, in_place)])
+    assert torch.equal(edited, expected)
+    assert not torch.allclose(edited, clean)
+
+
+@pytest.mark.filterwarnings("ignore:A forward hook edited hook_scale")
+@torch.no_grad()
+def test_an_edit_of_what_is_not_computed_with_is_an_error() -> None:
+    """TransformerLens shows LayerNorm's numbers at the norms of T5, which do not centre, and
+    computes with them once a hook returns a tensor."""
+    model = load_model(architectures.build("T5"))
+    tokens = model.random_tokens(1, 5, torch.Generator().manual_seed(0))
+    name = "encoder_blocks.0.ln1.hook_normalized"
+    with pytest.raises(CapabilityError, match="does not compute with what it shows"):
+        model.run_with_hooks(tokens, [(name, lambda value, hook: value * 1.5)])
+    model.capture(tokens, ["encoder_blocks.0.hook_resid_pre"])
+
+
 @torch.no_grad()
 def test_probes_see_the_bare_model() -> None:
     """Neither hooks, wrappers nor dropout of the user's reach the proof, or hear of it."""

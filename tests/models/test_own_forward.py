@@ -101,6 +101,42 @@ def test_an_adapter_that_is_left_out_is_refused() -> None:
         load_model(model)
 
 
+def test_a_new_adapter_that_would_be_left_out_is_refused() -> None:
+    """It adds nothing yet, so that outputs agree until it has been trained, in vain."""
+    model = gpt2()
+    adapted = AddedProjection(model.transformer.h[1].attn.c_attn)
+    for weight in adapted.added.parameters():
+        nn.init.zeros_(weight)
+    model.transformer.h[1].attn.c_attn = adapted
+    with pytest.raises(CapabilityError, match=r"holds adapters \(peft.*merge_and_unload"):
+        load_model(model)
+    assert all(not weight.any() for weight in adapted.added.parameters())
+
+
+def test_an_adapter_that_acts_loads_with_its_own_weights() -> None:
+    model = gpt2()
+    adapted = AddedProjection(model.transformer.h[1].mlp.c_fc)
+    before = [weight.clone() for weight in adapted.added.parameters()]
+    model.transformer.h[1].mlp.c_fc = adapted
+    loaded = load_model(model)
+    assert all(map(torch.equal, adapted.added.parameters(), before))
+    tokens = torch.arange(5)[None]
+    clean = loaded(tokens)
+    nn.init.ones_(adapted.added.bias)
+    assert not torch.allclose(loaded(tokens), clean)
+
+
+def test_a_forward_pass_that_fails_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gpt2()
+
+    def fails(*args: object, **kwargs: object) -> None:
+        raise KeyError(1)
+
+    monkeypatch.setattr(model, "forward", fails)
+    with pytest.raises(CapabilityError, match=r"forward pass of this GPT2LMHeadModel fails"):
+        load_model(model)
+
+
 def test_adapters_around_a_model_are_refused() -> None:
     class PeftModel(nn.Module):
         config = architectures.build("GPT-2").config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,23 @@ from interp_compose import cli
 from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.audit import model_checks
-from interp_compose.studies.audit.hook_checks import hook_points
+from interp_compose.studies.audit.hook_checks import (
+    Recorded,
+    _attention,
+    _modules,
+    _residuals,
+    hook_points,
+    seen_by_softmax,
+)
+from interp_compose.studies.audit.measure import LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
     _again,
+    _causal,
     _compiled as real_compiled,
     _gradients,
     _neighbours,
+    _resumed,
 )
 from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
 from tests import architectures
@@ -134,6 +145,50 @@ def test_encoders_and_two_stacks(name: str) -> None:
     assert status["", "an edit of attn.hook_pattern changes the output"] == "discarded"
     assert status["", "an edit of blocks.0.hook_resid_pre changes the output"] == "holds"
     assert status["", "gradients at hook points are those of finite differences"] == "holds"
+    for check in (
+        "a text's output does not depend on its neighbours, padded on either side",
+        "resuming at any layer gives the output of the whole",
+    ):
+        assert status["", check] == "holds"
+
+
+@torch.no_grad()
+def test_what_a_decoder_of_two_stacks_shows() -> None:
+    model = ic.load_model(architectures.build("T5"))
+    batch = tokens(model)
+    recorded, seen = Recorded(model, batch), seen_by_softmax(model, batch)
+    layer = model.n_layers - 1
+    rows = [*_residuals(recorded, layer), *_modules(recorded, layer)]
+    for site in model.attention_sites(layer):
+        rows += _attention(recorded, site, seen[site])
+    status = {
+        (name.removeprefix("decoder_blocks.2."), check): one.status for name, check, one in rows
+    }
+    assert set(status.values()) == {"holds", "not tried"}  # T5 adds a bias to its products
+    for row in (
+        ("hook_resid_mid", "is hook_resid_pre + attn"),
+        ("hook_resid_mid2", "is hook_resid_pre + attn + cross_attn"),
+        ("self_attn.hook_out", "is what the wrapped attention returned"),
+        ("cross_attn.hook_out", "is what the wrapped attention returned"),
+        ("cross_attn.hook_pattern", "is what the softmax gave"),
+    ):
+        assert status[row] == "holds", row
+
+
+@torch.no_grad()
+def test_a_pattern_and_scores_beside_a_learned_sink() -> None:
+    """GPT-OSS's pattern leaves out what the sink gets, and its scores are what the softmax got."""
+    model = ic.load_model(architectures.build("GPT-OSS"))
+    batch = tokens(model)
+    recorded, (site,) = Recorded(model, batch), model.attention_sites(0)
+    pattern = recorded.at("blocks.0.attn.hook_pattern")
+    assert pattern is not None
+    assert float(pattern.sum(dim=-1).min()) < 0.5
+    rows = list(_attention(recorded, site, seen_by_softmax(model, batch)[site]))
+    assert len(rows) == 6
+    assert {outcome.status for _, _, outcome in rows} <= {"holds", "not tried"}
+    alone = list(_attention(recorded, site, None))  # without it, the sum says what is missing
+    assert "wrong" in {outcome.status for _, _, outcome in alone}
 
 
 def test_hooks_that_are_open_take_no_part() -> None:
@@ -177,6 +232,60 @@ def test_a_hook_point_that_shows_another_number() -> None:
     assert status["blocks.0.hook_mlp_out", EDIT] == "holds"
 
 
+def showing(model: LensModel, name: str, change: Callable[[Tensor], Tensor]) -> None:
+    """Makes a hook point show something else than the model computes with."""
+    point = model.hook_dict[name]
+
+    class ShowsAnother(type(point)):  # type: ignore[misc]
+        def __call__(self, value: Tensor) -> Tensor:
+            super().__call__(change(value))
+            return value
+
+    point.__class__ = ShowsAnother
+
+
+def of_attention(model: LensModel) -> dict[tuple[str, str], str]:
+    """Status by hook point and check, in the first layer's attention."""
+    batch = tokens(model)
+    site = model.attention_sites(0)[0]
+    rows = _attention(Recorded(model, batch), site, seen_by_softmax(model, batch)[site])
+    return {(name.rpartition(".")[2], check): one.status for name, check, one in rows}
+
+
+@torch.no_grad()
+def test_patterns_that_are_no_patterns() -> None:
+    assert set(of_attention(small()).values()) == {"holds"}
+    negative = small()
+    showing(negative, "blocks.0.attn.hook_pattern", lambda one: one - 0.5 * (one == 0))
+    assert of_attention(negative)["hook_pattern", "is not negative, and sums to 1"] == "wrong"
+    other = small()  # sums to 1, and is not what the model computes with
+    showing(other, "blocks.0.attn.hook_pattern", lambda one: one.flip(0))
+    status = of_attention(other)
+    assert status["hook_pattern", "is not negative, and sums to 1"] == "holds"
+    assert status["hook_pattern", "is what the softmax gave"] == "wrong"
+
+
+@torch.no_grad()
+def test_queries_and_keys_that_are_exchanged() -> None:
+    model = small()
+    check = "hook_q", "with hook_k gives hook_pattern"
+    attention: Any = model.blocks[0].attn
+    assert of_attention(model)[check] == "holds"
+    attention.hook_q, attention.hook_k = attention.hook_k, attention.hook_q
+    assert of_attention(model)[check] == "wrong"
+
+
+def test_what_was_compared_at_loading() -> None:
+    def loads(source: Any) -> str:
+        rows = ic.audit(source, quick=True, progress=False).frame
+        return str(rows.loc[rows["check"] == LOADS, "status"].item())
+
+    assert loads(small()) == "not tried"
+    assert loads(small().lens) == "not tried"
+    module = gpt2()
+    assert loads(module) == "holds"
+
+
 def test_an_edit_that_is_lost() -> None:
     model = small()
     point = model.hook_dict["blocks.1.attn.hook_z"]
@@ -201,12 +310,25 @@ def test_each_check_of_the_model_can_fail(monkeypatch: pytest.MonkeyPatch) -> No
     for check, change in (
         (_again, lambda out: out + next(calls)),
         (_neighbours, lambda out: out + out.mean(dim=0, keepdim=True) * (len(out) > 1)),
+        (_causal, lambda out: torch.cat([out[:, 3:4], out[:, 1:]], dim=1)),  # of another position
     ):
         assert check(model, batch).status == "holds"
         with monkeypatch.context() as patch:
             changed = lambda *args, change=change, **options: change(forward(*args, **options))  # noqa: E731
             patch.setattr(model, "forward", changed)
             assert check(model, batch).status == "wrong"
+
+
+@torch.no_grad()
+def test_a_layer_at_which_resuming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small()
+    assert _resumed(model, tokens(model)).status == "holds"
+    resume = model.resume
+    changed = lambda resid, layer, **options: resume(resid * (1 + layer), layer, **options)  # noqa: E731
+    monkeypatch.setattr(model, "resume", changed)
+    outcome = _resumed(model, tokens(model))
+    assert outcome.status == "wrong"
+    assert "from layer 1" in outcome.detail
 
 
 @torch.no_grad()

@@ -15,10 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from interp_compose.errors import InterpComposeError
 from interp_compose.models.attention import AttentionSite
-from interp_compose.models.capabilities import prove_edits
+from interp_compose.models.capabilities import COPY_ACTS, prove_edits
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.audit.outcomes import Outcome, compared
+from interp_compose.types import HookFn, Read
 
 Found = tuple[str, str, Outcome]
 """Hook point, check and outcome."""
@@ -44,7 +46,8 @@ def hook_points(model: LensModel) -> dict[str, Any]:
 
 
 class Recorded:
-    """What passed through every hook point, and through the wrapped modules, in one call."""
+    """What passed through every hook point, as its hooks see it, and through the wrapped modules,
+    in one call."""
 
     def __init__(self, model: LensModel, tokens: Int[Tensor, "batch pos"]) -> None:
         self.model = model
@@ -52,20 +55,28 @@ class Recorded:
         self.fired: dict[str, int] = defaultdict(int)
         self.values: dict[int, Any] = {}
         self.modules: dict[int, tuple[Any, Any]] = {}
+        read: Read = "hidden" if model.bidirectional else "logits"
         with ExitStack() as handles:
             for name, point in self.points.items():
-                handles.callback(point.register_forward_hook(self._at(name, point)).remove)
+                handles.callback(point.register_forward_hook(self._counting(name)).remove)
             for module in self._wrapped():
                 hook = module.register_forward_hook(self._through(module), with_kwargs=True)
                 handles.callback(hook.remove)
-            model.forward(tokens, read="hidden" if model.bidirectional else "logits")
+            model.forward(tokens, read=read)
+        hooks = [(name, self._keeping(point)) for name, point in self.points.items()]
+        model.run_with_hooks(tokens, [one for one in hooks if self.fired[one[0]]], read=read)
 
-    def _at(self, name: str, point: Any) -> Callable[..., None]:
-        def record(module: Any, args: Any, value: Any) -> None:
+    def _counting(self, name: str) -> Callable[..., None]:
+        def count(module: Any, args: Any, value: Any) -> None:
             self.fired[name] += 1
+
+        return count
+
+    def _keeping(self, point: Any) -> HookFn:
+        def keep(value: Tensor, hook: Any) -> None:
             self.values[id(point)] = value
 
-        return record
+        return keep
 
     def _through(self, module: Any) -> Callable[..., None]:
         def record(_: Any, args: Any, kwargs: Mapping[str, Any], value: Any) -> None:
@@ -75,8 +86,9 @@ class Recorded:
         return record
 
     def _wrapped(self) -> Iterator[Any]:
-        for block in self.model.blocks:
-            for part in (block, getattr(block, "attn", None), getattr(block, "mlp", None)):
+        for layer, block in enumerate(self.model.blocks):
+            names = [site.name for site in self.model.attention_sites(layer)]
+            for part in (block, *(getattr(block, name, None) for name in (*names, "mlp"))):
                 module = original(part)
                 if module is not None:
                     yield module
@@ -95,6 +107,36 @@ class Recorded:
         )
 
 
+class Softmax:
+    """An edit of attention that edits nothing: keeps what enters and what leaves the softmax."""
+
+    given: Tensor
+    returned: Tensor
+
+    def scores(self, scores: Tensor) -> Tensor:
+        self.given = scores
+        return scores
+
+    def pattern(self, pattern: Tensor) -> Tensor:
+        self.returned = pattern
+        return pattern
+
+
+def seen_by_softmax(
+    model: LensModel, tokens: Int[Tensor, "batch pos"]
+) -> Mapping[AttentionSite, Softmax]:
+    """What enters and leaves the softmax of every attention, whatever the hook points show; empty
+    where the model's attention is not computed around one softmax."""
+    sites = [site for layer in range(model.n_layers) for site in model.attention_sites(layer)]
+    seen = {site: Softmax() for site in sites}
+    try:
+        with model.editing_attention(seen):
+            model.forward(tokens, read="hidden" if model.bidirectional else "logits")
+    except InterpComposeError:
+        return {}
+    return seen
+
+
 def original(part: Any) -> Any:
     """The Hugging Face module that a part of a bridge wraps."""
     return None if part is None else getattr(part, "original_component", None)
@@ -110,21 +152,22 @@ def check_hooks(
         times = recorded.fired[name]
         status = "holds" if times else "silent"
         yield name, "fires", Outcome(status, f"{times} in a call")  # type: ignore[arg-type]
-    for name in names:
-        (probe,) = prove_edits(model, [name]).values()
+    for name, probe in prove_edits(model, names, step=step).items():
         if probe.detail.startswith("not tried"):
             outcome = Outcome("not tried", probe.detail.removeprefix("not tried: "))
+        elif COPY_ACTS in probe.detail:
+            outcome = Outcome("wrong", probe.detail)
         elif probe.refused and DISCARDS not in probe.detail:
             outcome = Outcome("refused", probe.detail)
         else:
             outcome = Outcome("holds" if probe.held else "discarded", probe.detail)
         yield name, "a random edit moves the output", outcome
-        step()
+    seen = seen_by_softmax(model, tokens)
     for layer in range(model.n_layers):
         yield from _residuals(recorded, layer)
         yield from _modules(recorded, layer)
         for site in model.attention_sites(layer):
-            yield from _attention(recorded, site)
+            yield from _attention(recorded, site, seen.get(site))
 
 
 def _residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
@@ -132,7 +175,6 @@ def _residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
     model = recorded.model
     prefix = model.prefix(layer)
     before, after = (recorded.at(f"{prefix}.hook_resid_{at}") for at in ("pre", "post"))
-    mid = recorded.at(f"{prefix}.hook_resid_mid")
     names = model.sublayers(layer)
     shown = {part: recorded.at(name) for part, name in names.items()}
     added = {part: one for part, one in shown.items() if one is not None}
@@ -145,14 +187,14 @@ def _residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
             return
         added[part] = one.reshape(before.shape)  # OPT shows all positions as one axis
     if not model.ends_in_norm:
-        first = next(iter(added))
-        if mid is not None:
-            yield (
-                f"{prefix}.hook_resid_mid",
-                f"is hook_resid_pre + {first}",
-                compared(model, mid, before + added[first]),
-            )
-        total = before + torch.stack(list(added.values())).sum(dim=0)
+        total = before
+        for number, one in enumerate(added.values(), 1):
+            total = total + one
+            name = f"{prefix}.hook_resid_mid{number if number > 1 else ''}"
+            mid = recorded.at(name)  # after the cross-attention: hook_resid_mid2
+            if mid is not None and number < len(added):
+                parts = " + ".join(list(added)[:number])
+                yield name, f"is hook_resid_pre + {parts}", compared(model, mid, total)
         yield (
             f"{prefix}.hook_resid_post",
             f"is hook_resid_pre + {' + '.join(added)}",
@@ -176,8 +218,11 @@ def _modules(recorded: Recorded, layer: int) -> Iterator[Found]:
     held = [
         ("hook_resid_pre", "the wrapped block was given", given),
         ("hook_resid_post", "the wrapped block returned", returned),
-        ("attn.hook_out", "the wrapped attention returned", recorded.of(_part(block, "attn"))[1]),
-        ("mlp.hook_out", "the wrapped MLP returned", recorded.of(_part(block, "mlp"))[1]),
+        *(
+            (f"{site.name}.hook_out", "the wrapped attention returned", _returned(recorded, site))
+            for site in model.attention_sites(layer)
+        ),
+        ("mlp.hook_out", "the wrapped MLP returned", recorded.of(getattr(block, "mlp", None))[1]),
     ]
     for name, what, expected in held:
         value = recorded.at(f"{prefix}.{name}")
@@ -185,42 +230,123 @@ def _modules(recorded: Recorded, layer: int) -> Iterator[Found]:
             yield f"{prefix}.{name}", f"is what {what}", compared(model, value, expected)
 
 
-def _part(block: Any, name: str) -> Any:
-    return getattr(block, name, None)
+def _returned(recorded: Recorded, site: AttentionSite) -> Tensor | None:
+    block = recorded.model.blocks[site.layer]
+    return recorded.of(getattr(block, site.name, None))[1]
 
 
-def _attention(recorded: Recorded, site: AttentionSite) -> Iterator[Found]:
+def _attention(recorded: Recorded, site: AttentionSite, softmax: Softmax | None) -> Iterator[Found]:
     """Scores, pattern, values and their mean, of one attention."""
     model = recorded.model
     place = f"{model.prefix(site.layer)}.{site.name}"
     names = ("attn_scores", "pattern", "v", "z")
     scores, pattern, v, z = (recorded.at(f"{place}.hook_{name}") for name in names)
-    if pattern is not None:
-        ones = torch.ones_like(pattern[..., 0])
+    if pattern is None:
+        return
+    n_keys = pattern.shape[-1]
+    # Columns of the softmax that are no keys, as GPT-OSS's sinks.
+    sinks = torch.zeros_like(pattern[..., :0])
+    sunk = sinks
+    if softmax is not None and softmax.returned.shape[:-1] == pattern.shape[:-1]:
+        sinks, sunk = softmax.given[..., n_keys:], softmax.returned[..., n_keys:]
+        expected = softmax.returned[..., :n_keys]
         yield (
             f"{place}.hook_pattern",
-            "is not negative, and sums to 1",
-            compared(model, pattern.clamp(min=0).sum(dim=-1), ones, spread=1.0),
+            "is what the softmax gave",
+            compared(model, pattern, expected),
         )
-        if not model.bidirectional and site.queries == site.keys != "source":
-            later = torch.ones(pattern.shape[-2:], dtype=torch.bool, device=pattern.device).triu(1)
-            above = float(pattern[..., later].abs().max()) if later.any() else 0.0
-            outcome = Outcome("holds" if above == 0 else "wrong", f"largest weight {above:.1e}")
-            yield f"{place}.hook_pattern", "gives later positions nothing", outcome
-    if pattern is not None and scores is not None and scores.shape == pattern.shape:
+    whole = torch.cat([pattern, sunk.to(pattern)], dim=-1)
+    ones = torch.ones_like(pattern[..., 0])
+    sums = compared(model, whole.sum(dim=-1), ones, spread=1.0)
+    if float(pattern.min()) < 0:
+        sums = Outcome("wrong", f"smallest weight {float(pattern.min()):.1e}")
+    yield f"{place}.hook_pattern", "is not negative, and sums to 1", sums
+    if not model.bidirectional and site.queries == site.keys != "source":
+        later = torch.ones(pattern.shape[-2:], dtype=torch.bool, device=pattern.device).triu(1)
+        above = float(pattern[..., later].abs().max()) if later.any() else 0.0
+        outcome = Outcome("holds" if above == 0 else "wrong", f"largest weight {above:.1e}")
+        yield f"{place}.hook_pattern", "gives later positions nothing", outcome
+    if scores is not None and scores.shape == pattern.shape:
+        if softmax is not None and sinks.shape[-1]:  # the same may be taken off a row's scores
+            most = pattern.argmax(dim=-1, keepdim=True)
+            taken = scores.gather(-1, most) - softmax.given.gather(-1, most).to(scores)
+            sinks = sinks + taken
+        of_scores = _softmax(torch.cat([scores, sinks.to(scores)], dim=-1), whole > 0)
         yield (
             f"{place}.hook_attn_scores",
             "hook_pattern is its softmax",
-            compared(model, pattern, _softmax(scores, pattern > 0)),
+            compared(model, pattern, of_scores[..., :n_keys]),
         )
-    if pattern is not None and v is not None and z is not None:
-        heads = pattern.shape[1]
+    yield from _queries_and_keys(recorded, place, pattern)
+    if v is not None and z is not None:
+        yield f"{place}.hook_z", "is hook_pattern · hook_v", _mean(model, pattern, v, z)
+
+
+def _mean(model: LensModel, pattern: Tensor, v: Tensor, z: Tensor) -> Outcome:
+    """Whether each head's output is the mean of its values under its pattern."""
+    heads = pattern.shape[1]
+    if z.numel() % (pattern.shape[0] * pattern.shape[2] * heads) == 0:
         by_head = z.reshape(*pattern.shape[::2], heads, -1)  # some show heads side by side
-        own = v.reshape(v.shape[0], v.shape[1], -1, by_head.shape[3])
-        if own.shape[1] == pattern.shape[3] and heads % own.shape[2] == 0:
-            each = own.repeat_interleave(heads // own.shape[2], dim=2)
+        each = _by_head(v, pattern.shape[3], heads, by_head.shape[3])
+        if each is not None:
             mean = torch.einsum("bhqk,bkhd->bqhd", pattern.to(v.dtype), each)
-            yield f"{place}.hook_z", "is hook_pattern · hook_v", compared(model, by_head, mean)
+            return compared(model, by_head, mean)
+    return Outcome("not tried", f"hook_v is {list(v.shape)}, hook_z {list(z.shape)}")
+
+
+def _by_head(
+    value: Tensor, n_positions: int, heads: int, d_head: int
+) -> Float[Tensor, "batch pos head d_head"] | None:
+    """Queries, keys or values with an axis of heads, those that several heads share repeated; None
+    where the shape does not say how."""
+    if value.shape[1] != n_positions or value.numel() % (value.shape[0] * n_positions * d_head):
+        return None
+    own = value.reshape(value.shape[0], n_positions, -1, d_head)
+    if heads % own.shape[2]:
+        return None
+    return own.repeat_interleave(heads // own.shape[2], dim=2)
+
+
+def _queries_and_keys(
+    recorded: Recorded, place: str, pattern: Float[Tensor, "batch head query key"]
+) -> Iterator[Found]:
+    """Whether queries and keys give the pattern: wrong where they do so exchanged. Where they do
+    not either way (a bias, a cap, norms or rotations that follow) nothing is found."""
+    model, row = recorded.model, None
+    for names in (("hook_rot_q", "hook_rot_k"), ("hook_q", "hook_k")):
+        q, k = (recorded.at(f"{place}.{name}") for name in names)
+        if q is None or k is None:
+            continue
+        name, check = f"{place}.{names[0]}", f"with {names[1]} gives hook_pattern"
+        if _give(model, q, k, pattern):
+            row = name, check, Outcome("holds", "")
+        elif _give(model, k, q, pattern):
+            row = name, check, Outcome("wrong", f"it shows what {names[1]} should, and that this")
+        else:
+            row = row or (name, check, Outcome("not tried", "not by their products alone"))
+        if row[2].status != "not tried":
+            break
+    if row is not None:
+        yield row
+
+
+def _give(
+    model: LensModel,
+    q: Tensor,
+    k: Tensor,
+    pattern: Float[Tensor, "batch head query key"],
+) -> bool:
+    """Whether the pattern is the softmax of the products of ``q`` and ``k``, scaled or not."""
+    heads, d_head = pattern.shape[1], q.shape[-1]
+    queries = _by_head(q, pattern.shape[2], heads, d_head) if q.ndim == 4 else None
+    keys = _by_head(k, pattern.shape[3], heads, d_head) if k.ndim == 4 else None
+    if queries is None or keys is None:
+        return False
+    products = torch.einsum("bqhd,bkhd->bhqk", queries.float(), keys.float())
+    return any(
+        compared(model, _softmax(products * scale, pattern > 0), pattern).status == "holds"
+        for scale in (d_head**-0.5, 1.0)
+    )
 
 
 def _softmax(

@@ -27,11 +27,12 @@ from interp_compose.studies.core.output import held_folder, write_result
 
 LENGTH: Final = 7
 """Tokens of each row."""
+Source = str | Path | nn.Module | LensModel
 LOADS: Final = "loads, with the numbers of its own forward pass"
 
 
 @keywords(AuditOptions)
-def audit(source: str | Path | nn.Module | LensModel, asked: AuditOptions) -> Audit:
+def audit(source: Source, asked: AuditOptions) -> Audit:
     """What of a model behind TransformerLens is not what it claims to be.
 
     The model: everything that studies rely on (:data:`.capabilities.MEANING`), equal bits twice,
@@ -48,20 +49,21 @@ def audit(source: str | Path | nn.Module | LensModel, asked: AuditOptions) -> Au
     Raises:
         OptionError, MissingDataError: no model.
     """
-    model, config = _opened(lambda: load_model(source), _name(source), asked)
-    return measure(model, config, progress=asked.progress)
+    model, loads, config = _opened(lambda: load_model(source), source, asked)
+    return measure(model, loads, config, progress=asked.progress)
 
 
 def _opened(
-    load: Callable[[], LensModel], name: str, asked: AuditOptions
-) -> tuple[LensModel | str, dict[str, Any]]:
-    """The model, or why it was refused; and what a result says of itself."""
+    load: Callable[[], LensModel], source: Source, asked: AuditOptions
+) -> tuple[LensModel | None, Outcome, dict[str, Any]]:
+    """The model, unless it was refused; what loading came to; and what a result says of itself."""
+    name = str(source) if isinstance(source, str | Path) else type(source).__name__
     config = {"study": "audit", "model": name, "architecture": "", "quick": asked.quick}
     try:
         model = load()
     except CapabilityError as refusal:
-        return str(refusal), config
-    return model, config | {
+        return None, Outcome("refused", str(refusal)), config
+    about = {
         "model": model.name,
         "architecture": model.architecture,
         "n_layers": model.n_layers,
@@ -69,25 +71,37 @@ def _opened(
         "dtype": str(model.dtype).removeprefix("torch."),
         "weights_sha256": weights_digest(model),
     }
+    return model, _compared(source, model), config | about
 
 
-def _name(source: str | Path | nn.Module | LensModel) -> str:
-    return str(source) if isinstance(source, str | Path) else type(source).__name__
+def _compared(source: Source, model: LensModel) -> Outcome:
+    """What :func:`load_model` compared with the model's own forward pass."""
+    if isinstance(source, LensModel):
+        return Outcome("not tried", "it came loaded: give what it was loaded from")
+    module = getattr(model.lens, "original_model", None)
+    kind = type(module).__module__.partition(".")[0]
+    if module is None or kind == "transformer_lens":
+        return Outcome("not tried", "transformers has no such model")
+    if source is not model.lens:
+        return Outcome("holds", "load_model compared them")
+    if kind != "transformers" or model.bidirectional:
+        return Outcome("not tried", "it came wrapped")
+    return Outcome("holds", "of random weights: it came wrapped, and its class and config are held")
 
 
 @torch.no_grad()
-def measure(model: LensModel | str, config: Mapping[str, Any], *, progress: bool = True) -> Audit:
-    """:func:`audit` of a model, or of one that was refused with these words."""
+def measure(
+    model: LensModel | None, loads: Outcome, config: Mapping[str, Any], *, progress: bool = True
+) -> Audit:
+    """:func:`audit` of a model, or of one that was refused."""
     rows: list[dict[str, Any]] = []
 
     def add(name: str, check: str, outcome: Outcome) -> None:
         place = {"part": "hook" if name else "model", "name": name, "check": check}
         rows.append({**place, "status": outcome.status, "detail": outcome.detail})
 
-    if isinstance(model, str):
-        add("", LOADS, Outcome("refused", model))
-    else:
-        add("", LOADS, Outcome("holds", "load_model compared them"))
+    add("", LOADS, loads)
+    if model is not None:
         hooks = {} if config["quick"] else hook_points(model)
         bar = tqdm(total=len(hooks), desc=f"audit of {model.name}", disable=not progress)
         with bar, model.bare(), warnings.catch_warnings():
@@ -109,8 +123,9 @@ def run(command: AuditCommand) -> Audit:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
     """
     output, asked = command.output, command.study
-    model, config = _opened(lambda: loaded(command.model), command.model.model, asked)
+    name = command.model.model
+    model, loads, config = _opened(lambda: loaded(command.model), name, asked)
     with held_folder(output.out, Audit, config, overwrite=output.overwrite):
-        result = measure(model, config, progress=not output.quiet)
+        result = measure(model, loads, config, progress=not output.quiet)
         write_result(output.out, result, overwrite=output.overwrite)
     return result

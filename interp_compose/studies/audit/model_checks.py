@@ -41,6 +41,8 @@ def check_model(
         yield MEANING[name], Outcome(status, probe.detail)
     checks: dict[str, Callable[[LensModel, Tensor], Outcome]] = {
         "a second call gives the same bits": _again,
+        "no token changes the output at positions before it": _causal,
+        "resuming at any layer gives the output of the whole": _resumed,
         "a text's output does not depend on its neighbours, padded on either side": _neighbours,
         "gradients at hook points are those of finite differences": _gradients,
         "after an error in a hook the model is as it was": _after_an_error,
@@ -57,7 +59,7 @@ def _read(model: LensModel) -> Read:
 
 def _real(model: LensModel, tokens: Tensor, outputs: Tensor) -> Tensor:
     """Where there is something to read."""
-    return outputs if model.bidirectional else outputs[model.predicts(tokens)]
+    return outputs.flatten(0, 1) if model.bidirectional else outputs[model.predicts(tokens)]
 
 
 def _again(model: LensModel, tokens: Tensor) -> Outcome:
@@ -68,13 +70,52 @@ def _again(model: LensModel, tokens: Tensor) -> Outcome:
     return Outcome("holds" if torch.equal(first, second) else "wrong", f"moved by {change:.1e}")
 
 
+def _causal(model: LensModel, tokens: Tensor) -> Outcome:
+    """Each token is another one in a row of its own, next to the row as it was."""
+    if model.bidirectional:
+        return Outcome("not tried", "tokens attend to later ones")
+    predicts = model.predicts(tokens)[0]
+    places = predicts.nonzero()[1:, 0].tolist()  # of an encoder–decoder: those of the target
+    if not places:
+        return Outcome("not tried", "of a single position")
+    rows = tokens[:1].repeat(len(places) + 1, 1)
+    other = model.shifted(rows, 1)
+    for row, place in enumerate(places, 1):
+        rows[row, place] = other[row, place]
+    outputs = model.forward(rows)
+    worst = Outcome("holds", "")
+    for row, place in enumerate(places, 1):
+        before = predicts.clone()
+        before[place:] = False
+        found = compared(model, outputs[row, before], outputs[0, before])
+        if found.status == "wrong" or not worst.detail:
+            worst = Outcome(found.status, f"{found.detail} before position {place}")
+        if found.status == "wrong":
+            break
+    return worst
+
+
+def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
+    whole, store = model.capture(tokens, names, read=_read(model))
+    mask = torch.ones_like(tokens)
+    options = {"attention_mask": mask, "position_ids": model.positions(tokens, mask)}
+    worst = Outcome("holds", "")
+    for layer, name in enumerate(names):
+        outputs = model.resume(store[name], layer, read=_read(model), **options)
+        found = compared(model, _real(model, tokens, outputs), _real(model, tokens, whole))
+        if found.status == "wrong" or not worst.detail:
+            worst = Outcome(found.status, f"{found.detail} from layer {layer}")
+        if found.status == "wrong":
+            break
+    return worst
+
+
 def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
-    if len(model.stacks) > 1:
-        return Outcome("not tried", "two texts in a row; the first check has padded ones")
     lengths = [length for length in LENGTHS if length <= model.n_ctx]
     generator = torch.Generator().manual_seed(1)
     texts = [model.random_tokens(1, length, generator).to(model.device) for length in lengths]
-    alone = [model.forward(text, read=_read(model))[0] for text in texts]
+    alone = [_real(model, text, model.forward(text, read=_read(model))) for text in texts]
     worst = Outcome("holds", "")
     for side in ("left", "right"):
         batch = torch.full((len(texts), max(lengths)), model.pad_id or 0, device=model.device)
@@ -87,7 +128,8 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
             batch[row, place], mask[row, place] = text[0], 1
         outputs = model.forward(batch, attention_mask=mask, read=_read(model))
         for row, (one, place) in enumerate(zip(alone, places, strict=True)):
-            found = compared(model, outputs[row, place], one)
+            own = _real(model, texts[row], outputs[row : row + 1, place])
+            found = compared(model, own, one)
             if worst.detail == "" or (worst.status, found.status) == ("holds", "wrong"):
                 worst = Outcome(found.status, f"{found.detail}, padded on the {side}")
     return worst

@@ -1,0 +1,58 @@
+"""What an audit takes, in seconds of one core.
+
+Run with ``python -m benchmarks.audit_cost``. GPT-2 small's shape with 4 layers and random weights;
+``audit`` and ``audit --quick``, turn about, loading included, which compares the model with its own
+forward pass. Seconds are those in which the process ran, whatever else the machine does; it has one
+thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from statistics import median
+from time import process_time
+from typing import Any, Final
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from benchmarks.common import machine, spread, write
+from interp_compose.studies.audit.measure import audit
+
+N_LAYERS: Final = 4
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, write ``results/audit_cost_cpu.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    row = cost(args.repeats)
+    print(f"{row['audit_s']:.1f} s of one core, with --quick {row['quick_s']:.1f} s")
+    write("audit_cost_cpu", {**row, "n_layers": N_LAYERS, "threads": 1, **machine()})
+
+
+def cost(repeats: int, **settings: int) -> dict[str, Any]:
+    """Medians, smallest and largest; ``settings`` are the config's."""
+    taken: dict[str, list[float]] = {"audit": [], "quick": []}
+    hook_points = 0
+    for _ in range(repeats):
+        for name, seconds in taken.items():
+            torch.manual_seed(0)
+            model = GPT2LMHeadModel(GPT2Config(n_layer=N_LAYERS, **settings)).eval()
+            start = process_time()
+            found = audit(model, quick=name == "quick", progress=False)
+            seconds.append(process_time() - start)
+            hook_points = max(hook_points, found.frame["name"].nunique() - 1)
+    return {
+        "repeats": repeats,
+        "hook_points": hook_points,
+        **{f"{name}_s": median(seconds) for name, seconds in taken.items()},
+        **{f"{name}_spread": spread(seconds) for name, seconds in taken.items()},
+    }
+
+
+if __name__ == "__main__":
+    main()

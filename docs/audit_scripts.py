@@ -1,0 +1,203 @@
+"""Scripts that show the wrong entries of ``_generated/audits.md`` with TransformerLens alone.
+
+``python -m docs.audit_scripts`` lists the entries; with an architecture and an entry of its row, it
+prints the script::
+
+    python -m docs.audit_scripts OPT attn.hook_pattern > discarded.py
+
+There is one template for each kind of entry. Each builds the architecture with random weights, has
+at most 15 lines, needs torch, transformers and transformer-lens, and ends in an assertion that
+fails once TransformerLens has mended the entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from docs.audits import LAYER, NATIVE, written
+from interp_compose.models.bridge import bridge_around
+from tests import architectures
+
+LOGITS: Final = "logits"
+"""The entry of an architecture that is refused since its logits are wrong."""
+IMPORTS: Final = """\
+import torch
+import transformers as hf
+from transformer_lens.model_bridge.sources import build_bridge_from_module
+"""
+MODEL: Final = """\
+model = hf.{model}(config).eval()
+bridge = build_bridge_from_module(model, "{model}", hf_config=config)
+"""
+DISCARDED: Final = """\
+tokens = torch.arange(3, 10)[None]
+clean = bridge({call})
+noise = lambda x, hook: x + torch.randn(x.shape).to(x.dtype)
+with bridge.hooks(fwd_hooks=[("{hook}", noise)]):
+    edited = bridge({call})
+assert torch.equal(edited, clean), "the edit acts"
+"""
+SCORES: Final = """\
+tokens = torch.arange(3, 10)[None]
+_, cache = bridge.run_with_cache({call})
+scores, pattern = cache["{hook}"], cache["{pattern}"]
+softmax = scores.masked_fill(pattern == 0, -torch.inf).softmax(dim=-1)
+assert (softmax - pattern).abs().max() > 0.01, "the pattern is the softmax of these scores"
+"""
+MEAN: Final = """\
+tokens = torch.arange(3, 10)[None]
+_, cache = bridge.run_with_cache({call})
+z, pattern, v = cache["{hook}"], cache["{pattern}"], cache["{values}"]
+v = v.repeat_interleave(pattern.shape[1] // v.shape[2], dim=2)
+mean = torch.einsum("bhqk,bkhd->bqhd", pattern, v)
+assert (z.reshape(mean.shape) - mean).abs().max() > 0.01, "each head's z is its values' mean"
+"""
+SUM: Final = """\
+tokens = torch.arange(3, 10)[None]
+_, cache = bridge.run_with_cache({call})
+total = sum(cache["{place}." + name] for name in {parts})
+assert (cache["{hook}"] - total).abs().max() > 0.01 * total.std(), "it is the sum"
+"""
+COPY: Final = """\
+tokens = torch.arange(3, 10)[None]
+clean = bridge({call})
+with bridge.hooks(fwd_hooks=[("{hook}", lambda value, hook: value.clone())]):
+    copied = bridge({call})
+assert (copied - clean).abs().max() > 0.01 * clean.std(), "a copy changes nothing"
+"""
+OTHER: Final = """\
+model, tokens = hf.{model}(config).eval(), torch.arange(3, 10)[None]
+mask = torch.ones_like(tokens)
+own = model(tokens, attention_mask=mask).logits
+bridge = build_bridge_from_module(model, "{model}", hf_config=config)
+logits = bridge(tokens, attention_mask=mask)
+assert (logits - own).abs().max() > 0.001 * own.std(), "the logits are the model's own"
+"""
+KINDS: Final = {
+    "discarded": DISCARDED,  # an edit that runs, and changes nothing
+    "scores": SCORES,  # hook_attn_scores shows something else than its softmax was given
+    "mean": MEAN,  # hook_z shows something else than each head's mean of hook_v under hook_pattern
+    "sum": SUM,  # the residual is not what entered the block and what its sublayers added
+    "copy": COPY,  # a hook that returns a copy of what it was shown moves the output
+    "logits": OTHER,  # other logits than the module's own forward pass
+}
+UNSET: Final = ("transformers_version", "architectures", "model_type", "dtype", "_name_or_path")
+"""Entries of a config that are no settings."""
+
+
+def entries() -> Iterator[tuple[str, str, str]]:
+    """Architecture, kind and entry (a hook point without the number of its layer) of everything
+    that the table has as wrong or discarded."""
+    for architecture, cells in written().items():
+        if cells[1] == "refused: other numbers":
+            yield architecture, "logits", LOGITS
+        if cells[1].startswith("refused"):
+            continue
+        for column in (2, 3):
+            for entry in re.findall(r"`([^`]+)`", cells[column]):
+                yield architecture, kind_of(entry, wrong=column == 2), entry
+
+
+def kind_of(entry: str, *, wrong: bool) -> str:
+    """Which template shows an entry.
+
+    Raises:
+        ValueError: none.
+    """
+    if not wrong:
+        return "discarded"
+    if entry.endswith("hook_attn_scores"):
+        return "scores"
+    if entry.endswith(("hook_resid_mid", "hook_resid_post")):
+        return "sum"
+    if entry.endswith("hook_z"):
+        return "mean"
+    if entry.endswith(("hook_normalized", "hook_scale")):
+        return "copy"
+    raise ValueError(f"no script shows that {entry!r} is wrong; add its kind to KINDS")
+
+
+def script(architecture: str, kind: str, entry: str) -> str:
+    """The script of one entry.
+
+    Raises:
+        ValueError: the architecture has no such hook point.
+    """
+    native = architecture == NATIVE
+    model = None if native else architectures.build(architecture)
+    two_stacks = bool(model is not None and model.config.is_encoder_decoder)
+    call = "tokens, decoder_input_ids=tokens" if two_stacks else "tokens"
+    setting = {"model": type(model).__name__, "call": call}
+    build = _native() if native else IMPORTS + _config(model, eager=kind != "logits")
+    if kind == "logits":
+        return build + OTHER.format(**setting)
+    bridge = architectures.build_native() if native else bridge_around(model)
+    names = [name for name in bridge.hook_dict if shown(name) == entry]
+    if not names:
+        raise ValueError(f"{architecture} has no hook point {entry!r}")
+    place = names[0].rpartition(".")[0]
+    setting |= {"hook": names[0], "place": place}
+    setting |= {"pattern": f"{place}.hook_pattern", "values": f"{place}.hook_v"}
+    added = ["hook_resid_pre", "hook_attn_out", "hook_mlp_out"]
+    setting["parts"] = repr(added[:2] if entry.endswith("mid") else added)
+    return build + ("" if native else MODEL.format(**setting)) + KINDS[kind].format(**setting)
+
+
+def shown(name: str) -> str:
+    """A hook point as the table has it."""
+    return re.sub(LAYER, lambda found: found[1] or "", name)
+
+
+def _config(model: Any, *, eager: bool) -> str:
+    """The statement that makes the config of a model."""
+    config, default = model.config, type(model.config)().to_dict()
+    arguments = [
+        f"{name}={value!r}"
+        for name, value in config.to_dict().items()
+        if name not in UNSET and value != default.get(name)
+    ]
+    if eager:  # as load_model sets it; logits are compared as transformers comes
+        arguments.append('attn_implementation="eager"')
+    wrapped = textwrap.wrap(", ".join(arguments), 150, break_long_words=False)
+    first = f"config = hf.{type(config).__name__}("
+    return first + "\n    ".join(wrapped) + ")\n"
+
+
+def _native() -> str:
+    """The lines that make TransformerLens' own decoder."""
+    return (
+        "import torch\n"
+        "from transformer_lens.config import TransformerBridgeConfig\n"
+        "from transformer_lens.model_bridge import TransformerBridge\n"
+        "config = TransformerBridgeConfig(\n"
+        "    d_model=40, d_head=20, n_heads=2, n_layers=3, n_ctx=61, d_vocab=97, d_mlp=53,\n"
+        '    act_fn="gelu_new", normalization_type="LN", positional_embedding_type="rotary",\n'
+        '    architecture="TransformerLensNative", init_mode="gpt2", initializer_range=0.2)\n'
+        "bridge = TransformerBridge.boot_native(config).eval()\n"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """List the entries, or print the script of one."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("architecture", nargs="?", help="as the table names it")
+    parser.add_argument("entry", nargs="?", help="a hook point of its row, or logits")
+    asked = parser.parse_args(argv)
+    known = list(entries())
+    if asked.entry is None:
+        for architecture, kind, entry in known:
+            if asked.architecture in (None, architecture):
+                print(f"{architecture}\t{kind}\t{entry}")
+        return
+    found = [one for one in known if (one[0], one[2]) == (asked.architecture, asked.entry)]
+    if not found:
+        parser.error(f"the table has no entry {asked.entry!r} of {asked.architecture!r}")
+    print(script(*found[0]), end="")
+
+
+if __name__ == "__main__":
+    main()
