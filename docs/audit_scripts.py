@@ -162,7 +162,7 @@ def _config(model: Any, *, eager: bool) -> str:
     ]
     if eager:  # as load_model sets it; logits are compared as transformers comes
         arguments.append('attn_implementation="eager"')
-    wrapped = textwrap.wrap(", ".join(arguments), 150, break_long_words=False)
+    wrapped = textwrap.wrap(", ".join(arguments), 180, break_long_words=False)
     first = f"config = hf.{type(config).__name__}("
     return first + "\n    ".join(wrapped) + ")\n"
 

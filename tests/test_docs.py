@@ -165,8 +165,8 @@ def test_rows_of_architectures_are_current(name: str) -> None:
 
 
 def test_no_study_relies_on_what_is_wrong_in_the_table() -> None:
-    """Logits that are wrong are refused by load_model, and edits of norms by the model; wrong
-    scores no code of studies, interventions or training reads, z they only edit, and blocks that add
+    """Logits that are wrong are refused by load_model, and edits of norms by the model. No code of
+    studies, interventions or training reads wrong scores; z they only edit; and blocks that add
     more than their sublayers do not pass the probe of ``drop_parts``."""
     library = ROOT / "interp_compose"
     of_kind = {"logits": None, "copy": "hook_(normalized|scale)", "scores": "hook_attn_scores"}
