@@ -1,6 +1,6 @@
 """Pairs of SCAN commands between which a phrase is exchanged.
 
-The phrase is a verb phrase of several words, a primitive or a direction:
+The phrase is a verb phrase of several words, or a primitive:
 ``look twice after [walk left]`` and ``[run right] and jump``. What is predicted is the first action
 in which the composed command differs from the target; the actions before it, which both share, are
 given.
@@ -25,9 +25,9 @@ DIRECTION: Final = "|".join(DIRECTIONS)
 PHRASES: Final = {
     "verb phrase": rf"(?:{VERB})(?: around| opposite)? (?:{DIRECTION})",
     "primitive": VERB,
-    "direction": DIRECTION,
 }
-"""What each kind of phrase looks like; *turn*, which has no action of its own, is in none."""
+"""What each kind of phrase looks like; *turn*, which has no action of its own, is in none. (Of two
+directions none is left to be a random phrase.)"""
 
 
 def scan_transplants(n: int, *, seed: int) -> tuple[TransplantPair, ...]:

@@ -153,9 +153,9 @@ def load_transplants(
     Args:
         name: the shipped ``"mini-idm"``; ``"anchors"``, sequences with test keys of
             :class:`.AnchorTask` as it is by default, see
-            :func:`.anchor_transplants.anchor_transplants`; ``"scan"``, commands whose verb phrases,
-            primitives or directions are exchanged, 400 pairs each; or the path of a ``.jsonl`` file
-            of your own, whose rows have the fields of :class:`TransplantPair`.
+            :func:`.anchor_transplants.anchor_transplants`; ``"scan"``, commands whose verb
+            phrases or primitives are exchanged, 400 pairs each; or the path of a ``.jsonl`` file of
+            your own, whose rows have the fields of :class:`TransplantPair`.
         model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
             (which chooses the prompt of ``mini-idm``).
         seed: orders the shipped pairs, and draws those of ``"anchors"`` and ``"scan"``; a file

@@ -13,12 +13,16 @@ import pytest
 
 import interp_compose as ic
 from interp_compose.errors import AnswerError, DataFormatError, InputError, OptionError
+from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.load import load_model
+from interp_compose.models.small_decoder import SmallDecoderModel
+from interp_compose.studies.fusion.grammar import SCAN_ACTIONS, SCAN_KINDS
 from interp_compose.tasks.anchor_transplants import anchor_transplants
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place
 from interp_compose.tasks.scan_transplants import scan_transplants
 from interp_compose.tasks.transplants import TransplantPair, load_transplants, read_transplants
+from interp_compose.text.vocabulary import Vocabulary
 from tests.tasks.test_scan import meaning
 
 
@@ -135,7 +139,6 @@ def test_anchor_pairs_by_the_operations_of_eq_2() -> None:
 def test_a_phrase_of_scan_is_exchanged() -> None:
     pairs = scan_transplants(40, seed=1)
     shapes = {"verb phrase": "verb( around| opposite)? side", "primitive": "verb"}
-    shapes["direction"] = "side"
     for pair in pairs:
         source, target, composed = (
             text.split(" <bos>") for text in (pair.source, pair.target, pair.composed)
@@ -156,6 +159,18 @@ def test_a_phrase_of_scan_is_exchanged() -> None:
     assert Counter(pair.target_type for pair in pairs) == dict.fromkeys(shapes, 40)
     assert scan_transplants(40, seed=1) == pairs
     assert scan_transplants(40, seed=2) != pairs
+
+
+def test_pairs_of_scan_are_measured_on_a_decoder_of_its_words() -> None:
+    words = Vocabulary((*SCAN_KINDS, *SCAN_ACTIONS))
+    config = DecoderConfig(d_vocab=len(words), n_ctx=60, n_layers=1, d_model=8, n_heads=2)
+    lens = ic.small_decoder(config, init_rate=0.3, seed=0).lens
+    decoder = SmallDecoderModel(lens, name="scan", words=words)
+    pairs = load_transplants("scan", decoder, seed=1)
+    found = ic.transplant(decoder, pairs[:60], pooling="mean", progress=False)
+    assert len(pairs) == 800
+    assert (found.frame["n"] == found.frame["n_composed"]).all()
+    assert set(found.frame["n_remembered"]) == {60}
 
 
 def test_anchors_by_name(model: Any) -> None:
