@@ -95,10 +95,16 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/jump
 	$(BIN)/interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models transformer,lrf --seeds 3 --out out/cogs
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs
-	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/turn-left-large
+	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.5 --weight-decays 0.01 --seeds 5 --out out/turn-left-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-large
-	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/turn-left-small
+	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 5 --out out/turn-left-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-small
+	$(BIN)/interp-compose transplant --model out/turn-left-large/runs/06fed6f98cb66a9d/model --task scan --pooling mean --out out/scan-large-3
+	$(BIN)/interp-compose transplant --model out/turn-left-large/runs/09e2ee08f81f619e/model --task scan --pooling mean --out out/scan-large-4
+	$(BIN)/python -m benchmarks.transplant_outcomes out/scan-large-3 out/scan-large-4 --name scan_0.5
+	$(BIN)/interp-compose transplant --model out/turn-left-small/runs/8194da43e84ab0bd/model --task scan --pooling mean --out out/scan-small-3
+	$(BIN)/interp-compose transplant --model out/turn-left-small/runs/090bcd20fc69c3c5/model --task scan --pooling mean --out out/scan-small-4
+	$(BIN)/python -m benchmarks.transplant_outcomes out/scan-small-3 out/scan-small-4 --name scan_0.7
 	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/cogs-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs-large
 	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/cogs-small

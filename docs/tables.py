@@ -215,7 +215,14 @@ def transplants(name: str) -> str:
 
 def transplants_anchors() -> str:
     """What transplanted chains carry in models of two phases."""
-    return NOTICE + table(*transplant_results.anchors())
+    models = transplant_results.ANCHOR_MODELS
+    return NOTICE + table(*transplant_results.of_models(models, "γ (phase)"))
+
+
+def transplants_scan() -> str:
+    """What transplanted phrases carry in decoders of SCAN."""
+    models = transplant_results.SCAN_MODELS
+    return NOTICE + table(*transplant_results.of_models(models, "γ"))
 
 
 def phases(setting: str) -> str:
@@ -398,6 +405,7 @@ FILES: dict[str, Callable[[], str]] = {
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),
     "leaks.md": leaks,
     "transplants_anchors.md": transplants_anchors,
+    "transplants_scan.md": transplants_scan,
     "transplants_mini_idm.md": partial(transplants, "mini_idm"),
     "phases_pre.md": partial(phases, "pre"),
     "phase_cells_pre.md": partial(phase_cells, "pre"),

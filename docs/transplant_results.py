@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from docs.measured import Table, read
 
 COLUMNS = (
@@ -22,11 +24,14 @@ ANCHOR_MODELS = {
 }
 
 
-def anchors() -> Table:
-    """Heads and rows: what models of two phases answer under the transplant, mean pooling; of the
-    random controls the larger share."""
+SCAN_MODELS = {"scan_0.5": "0.5, weight decay 0.01", "scan_0.7": "0.7, weight decay 0.1"}
+
+
+def of_models(models: Mapping[str, str], head: str) -> Table:
+    """Heads and rows: what models answer under the transplant, mean pooling; of the random controls
+    the larger share."""
     rows = []
-    for name, label in ANCHOR_MODELS.items():
+    for name, label in models.items():
         found = [row for row in read(f"transplants_{name}")["table"] if row["pooling"] == "mean"]
         for layer in dict.fromkeys(row["layer"] for row in found):
             cells = {row["vector"]: row for row in found if row["layer"] == layer}
@@ -37,7 +42,7 @@ def anchors() -> Table:
                 control = max(cells[f"random {kind}"][value] for kind in ("phrase", "direction"))
                 shown.append(f"{moved[value]:.3f} {interval}, random {control:.3f}")
             rows.append([label, str(layer), *shown])
-    return ["γ (phase)", "layer", *(head for head, _ in ANSWERS)], rows
+    return [head, "layer", *(answer for answer, _ in ANSWERS)], rows
 
 
 def transplants(name: str) -> Table:

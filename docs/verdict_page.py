@@ -457,7 +457,7 @@ RUNS: Final = {
     "turn-left": Run(
         "task_phases_scan_turn_left",
         "interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 "
-        "--weight-decays 0.1 --seeds 3 --out out/turn-left-small",
+        "--weight-decays 0.1 --seeds 5 --out out/turn-left-small",
         lambda: (
             _decoders("scan_turn_left", "test")
             + ". The other setting is a call of its own, with 0.5 and 0.01 and another --out"
