@@ -55,6 +55,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.carma_search --out out/search
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.transplant_sweep
+	$(BIN)/python -m benchmarks.audit_cost
 	$(BIN)/interp-compose transplant --out out/transplants
 	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants --figures expected untouched
 	$(BIN)/interp-compose phases --gammas 0.5,0.8 --weight-decays 0.01 --seeds 1 --out out/two-phases
