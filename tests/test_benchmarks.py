@@ -127,20 +127,20 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
 def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
     """What the study says of its runs today agrees with the file but for what varies, so that a
     later call adds to it."""
-    asked = TaskPhasesOptions(seeds=3, sizes=[100])
+    asked = TaskPhasesOptions(seeds=5, sizes=[100])
     task = ic.load_sequences("scan-turn-left")
     config = measure._config(task, measure._runs(task, [0.5], [0.01], asked, None), None)
     before = read("task_phases_scan_turn_left")
     run = before["runs"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}
     row = before["accuracy"][0] | {"size": 100, "init_rate": 0.5, "weight_decay": 0.01}
     tables = {
-        "runs": pd.DataFrame([run | {"seed": seed} for seed in (0, 1, 2)]),
-        "accuracy": pd.DataFrame([row | {"seed": seed} for seed in (0, 1, 2)]),
+        "runs": pd.DataFrame([run | {"seed": seed} for seed in range(5)]),
+        "accuracy": pd.DataFrame([row | {"seed": seed} for seed in range(5)]),
     }
     config = sequence_outcomes.kept_config(config)
     joined = with_known(tables, config, before, sequence_outcomes.AXES["task_phases"])
-    assert len(joined["runs"]) == len(before["runs"]) + 3
-    assert len(joined["accuracy"]) == len(before["accuracy"]) + 3
+    assert len(joined["runs"]) == len(before["runs"]) + 5
+    assert len(joined["accuracy"]) == len(before["accuracy"]) + 5
 
 
 def codes() -> ic.Codes:

@@ -44,12 +44,12 @@ def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
 def read_example(row: Any, where: str) -> Example:
     """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises.
 
-    An ``Example`` is handed through, a pair of texts is a prompt and its answer; NaN, pandas' sign
-    for nothing, counts as absent.
+    An ``Example`` is handed through, a tuple of two texts is a prompt and its answer; NaN,
+    pandas' sign for nothing, counts as absent.
     """
     if isinstance(row, Example):
         return row
-    if isinstance(row, tuple | list) and len(row) == 2:
+    if isinstance(row, tuple) and len(row) == 2:
         row = dict(zip(("prompt", "answer"), row, strict=True))
     row = mapping_of(row, where, "an Example, (prompt, answer) or an object with these two")
     row = {key: value for key, value in row.items() if value == value}

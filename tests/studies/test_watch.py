@@ -351,7 +351,7 @@ def test_what_is_no_model() -> None:
     ("options", "error", "message"),
     [
         ({"measures": ("cap",), "layers": [3], **ON_SPANS}, LayerError, "3"),
-        ({"measures": ("attention_leak",), "layers": [-1], **ON_SPANS}, LayerError, "-1"),
+        ({"measures": ("attention_leak",), "layers": [-4], **ON_SPANS}, LayerError, "-4"),
         ({"measures": ("cap",), "examples": EXAMPLES}, InterventionError, "pooling would change"),
         ({"measures": ("attention_leak",), "examples": EXAMPLES}, InterventionError, "knocked out"),
         ({"measures": ("cap",), "examples": []}, InputError, "no examples"),

@@ -44,7 +44,7 @@ BAD: list[tuple[Any, str]] = [
     ({"prompt": 3, "answer": " x"}, "3 as its prompt; give a text"),
     ({"prompt": "x", "answer": ""}, "'' as its answer"),
     (GOOD | {"anwser": "x"}, "unknown key 'anwser'; the keys are prompt, answer, spans, tree"),
-    (["prompt", "answer"], "expected an Example or an object with prompt"),
+    (["prompt", "answer"], r"expected an Example, \(prompt, answer\) or an object"),
     (GOOD | {"tree": 5}, "5 as its tree; give a bracketing"),
     (GOOD | {"spans": 5}, "5 as its spans; give a list"),
     (GOOD | {"spans": [[0, 99]]}, r"span \[0, 99\] in a prompt of 23 characters"),
