@@ -41,11 +41,20 @@ def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> 
     Args:
         frame: whose columns are shown.
         columns: for each its heading, its name in the frame and the format of its values, such as
-            ">8.3f", whose alignment and width are the heading's too. NaN of a number is printed
-            as "nan"; text may be shown instead.
+            ">8.3f", whose alignment and width are the heading's too. A column is as wide as its
+            widest cell, and stands apart from the one before it. NaN of a number is printed as
+            "nan"; text may be shown instead.
     """
-    columns = list(columns)
-    widths = [re.match(r"[<>]?\d*", how) for _, _, how in columns]
-    head = [f"{title:{w[0] if w else ''}}" for (title, *_), w in zip(columns, widths, strict=True)]
-    values = [[format(value, how) for value in frame[name].tolist()] for _, name, how in columns]
-    return ["".join(head), *("".join(cells) for cells in zip(*values, strict=True))]
+    lines = [""] * (len(frame) + 1)
+    for title, name, how in columns:
+        fit = re.match(r"[<>]?\d*", how)
+        cells = [f"{title:{fit[0] if fit else ''}}"]
+        cells += [format(value, how) for value in frame[name].tolist()]
+        width = max(map(len, cells))
+        side = str.rjust if how.startswith(">") else str.ljust
+        cells = [side(cell, width) for cell in cells]
+        touch = any(
+            line[-1:].strip() and cell[:1].strip() for line, cell in zip(lines, cells, strict=True)
+        )
+        lines = [line + "  " * touch + cell for line, cell in zip(lines, cells, strict=True)]
+    return [line.rstrip() for line in lines]
