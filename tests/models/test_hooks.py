@@ -134,6 +134,7 @@ def test_an_edit_in_place_acts_as_one_that_is_returned(again: bool) -> None:
     assert not torch.allclose(edited, clean)
 
 
+@architectures.needs_tl4
 @pytest.mark.filterwarnings("ignore:A forward hook edited hook_scale")
 @torch.no_grad()
 def test_an_edit_of_what_is_not_computed_with_is_an_error() -> None:
