@@ -10,7 +10,7 @@ from typing import Final
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, InputError, OptionError
-from interp_compose.tasks.rows import is_text, shown
+from interp_compose.tasks.rows import check_split, is_text, shown
 
 SPLITS: Final = ("train", "validation", "test", "ood")
 METRICS_OF_LABELS: Final = ("accuracy", "matthews", "f1")
@@ -109,8 +109,7 @@ class LabelledTask:
         Raises:
             OptionError: a name that no task has.
         """
-        if name not in SPLITS:
-            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        check_split(name, SPLITS)
         return self.splits.get(name, ())
 
     def limited(self, limit: int | None) -> LabelledTask:

@@ -16,6 +16,7 @@ from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import (
     cell,
     check_keys,
+    check_split,
     is_text,
     jsonl_rows,
     mapping_of,
@@ -72,8 +73,7 @@ class PairTask:
 
     def split(self, name: str) -> tuple[Pair, ...]:
         """The pairs of one split; ``OptionError`` unless it is train or test."""
-        if name not in SPLITS:
-            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        check_split(name, SPLITS)
         chosen: tuple[Pair, ...] = getattr(self, name)
         return chosen
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interp_compose.errors import DataFormatError, MissingDataError
+from interp_compose.errors import DataFormatError, MissingDataError, OptionError
 from interp_compose.runs.files import json_value
 
 
@@ -92,6 +92,12 @@ def check_keys(row: Mapping[str, Any], where: str, known: Sequence[str]) -> None
             raise DataFormatError(
                 f"{where} has the unknown key {key!r}; the keys are {', '.join(known)}"
             )
+
+
+def check_split(name: str, known: Sequence[str]) -> None:
+    """``OptionError`` for the name of a split that no such task has."""
+    if name not in known:
+        raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(known)}")
 
 
 def is_text(value: Any) -> bool:

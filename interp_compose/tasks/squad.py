@@ -13,7 +13,15 @@ from interp_compose.checks import is_whole
 from interp_compose.errors import DataFormatError, InputError, OptionError
 from interp_compose.runs.files import json_value
 from interp_compose.tasks.hub import load_split
-from interp_compose.tasks.rows import cell, data_files, is_text, mapping_of, shown, text_of
+from interp_compose.tasks.rows import (
+    cell,
+    check_split,
+    data_files,
+    is_text,
+    mapping_of,
+    shown,
+    text_of,
+)
 
 FILES: Final = {
     "train": "train-v1.1.json",
@@ -92,8 +100,7 @@ class SpanTask:
         Raises:
             OptionError: a name that no task has.
         """
-        if name not in SPLITS:
-            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        check_split(name, SPLITS)
         return self.splits.get(name, ())
 
     def limited(self, limit: int | None) -> SpanTask:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from interp_compose._public import public
 from interp_compose.errors import OptionError
+from interp_compose.tasks.rows import check_split
 from interp_compose.types import Example
 
 SPLITS = ("train", "validation", "test")
@@ -47,8 +48,7 @@ class Task:
 
     def split(self, name: str) -> tuple[Example, ...]:
         """The examples of one split; ``OptionError`` unless it is train, validation or test."""
-        if name not in SPLITS:
-            raise OptionError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+        check_split(name, SPLITS)
         chosen: tuple[Example, ...] = getattr(self, name)
         return chosen
 

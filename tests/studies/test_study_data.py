@@ -39,7 +39,7 @@ def test_what_data_may_come_as(model: LensModel, task: ic.Task) -> None:
         ic.cap_curve(model, [("a cat is called a", 3)], progress=False)
 
 
-def test_pairs_may_be_a_task_or_a_frame(model: LensModel) -> None:
+def test_pairs_may_be_a_frame(model: LensModel) -> None:
     texts = [("a big dog", "a small dog", 0.9), ("a red car", "an old ship", 0.1)]
     texts += [("a young cat", "a kitten", 0.8), ("one tall tree", "a pine", 0.5)]
     frame = pd.DataFrame(texts, columns=["text1", "text2", "score"])

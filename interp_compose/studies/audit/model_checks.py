@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -83,16 +84,15 @@ def _causal(model: LensModel, tokens: Tensor) -> Outcome:
     for row, place in enumerate(places, 1):
         rows[row, place] = other[row, place]
     outputs = model.forward(rows)
-    worst = Outcome("holds", "")
-    for row, place in enumerate(places, 1):
-        before = predicts.clone()
-        before[place:] = False
-        found = compared(model, outputs[row, before], outputs[0, before])
-        if found.status == "wrong" or not worst.detail:
-            worst = Outcome(found.status, f"{found.detail} before position {place}")
-        if found.status == "wrong":
-            break
-    return worst
+
+    def found() -> Iterator[Outcome]:
+        for row, place in enumerate(places, 1):
+            before = predicts.clone()
+            before[place:] = False
+            one = compared(model, outputs[row, before], outputs[0, before])
+            yield Outcome(one.status, f"{one.detail} before position {place}")
+
+    return _first_wrong(found())
 
 
 def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
@@ -100,15 +100,20 @@ def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
     whole, store = model.capture(tokens, names, read=_read(model))
     mask = torch.ones_like(tokens)
     options = {"attention_mask": mask, "position_ids": model.positions(tokens, mask)}
-    worst = Outcome("holds", "")
-    for layer, name in enumerate(names):
-        outputs = model.resume(store[name], layer, read=_read(model), **options)
-        found = compared(model, _real(model, tokens, outputs), _real(model, tokens, whole))
-        if found.status == "wrong" or not worst.detail:
-            worst = Outcome(found.status, f"{found.detail} from layer {layer}")
-        if found.status == "wrong":
-            break
-    return worst
+
+    def found() -> Iterator[Outcome]:
+        for layer, name in enumerate(names):
+            outputs = model.resume(store[name], layer, read=_read(model), **options)
+            one = compared(model, _real(model, tokens, outputs), _real(model, tokens, whole))
+            yield Outcome(one.status, f"{one.detail} from layer {layer}")
+
+    return _first_wrong(found())
+
+
+def _first_wrong(found: Iterator[Outcome]) -> Outcome:
+    """The first outcome that is wrong, or else the first; what follows a wrong one is not tried."""
+    first = next(found)
+    return next((one for one in chain([first], found) if one.status == "wrong"), first)
 
 
 def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
@@ -116,23 +121,24 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
     generator = torch.Generator().manual_seed(1)
     texts = [model.random_tokens(1, length, generator).to(model.device) for length in lengths]
     alone = [_real(model, text, model.forward(text, read=_read(model))) for text in texts]
-    worst = Outcome("holds", "")
-    for side in ("left", "right"):
-        batch = torch.full((len(texts), max(lengths)), model.pad_id or 0, device=model.device)
-        mask = torch.zeros_like(batch)
-        places = [
-            slice(max(lengths) - length, None) if side == "left" else slice(length)
-            for length in lengths
-        ]
-        for row, (text, place) in enumerate(zip(texts, places, strict=True)):
-            batch[row, place], mask[row, place] = text[0], 1
-        outputs = model.forward(batch, attention_mask=mask, read=_read(model))
-        for row, (one, place) in enumerate(zip(alone, places, strict=True)):
-            own = _real(model, texts[row], outputs[row : row + 1, place])
-            found = compared(model, own, one)
-            if worst.detail == "" or (worst.status, found.status) == ("holds", "wrong"):
-                worst = Outcome(found.status, f"{found.detail}, padded on the {side}")
-    return worst
+
+    def found() -> Iterator[Outcome]:
+        for side in ("left", "right"):
+            batch = torch.full((len(texts), max(lengths)), model.pad_id or 0, device=model.device)
+            mask = torch.zeros_like(batch)
+            places = [
+                slice(max(lengths) - length, None) if side == "left" else slice(length)
+                for length in lengths
+            ]
+            for row, (text, place) in enumerate(zip(texts, places, strict=True)):
+                batch[row, place], mask[row, place] = text[0], 1
+            outputs = model.forward(batch, attention_mask=mask, read=_read(model))
+            for row, (whole, place) in enumerate(zip(alone, places, strict=True)):
+                own = _real(model, texts[row], outputs[row : row + 1, place])
+                one = compared(model, own, whole)
+                yield Outcome(one.status, f"{one.detail}, padded on the {side}")
+
+    return _first_wrong(found())
 
 
 def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
