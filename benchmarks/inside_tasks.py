@@ -39,7 +39,7 @@ from benchmarks.common import machine, plain_rows, write
 from interp_compose.models.small_decoder import SmallDecoderModel
 from interp_compose.probes.rank import stable_rank
 from interp_compose.runs.files import read_json
-from interp_compose.studies.fusion.grammar import ALONE, SCAN_KINDS, scan_marks
+from interp_compose.studies.core.grammar import ALONE, SCAN_KINDS, scan_marks
 from interp_compose.text.vocabulary import BOS, EOS
 
 N: Final = 500

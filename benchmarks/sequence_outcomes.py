@@ -104,6 +104,8 @@ def tables_of(
         measured: found.frames[measured],
         "curve_ends": curve[curve["step"] == last],
     }
+    if isinstance(found, ic.Generalisation):
+        tables["depths"] = generalise_figures.read_depths(found.reads)
     if isinstance(found, ic.TaskPhases):
         fits = found.epochs_to_fit().drop(columns="setting")
         fits = fits.rename(columns={"epochs": "epochs_to_fit", "steps": "steps_to_fit"})
@@ -132,6 +134,9 @@ def draw(name: str) -> None:
         figures["accuracy"] = generalise_figures.accuracy_figure(summary, config)
         if 1 < summary["kind"].nunique() <= MOST_KINDS:
             figures["types"] = generalise_figures.types_figure(summary, differences, config)
+        if found.get("depths"):
+            depths = pd.DataFrame(found["depths"])
+            figures["reads_kinds"] = generalise_figures.depths_figure(depths, config)
     if config["study"] == "text_phases":
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":
@@ -181,7 +186,7 @@ def with_known(
     varied = {"seeds", *(f"{axis}s" for axis in axes)}
     old = before.get("config", {})
     same = all(old.get(key) == value for key, value in config.items() if key not in varied)
-    if not same or not before.keys() >= tables.keys():
+    if not same or "runs" not in before:
         return dict(tables)
     then, now = pd.DataFrame(before["runs"]), tables["runs"]
     if not any(set(places(then, of)) == set(places(now, of)) for of in (axes, ["seed"])):
@@ -190,7 +195,7 @@ def with_known(
     here = set(places(now, axes))
     joined = {}
     for name, rows in tables.items():
-        earlier = pd.DataFrame(before[name], columns=rows.columns)
+        earlier = pd.DataFrame(before.get(name, []), columns=rows.columns)
         others = earlier[[place not in here for place in places(earlier, axes)]]
         joined[name] = pd.concat([others, rows], ignore_index=True) if len(others) else rows
     return joined

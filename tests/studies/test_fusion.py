@@ -28,19 +28,20 @@ from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.fusion.grammar import (
+from interp_compose.studies.core.grammar import (
     Marks,
     cogs_marks,
     grammar_of,
     marks_of,
     scan_marks,
 )
+from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.fusion.pooling import cap_rows, numbered, pooled_match
 from interp_compose.studies.fusion.probing import encoder_states, probe_sentences, probe_tasks
-from interp_compose.studies.fusion.reading import cut_rows, layer_cut, reads_by_kind
+from interp_compose.studies.fusion.reading import cut_rows, layer_cut
 from interp_compose.studies.fusion.tokens import token_rows
 from interp_compose.studies.generalise.finished import finished_runs
+from interp_compose.studies.generalise.reads import reads_by_kind
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, exact_match
 
@@ -202,7 +203,7 @@ def test_reads_and_entropies_token_by_token(fuse: str, norm: str) -> None:
         own = nats[tuple(row[k] for k in ("stack", "layer", "head", "kind"))]
         assert row["entropy"] == pytest.approx(np.mean(own), abs=1e-6)
         if fuse == "previous" or row["layer"] == 0:
-            assert (row["entropy"], math.isnan(row["share"])) == (pytest.approx(0), True)
+            assert (row["entropy"], row["share"]) == (pytest.approx(0), None)
         else:
             share = np.mean(own) / math.log(row["layer"] + 1)
             assert row["share"] == pytest.approx(share, abs=1e-6)

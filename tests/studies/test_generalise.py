@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import stats
 
 import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import CorruptFileError, InputError, ModelError, OptionError
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.studies.core.sequence_data import DATA, SequenceData, keep, kept
 from interp_compose.studies.generalise import run as run_file
-from interp_compose.studies.generalise.reads import fuse_reads
 from interp_compose.studies.generalise.run import SequenceRun
 from interp_compose.text.vocabulary import BOS, EOS
-from interp_compose.training.sequences import EncodedPair, exact_match
+from interp_compose.training.sequences import exact_match
 
 TINY = ic.SequenceTraining(
     d_model=8, n_heads=2, d_mlp=8, epochs=2, batch_tokens=60, n_looks=2, n_curve=3
@@ -44,7 +41,7 @@ def toy() -> ic.SequenceTask:
 
 def frames(rights: dict[str, list[tuple[int, int]]]) -> dict[str, pd.DataFrame]:
     """Of each model, by seed, how many of 10 and of 30 are right, of kinds x and y."""
-    runs, accuracy, curve, reads = [], [], [], []
+    runs, accuracy, curve, reads, entropies = [], [], [], [], []
     for model, of_model in rights.items():
         for seed, counts in enumerate(of_model):
             place = {"model": model, "seed": seed}
@@ -55,11 +52,18 @@ def frames(rights: dict[str, list[tuple[int, int]]]) -> dict[str, pd.DataFrame]:
             for split, earlier in (("train", 0), ("train", 1), ("gen", 0), ("gen", 1)):
                 if model == "lrf":
                     of_layer = {"stack": "encoder", "layer": 1, "head": 0, "earlier": earlier}
-                    where = {**place, "step": 4, "split": split, **of_layer}
-                    reads.append({**where, "weight": abs(earlier - 0.25)})
+                    for kind, n, at_embeddings in (("end", 1, 0.5), ("word", 3, 0.1)):
+                        where = {**place, "step": 4, "split": split, **of_layer, "kind": kind}
+                        weight = 1 - at_embeddings if earlier else at_embeddings
+                        reads.append({**where, "n": n, "weight": weight})
+                        if not earlier:
+                            of_head = {k: v for k, v in where.items() if k != "earlier"}
+                            nats = {"entropy": 0.5, "share": 0.5 / math.log(2), "n": n}
+                            entropies.append({**of_head, **nats})
             for step in (0, 4):
                 curve.append({**place, "step": step, "split": "gen", "accuracy": step / 4, "n": 5})
     made = {"runs": runs, "accuracy": accuracy, "curve": curve, "reads": reads}
+    made["entropies"] = entropies
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
 
 
@@ -138,11 +142,25 @@ def test_figures_there_are_for_kinds_and_without() -> None:
     plain = frames(RIGHTS)
     plain["accuracy"] = plain["accuracy"].query("kind == 'x'").assign(kind="")
     without = ic.Generalisation.from_runs(plain, CONFIG)
-    kinds = {"generalise_accuracy", "generalise_curve", "generalise_reads"}
-    assert set(without.figures()) == kinds
+    reads = {"generalise_reads", "generalise_reads_kinds"}
+    kinds = {"generalise_accuracy", "generalise_curve"}
+    assert set(without.figures()) == kinds | reads
     plain["reads"] = plain["reads"].iloc[:0]
     unread = ic.Generalisation.from_runs(plain, CONFIG)
-    assert set(unread.figures()) == kinds - {"generalise_reads"}
+    assert set(unread.figures()) == kinds
+
+
+def test_maps_of_what_is_read_are_means_over_tokens() -> None:
+    """A kind of three tokens weighs three times as much as one of one."""
+    drawn = result().figures()
+    weights, depths = (drawn[name].chart for name in ("generalise_reads", "generalise_reads_kinds"))
+    assert weights.rows == ["lrf encoder 1"]
+    np.testing.assert_allclose(weights.values, [[(0.5 + 3 * 0.1) / 4, (0.5 + 3 * 0.9) / 4]])
+    assert (depths.rows, depths.columns) == (
+        ["lrf encoder 1, end", "lrf encoder 1, word"],
+        ["4"],
+    )
+    np.testing.assert_allclose(depths.values, [[0.5], [0.9]])
 
 
 def test_types_of_two_splits_are_rows_of_their_own() -> None:
@@ -161,31 +179,6 @@ def test_there_may_be_more_splits_than_styles() -> None:
         copies = [made[table].assign(split=f"s{i}") for i in range(12)]
         made[table] = pd.concat(copies, ignore_index=True)
     assert ic.Generalisation.from_runs(made, CONFIG).figures()
-
-
-def test_what_fuse_attention_reads_against_its_patterns() -> None:
-    """One pair at a time, without padding; then the mean over all tokens."""
-    model = SmallSeq2Seq(Seq2SeqConfig(9, 9, 8, d_model=8, n_heads=2, d_mlp=8, fuse="both"))
-    init_xavier(model, seed=0)
-    pairs = [
-        EncodedPair(np.array([3, 4, EOS]), np.array([5, EOS])),
-        EncodedPair(np.array([6, EOS]), np.array([7, 8, 3, EOS])),
-    ]
-    patterns: dict[str, list[Any]] = {}
-    for pair in pairs:
-        given = torch.tensor([[BOS, *pair.target[:-1].tolist()]])
-        _, cache = model.run_with_cache(torch.tensor(pair.source[None]), given)
-        for name in cache:
-            if "fuse_attn.hook_pattern" in name:
-                patterns.setdefault(name, []).append(cache[name][0].transpose(0, 1))
-    rows = fuse_reads(model, pairs, BOS)
-    assert len(rows) == 2 * (2 * 1 + 2 * 2)  # stacks; heads by layers' earlier layers
-    for row in rows:
-        name = f"{row['stack']}_blocks.{row['layer']}.fuse_attn.hook_pattern"
-        tokens = torch.cat(patterns[name])[:, row["head"], row["earlier"]]
-        assert len(tokens) == (5 if row["stack"] == "encoder" else 6)
-        assert row["weight"] == pytest.approx(float(tokens.mean()), abs=1e-6)
-    assert fuse_reads(SmallSeq2Seq(Seq2SeqConfig(9, 9, 8, d_model=8)), pairs, BOS) == []
 
 
 def test_data_are_kept_once_beside_the_runs_and_checked(tmp_path: Path) -> None:
@@ -267,7 +260,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
     broken = study(tmp_path / "broken", ["transformer", "lrf"], seeds=1)
-    for name in ("accuracy", "curve", "reads", "summary", "differences"):
+    for name in ("accuracy", "curve", "reads", "entropies", "summary", "differences"):
         pd.testing.assert_frame_equal(whole.frames[name], broken.frames[name])
     timed = ["model", "seed", "n_parameters", "steps", "first_loss", "last_loss"]
     pd.testing.assert_frame_equal(whole.frames["runs"][timed], broken.frames["runs"][timed])
@@ -328,7 +321,7 @@ def test_a_papers_models_start_step_and_resume(
         with pytest.raises(KeyboardInterrupt):
             ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
     broken = ic.generalise(toy(), ["lrf"], tmp_path / "broken", **asked)
-    for table in ("accuracy", "curve", "reads"):
+    for table in ("accuracy", "curve", "reads", "entropies"):
         pd.testing.assert_frame_equal(whole.frames[table], broken.frames[table])
 
 

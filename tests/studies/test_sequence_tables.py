@@ -32,3 +32,11 @@ def test_the_last_loss_is_the_mean_of_the_last_twentieth(
     place = {"model": "lrf", "seed": 0}
     (row,) = gathered(ic.Generalisation.SCHEMA, [place], [tmp_path])["runs"].to_dict("records")
     assert (row["steps"], row["first_loss"], row["last_loss"]) == (n, 0, last)
+
+
+def test_runs_of_an_earlier_release_are_refused_by_name(tmp_path: Path) -> None:
+    curve = [{"step": 1, "split": "test", "accuracy": 0.5}]
+    found = {"n_parameters": 9, "step_seconds": 0.5, "losses": [1.0], "curve": curve}
+    (tmp_path / RESULT).write_bytes(json_bytes(found))
+    with pytest.raises(ic.InputError, match=f"{tmp_path} is a run .* its curve lack n; remove"):
+        gathered(ic.Generalisation.SCHEMA, [{"model": "lrf", "seed": 0}], [tmp_path])

@@ -16,7 +16,7 @@ from interp_compose.errors import AnswerError, DataFormatError, InputError, Opti
 from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.studies.fusion.grammar import SCAN_ACTIONS, SCAN_KINDS
+from interp_compose.studies.core.grammar import SCAN_ACTIONS, SCAN_KINDS
 from interp_compose.tasks.anchor_transplants import anchor_transplants
 from interp_compose.tasks.mini.idm import definitions, splits
 from interp_compose.tasks.mini.transplants import exchanges, head_place

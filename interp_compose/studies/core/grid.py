@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from interp_compose._versions import gathered_versions
-from interp_compose.errors import OptionError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.folder import Plan, resolve, versions_of
 from interp_compose.runs.sweep import sweep
@@ -116,7 +116,11 @@ def gathered(
     schema: Sequence[Table], places: Sequence[Mapping[str, Any]], folders: Sequence[Path]
 ) -> dict[str, pd.DataFrame]:
     """The tables of all runs. ``places`` tell them apart; a table has the run's rows of its name,
-    and ``runs`` a row of each."""
+    and ``runs`` a row of each.
+
+    Raises:
+        InputError: rows of a run lack a column, as those of an earlier release may.
+    """
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in schema}
     for place, folder in zip(places, folders, strict=True):
         found = read_json(folder / RESULT)
@@ -129,9 +133,18 @@ def gathered(
             "last_loss": float(np.mean(losses[-max(1, len(losses) // 20) :])),
         }
         rows["runs"].append({**place, **about, **found.get("inside", {})})
-        for name in rows:
-            if name != "runs":
-                rows[name] += [{**place, **row} for row in found.get(name, [])]
+        for table in schema:
+            if table.name == "runs":
+                continue
+            own = [{**place, **row} for row in found.get(table.name, [])]
+            missing = table.columns.keys() - table.null - own[0].keys() if own else set()
+            if missing:
+                raise InputError(
+                    f"{folder} is a run of an earlier release: its {table.name} lack "
+                    f"{', '.join(sorted(missing))}; remove that folder to train the run again, or "
+                    "choose another folder for all"
+                )
+            rows[table.name] += own
     return {table.name: table.of(rows[table.name]) for table in schema}
 
 

@@ -16,8 +16,9 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.figures import lines_of
-from interp_compose.studies.fusion.grammar import LEXICAL
+from interp_compose.studies.core.grammar import LEXICAL
 from interp_compose.studies.fusion.tokens import STRUCTURE
+from interp_compose.studies.generalise.figures import mean_reads
 
 Config = Mapping[str, Any]
 LAYER_TITLE: Final = "encoder layers below (0: the embeddings)"
@@ -43,9 +44,7 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
     layer, place = ["model", "stack", "layer"], ["model", "stack", "layer", "of"]
     own = reads[reads["split"] == split]
     own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
-    own = own.assign(total=own["weight"] * own["n"])
-    sums = own.groupby([*place, "earlier"])[["total", "n"]].sum()
-    means = (sums["total"] / sums["n"]).unstack("earlier")
+    means = mean_reads(own, [*place, "earlier"]).unstack("earlier")
     means = means.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
     return draw_heatmap(
         HeatMap(
@@ -53,7 +52,7 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
             subtitle=_subtitle(config, f"{split}: mean over tokens"),
             x_title="earlier layer's output",
             y_title=f"layer and {by}",
-            columns=_outputs(means.columns.tolist()),
+            columns=_outputs([int(one) for one in means.columns]),
             rows=[f"{model} {stack} {number}, {of}" for model, stack, number, of in means.index],
             values=means.to_numpy().tolist(),
             value_name="attention weight",

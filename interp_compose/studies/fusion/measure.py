@@ -12,16 +12,17 @@ from interp_compose._versions import environment_versions, gathered_versions
 from interp_compose.checks import is_whole
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.folder import versions_of
+from interp_compose.studies.core.grammar import grammar_of, marks_of
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.output import held_folder, write_result
-from interp_compose.studies.fusion.grammar import grammar_of, marks_of
 from interp_compose.studies.fusion.options import FusionCommand, FusionOptions
 from interp_compose.studies.fusion.pooling import cap_rows
 from interp_compose.studies.fusion.probing import FEWEST, probe_rows, probe_sentences
-from interp_compose.studies.fusion.reading import cut_rows, reads_by_kind
+from interp_compose.studies.fusion.reading import cut_rows
 from interp_compose.studies.fusion.result import SCHEMA, Fusion
 from interp_compose.studies.fusion.tokens import token_rows
 from interp_compose.studies.generalise.finished import FinishedRun, finished_runs
+from interp_compose.studies.generalise.reads import reads_by_kind
 from interp_compose.studies.generalise.run import PLACE
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import exact_match

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import shuffled_groups
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
-from interp_compose.studies.fusion.grammar import ALONE, Marks
+from interp_compose.studies.core.grammar import ALONE, Marks
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, in_batches
 

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from interp_compose.errors import InputError
 from interp_compose.models.seq2seq import SmallSeq2Seq
 from interp_compose.probes.linear import labels_of_words, linear_probe, read_back
+from interp_compose.studies.core.grammar import marks_of
 from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.fusion.grammar import marks_of
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, in_batches
 

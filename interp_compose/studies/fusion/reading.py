@@ -1,8 +1,7 @@
-"""What fuse-attention reads, by kind of token, and what is left without an earlier layer."""
+"""What is left of a model without an earlier layer in its fuse-attention."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -14,63 +13,13 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.models.seq2seq import THIRD, SmallSeq2Seq
-from interp_compose.studies.fusion.grammar import Marks
-from interp_compose.studies.generalise.reads import STACKS, first_read, fuse_patterns, in_order
+from interp_compose.studies.generalise.reads import STACKS
 from interp_compose.text.vocabulary import BOS
-from interp_compose.training.sequences import EncodedPair, exact_match, in_batches
+from interp_compose.training.sequences import EncodedPair, exact_match
 
 Rows = list[dict[str, Any]]
 ALL: Final = "all"
 """Every layer of a stack at once."""
-
-
-@torch.no_grad()
-def reads_by_kind(
-    model: SmallSeq2Seq, pairs: Sequence[EncodedPair], marks: Sequence[Marks]
-) -> tuple[Rows, Rows]:
-    """What each head gives the outputs of earlier layers: means over the tokens of each kind.
-
-    First a row for each stack, layer, head, kind and earlier layer: the ``weight``. Then a row for
-    each stack, layer, head and kind: the ``entropy`` of a token's weights, −Σ w ln w, in nats, and
-    its ``share`` of the largest that there is, the logarithm of the number of earlier layers (NaN
-    where that is one). ``n`` counts tokens.
-    """
-    tokens = {"encoder": [one.source for one in marks], "decoder": [one.target for one in marks]}
-    kinds = {stack: sorted({k for one in rows for k in one}) for stack, rows in tokens.items()}
-    counts = {stack: torch.zeros(len(names), dtype=torch.long) for stack, names in kinds.items()}
-    sums: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
-    for places, batch in in_batches(pairs, BOS, model.b_U.device):
-        index = {
-            stack: torch.tensor([kinds[stack].index(kind) for i in places for kind in rows[i]])
-            for stack, rows in tokens.items()
-        }
-        for stack, found in index.items():
-            counts[stack] += torch.bincount(found, minlength=len(kinds[stack]))
-        for (stack, layer), pattern in fuse_patterns(model, batch).items():
-            weights = pattern.double().cpu()
-            added = weights, torch.special.entr(weights).sum(dim=-1)
-            if (stack, layer) not in sums:
-                n = len(kinds[stack])
-                nothing = [one.new_zeros(n, *one.shape[1:]) for one in added]
-                sums[stack, layer] = nothing[0], nothing[1]
-            for total, one in zip(sums[stack, layer], added, strict=True):
-                total.index_add_(0, index[stack], one)
-    reads, entropies = [], []
-    for stack, layer in sorted(sums, key=in_order):
-        weights, entropy = sums[stack, layer]
-        _, n_heads, n_read = weights.shape
-        for k, kind in enumerate(kinds[stack]):
-            n = int(counts[stack][k])
-            for head in range(n_heads):
-                row = {"stack": stack, "layer": layer, "head": head, "kind": kind, "n": n}
-                nats = float(entropy[k, head]) / n
-                share = nats / math.log(n_read) if n_read > 1 else math.nan
-                entropies.append({**row, "entropy": nats, "share": share})
-                reads += [
-                    {**row, "earlier": earlier, "weight": float(weight) / n}
-                    for earlier, weight in enumerate(weights[k, head], first_read(layer, n_read))
-                ]
-    return reads, entropies
 
 
 def read_layers(model: SmallSeq2Seq) -> dict[str, dict[int, range]]:

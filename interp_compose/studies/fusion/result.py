@@ -14,26 +14,28 @@ from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import text_table
 from interp_compose.studies.fusion.pooling import SPANS
 from interp_compose.studies.fusion.reading import ALL
+from interp_compose.studies.generalise.result import (
+    ENTROPY_COLUMNS,
+    OF_HEAD,
+    READ_COLUMNS,
+    STACKS,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-STACKS: Final = {"stack": ("encoder", "decoder")}
-OF_HEAD: Final = ("model", "split", "stack", "layer", "head", "kind")
 READS: Final = Table(
     "reads",
-    "model str, split str, stack str, layer int, head int, kind str, earlier int, weight float, "
-    "n int",
-    key=(*OF_HEAD, "earlier"),
+    f"model str, {READ_COLUMNS}",
+    key=("model", *OF_HEAD, "earlier"),
     known=STACKS,
     rules=("0 <= earlier <= layer", "n > 0"),
     may_be_empty=True,
 )
 ENTROPIES: Final = Table(
     "entropies",
-    "model str, split str, stack str, layer int, head int, kind str, entropy float, "
-    "share float null, n int",  # NaN where one layer is read
-    key=OF_HEAD,
+    f"model str, {ENTROPY_COLUMNS}",
+    key=("model", *OF_HEAD),
     known=STACKS,
     rules=("n > 0",),
     may_be_empty=True,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.studies.fusion.grammar import END, LEXICAL, Marks
+from interp_compose.studies.core.grammar import END, LEXICAL, Marks
 from interp_compose.text.vocabulary import BOS
 from interp_compose.training.sequences import EncodedPair, in_batches
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
 
@@ -59,7 +59,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     the sample of the training split."""
     last = reads[(reads["step"] == reads["step"].max()) & (reads["split"] == "train")]
     place = ["model", "stack", "layer"]
-    means = last.groupby([*place, "earlier"], sort=False)["weight"].mean().unstack("earlier")
+    means = mean_reads(last, [*place, "earlier"]).unstack("earlier")
     means = means.loc[last[place].drop_duplicates().itertuples(index=False, name=None)]
     return draw_heatmap(
         HeatMap(
@@ -74,6 +74,53 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
             limits=(0.0, 1.0),
         )
     )
+
+
+def reads_kinds_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """How far up the last layer of each stack reads, over training, by kind of token: the mean
+    earlier layer, over heads and seeds, on the sample of the training split."""
+    return depths_figure(read_depths(reads), config)
+
+
+def read_depths(reads: pd.DataFrame) -> pd.DataFrame:
+    """How far up the last layer of each stack reads, where it has a choice: a row for each run,
+    layer, step and kind of token, with the ``depth``, the mean earlier layer over heads and over
+    the tokens of the training split's sample."""
+    own = reads[reads["split"] == "train"]
+    own = own[own["layer"] == own.groupby(["model", "stack"])["layer"].transform("max")]
+    own = own[own.groupby(["model", "stack"])["earlier"].transform("nunique") > 1]
+    place = ["model", "seed", "stack", "layer", "step", "kind"]
+    weights = mean_reads(own, [*place, "earlier"]).reset_index(name="weight")
+    weights = weights.assign(depth=weights["weight"] * weights["earlier"])
+    return weights.groupby(place, sort=False)["depth"].sum().reset_index()
+
+
+def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
+    """What :func:`read_depths` found, a mean over seeds: a row for each kind, a column for each
+    step."""
+    place = ["model", "stack", "layer", "kind"]
+    rows = list(depths[place].drop_duplicates().itertuples(index=False, name=None))
+    means = depths.groupby([*place, "step"], sort=False)["depth"].mean().unstack("step").loc[rows]
+    return draw_heatmap(
+        HeatMap(
+            title=f"{config['task']}: how far up the last fuse-attention reads, over training",
+            subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),
+            x_title="step",
+            y_title="layer and kind of token",
+            columns=[f"{step:,}" for step in means.columns],
+            rows=[f"{_shortened(model)} {stack} {n}, {kind}" for model, stack, n, kind in rows],
+            values=means.to_numpy().tolist(),
+            value_name="mean earlier layer (0: embeddings)",
+            limits=(0.0, float(depths["layer"].max())),
+        )
+    )
+
+
+def mean_reads(reads: pd.DataFrame, by: Sequence[str]) -> pd.Series:
+    """Means over tokens of the weights of fuse-attention, over whatever ``by`` does not name."""
+    sums = reads.assign(total=reads["weight"] * reads["n"]).groupby([*by], sort=False)
+    found = sums[["total", "n"]].sum()
+    return found["total"] / found["n"]
 
 
 def _shortened(model: str) -> str:

@@ -1,10 +1,10 @@
-"""What fuse-attention reads: the mean of its pattern over tokens, by layer and earlier layer."""
+"""What fuse-attention reads: means of its pattern over tokens, by layer, earlier layer and kind."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.models.seq2seq import SmallSeq2Seq
+from interp_compose.studies.core.grammar import Marks
+from interp_compose.text.vocabulary import BOS
 from interp_compose.training.objectives import Row
 from interp_compose.training.sequences import (
     EncodedPair,
@@ -20,42 +22,76 @@ from interp_compose.training.sequences import (
     in_batches,
 )
 
+Rows = list[dict[str, Any]]
 STACKS = {"encoder": "encoder_blocks", "decoder": "decoder_blocks"}
 
 
 @dataclass(frozen=True, eq=False)
 class WatchedSequence(TargetSequence):
-    """The objective, which at each evaluation also looks at what fuse-attention reads."""
+    """The objective, which at each evaluation also looks at what fuse-attention reads.
+
+    Attributes:
+        marks: of the pairs of each split in ``curve``.
+    """
+
+    marks: Mapping[str, Sequence[Marks]] = field(kw_only=True)
 
     def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
-        reads = [
-            {"split": split, **row}
-            for split, pairs in self.curve.items()
-            for row in fuse_reads(trainer.model, pairs, self.bos)
-        ]
-        return {**super().evaluate(trainer), "reads": reads}
+        found: dict[str, Rows] = {"reads": [], "entropies": []}
+        for split, pairs in self.curve.items():
+            tables = reads_by_kind(trainer.model, pairs, self.marks[split])
+            for rows, own in zip(found.values(), tables, strict=True):
+                rows += [{"split": split, **row} for row in own]
+        return {**super().evaluate(trainer), **found}
 
 
 @torch.no_grad()
-def fuse_reads(model: SmallSeq2Seq, pairs: Sequence[EncodedPair], bos: int) -> list[dict[str, Any]]:
-    """A row for each stack, layer, head and earlier layer: the weight that its fuse-attention gives
-    the output of that layer (0: the embeddings), a mean over the tokens of all pairs.
+def reads_by_kind(
+    model: SmallSeq2Seq, pairs: Sequence[EncodedPair], marks: Sequence[Marks]
+) -> tuple[Rows, Rows]:
+    """What each head gives the outputs of earlier layers: means over the tokens of each kind.
 
-    None where the model has no fuse-attention.
+    First a row for each stack, layer, head, kind and earlier layer: the ``weight``. Then a row for
+    each stack, layer, head and kind: the ``entropy`` of a token's weights, −Σ w ln w, in nats, and
+    its ``share`` of the largest that there is, the logarithm of the number of earlier layers (None
+    where that is one). ``n`` counts tokens.
     """
-    totals: dict[tuple[str, int], Tensor] = {}
-    counts: dict[tuple[str, int], int] = defaultdict(int)
-    for _, batch in in_batches(pairs, bos, model.b_U.device):
-        for where, pattern in fuse_patterns(model, batch).items():
-            total = pattern.double().sum(dim=0).cpu()
-            totals[where] = totals[where] + total if where in totals else total
-            counts[where] += len(pattern)
-    return [
-        {"stack": stack, "layer": layer, "head": head, "earlier": earlier, "weight": weight}
-        for (stack, layer), total in sorted(totals.items(), key=lambda one: in_order(one[0]))
-        for head, weights in enumerate((total / counts[stack, layer]).tolist())
-        for earlier, weight in enumerate(weights, start=first_read(layer, len(weights)))
-    ]
+    tokens = {"encoder": [one.source for one in marks], "decoder": [one.target for one in marks]}
+    kinds = {stack: sorted({k for one in rows for k in one}) for stack, rows in tokens.items()}
+    counts = {stack: torch.zeros(len(names), dtype=torch.long) for stack, names in kinds.items()}
+    sums: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
+    for places, batch in in_batches(pairs, BOS, model.b_U.device):
+        index = {
+            stack: torch.tensor([kinds[stack].index(kind) for i in places for kind in rows[i]])
+            for stack, rows in tokens.items()
+        }
+        for stack, found in index.items():
+            counts[stack] += torch.bincount(found, minlength=len(kinds[stack]))
+        for (stack, layer), pattern in fuse_patterns(model, batch).items():
+            weights = pattern.double().cpu()
+            added = weights, torch.special.entr(weights).sum(dim=-1)
+            if (stack, layer) not in sums:
+                n = len(kinds[stack])
+                nothing = [one.new_zeros(n, *one.shape[1:]) for one in added]
+                sums[stack, layer] = nothing[0], nothing[1]
+            for total, one in zip(sums[stack, layer], added, strict=True):
+                total.index_add_(0, index[stack], one)
+    reads, entropies = [], []
+    for stack, layer in sorted(sums, key=in_order):
+        weights, entropy = sums[stack, layer]
+        _, n_heads, n_read = weights.shape
+        for k, kind in enumerate(kinds[stack]):
+            n = int(counts[stack][k])
+            for head in range(n_heads):
+                row = {"stack": stack, "layer": layer, "head": head, "kind": kind, "n": n}
+                nats = float(entropy[k, head]) / n
+                share = nats / math.log(n_read) if n_read > 1 else None
+                entropies.append({**row, "entropy": nats, "share": share})
+                reads += [
+                    {**row, "earlier": earlier, "weight": float(weight) / n}
+                    for earlier, weight in enumerate(weights[k, head], first_read(layer, n_read))
+                ]
+    return reads, entropies
 
 
 def fuse_patterns(

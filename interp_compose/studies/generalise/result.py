@@ -40,13 +40,27 @@ CURVE: Final = Table(
     complete=(("model",), ("seed",), ("step",), ("split",)),
     rules=("0 <= accuracy <= 1", "n > 0"),
 )
+OF_HEAD: Final = ("split", "stack", "layer", "head", "kind")
+"""Where fuse-attention is looked at, within a model."""
+HEAD_COLUMNS: Final = "split str, stack str, layer int, head int, kind str"
+READ_COLUMNS: Final = f"{HEAD_COLUMNS}, earlier int, weight float, n int"
+ENTROPY_COLUMNS: Final = f"{HEAD_COLUMNS}, entropy float, share float null, n int"
+"""``share`` is NaN where one layer is read."""
+STACKS: Final = {"stack": ("encoder", "decoder")}
 READS: Final = Table(
     "reads",
-    "model str, seed int, step int, split str, stack str, layer int, head int, earlier int, "
-    "weight float",
-    key=("model", "seed", "step", "split", "stack", "layer", "head", "earlier"),
-    known={"stack": ("encoder", "decoder")},
-    rules=("0 <= earlier <= layer",),
+    f"model str, seed int, step int, {READ_COLUMNS}",
+    key=("model", "seed", "step", *OF_HEAD, "earlier"),
+    known=STACKS,
+    rules=("0 <= earlier <= layer", "n > 0"),
+    may_be_empty=True,
+)
+ENTROPIES: Final = Table(
+    "entropies",
+    f"model str, seed int, step int, {ENTROPY_COLUMNS}",
+    key=("model", "seed", "step", *OF_HEAD),
+    known=STACKS,
+    rules=("n > 0",),
     may_be_empty=True,
 )
 
@@ -56,10 +70,16 @@ READS: Final = Table(
 class Generalisation(StudyResult):
     """Encoder–decoders on a compositional task, seed by seed; made by :func:`generalise`."""
 
-    SCHEMA = (RUNS, ACCURACY, CURVE, READS)
-    TABLES = ("runs", "accuracy", "curve", "reads", "summary", "differences")
+    SCHEMA = (RUNS, ACCURACY, CURVE, READS, ENTROPIES)
+    TABLES = ("runs", "accuracy", "curve", "reads", "entropies", "summary", "differences")
     RUNS = ("runs/ (weights and history of each)",)
-    FIGURES = ("generalise_accuracy", "generalise_types", "generalise_curve", "generalise_reads")
+    FIGURES = (
+        "generalise_accuracy",
+        "generalise_types",
+        "generalise_curve",
+        "generalise_reads",
+        "generalise_reads_kinds",
+    )
 
     @classmethod
     def from_runs(
@@ -106,10 +126,13 @@ class Generalisation(StudyResult):
     @property
     def reads(self) -> pd.DataFrame:
         """What fuse-attention reads, over training: one row per run, step, split, stack, layer,
-        head and earlier layer.
+        head, kind of token and earlier layer.
 
-        ``weight`` is the mean of the pattern over the tokens of the split's sample; ``earlier`` 0
-        is the embeddings, ``earlier`` j what leaves layer j - 1. Empty without fuse-attention.
+        ``weight`` is the mean of the pattern over the ``n`` tokens of the kind in the split's
+        sample; ``earlier`` 0 is the embeddings, ``earlier`` j what leaves layer j - 1. Empty
+        without fuse-attention. ``frames["entropies"]`` has for each head and kind the ``entropy``
+        of a token's weights, −Σ w ln w in nats, a mean over tokens, and its ``share`` of the
+        largest that there is (NaN where one layer is read).
         """
         return self.frames["reads"]
 
@@ -180,6 +203,10 @@ class Generalisation(StudyResult):
         )
         if len(self.frames["reads"]):
             found["generalise_reads"] = figures.reads_figure(self.frames["reads"], self.config)
+        if (self.frames["reads"]["earlier"] < self.frames["reads"]["layer"]).any():
+            found["generalise_reads_kinds"] = figures.reads_kinds_figure(
+                self.frames["reads"], self.config
+            )
         return found
 
 

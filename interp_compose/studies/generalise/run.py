@@ -12,6 +12,7 @@ from interp_compose.errors import OptionError
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Positions, Seq2SeqConfig, SmallSeq2Seq
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
+from interp_compose.studies.core.grammar import marks_of
 from interp_compose.studies.core.sequence_data import SequenceData, kept
 from interp_compose.studies.core.sequence_run import accuracy, keep_run, trained
 from interp_compose.studies.generalise.options import SequenceTraining
@@ -106,11 +107,13 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     data = run.kept(folder)
     model = SmallSeq2Seq(run.model_config(data))
     init_xavier(model, seed=run.seed)
+    curve = data.sample(run.n_curve)
     objective = WatchedSequence(
         data.splits["train"],
         BOS,
-        curve=data.sample(run.n_curve),
+        curve=curve,
         label_smoothing=run.label_smoothing,
+        marks={split: marks_of(data, pairs) for split, pairs in curve.items()},
     )
     found = trained(model, objective, run.train_config(objective.lengths), folder)
     about = {"run": asdict(run), **found, "accuracy": accuracy(model, data)}
