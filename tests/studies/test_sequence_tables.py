@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import interp_compose as ic
+from interp_compose.errors import InputError
 from interp_compose.runs.files import json_bytes
 from interp_compose.studies.core.grid import RESULT, gathered
 from tests.studies.test_generalise import RIGHTS, result
@@ -38,5 +39,5 @@ def test_runs_of_an_earlier_release_are_refused_by_name(tmp_path: Path) -> None:
     curve = [{"step": 1, "split": "test", "accuracy": 0.5}]
     found = {"n_parameters": 9, "step_seconds": 0.5, "losses": [1.0], "curve": curve}
     (tmp_path / RESULT).write_bytes(json_bytes(found))
-    with pytest.raises(ic.InputError, match=f"{tmp_path} is a run .* its curve lack n; remove"):
+    with pytest.raises(InputError, match=f"{tmp_path} is a run .* its curve lack n; remove"):
         gathered(ic.Generalisation.SCHEMA, [{"model": "lrf", "seed": 0}], [tmp_path])
