@@ -347,6 +347,29 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert outcome.status in ("wrong", "refused")
 
 
+def test_gradients_where_the_embeddings_are_read_twice() -> None:
+    """Gemma 4 computes its per-layer inputs from what enters layer 0: the gradient there is that of
+    an edit, and those of the weights are the wrapped module's own, to the bit."""
+    module: Any = architectures.build("Gemma 4")
+    module.set_attn_implementation("eager")  # as load_model sets it
+    batch = torch.randint(1, 97, (2, 7), generator=torch.Generator().manual_seed(0))
+
+    def gradients(logits: Tensor) -> dict[str, Tensor]:
+        module.zero_grad()
+        logits.square().sum().backward()
+        named = module.named_parameters()
+        return {name.replace("._original_component", ""): one.grad.clone() for name, one in named}
+
+    own = gradients(module(batch).logits)
+    model = ic.load_model(module)
+    wrapped = gradients(model(batch))
+    assert own.keys() == wrapped.keys()
+    assert all(torch.equal(one, wrapped[name]) for name, one in own.items())
+    assert all(bool(one.abs().max() > 0) for one in own.values())
+    with torch.no_grad():
+        assert _gradients(model, batch).status == "holds"
+
+
 @torch.no_grad()
 def test_an_error_that_is_swallowed() -> None:
     model = small()

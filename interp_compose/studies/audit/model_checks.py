@@ -15,7 +15,7 @@ from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
 from interp_compose.studies.audit.result import Status
-from interp_compose.types import Read
+from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)
 FAILED: Final[Mapping[str, Status]] = {
@@ -143,22 +143,37 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
 
 def _gradients(model: LensModel, tokens: Tensor) -> Outcome:
     """The derivative along a random direction at each layer's entry, both ways: a right gradient is
-    met by one of several steps."""
+    met by one of several steps.
+
+    The derivative is with respect to what a hook returns, as an edit there would be: what a hook is
+    shown may be read elsewhere as well (Gemma 4 computes its per-layer inputs from the embeddings
+    that enter layer 0).
+    """
     if model.dtype != torch.float32:
         return Outcome("not tried", "finite differences need float32")
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
     generator = torch.Generator().manual_seed(2)
     worst, at = 0.0, ""
+    passed: dict[str, Tensor] = {}
+
+    def passes_on(name: str) -> HookFn:
+        def returns_its_own(value: Tensor, hook: Any) -> Tensor:
+            passed[name] = value.view_as(value)
+            return passed[name]
+
+        return returns_its_own
+
     with torch.enable_grad():
-        outputs, store = model.capture(tokens, names, grad=True, read=_read(model))
+        hooks = [(name, passes_on(name)) for name in names]
+        outputs = model.run_with_hooks(tokens, hooks, read=_read(model))
         real = _real(model, tokens, outputs)
         weights = torch.randn(real.shape, generator=generator).to(real)
         score = (real * weights).sum()
-        gradients = torch.autograd.grad(score, [store[name] for name in names], allow_unused=True)
+        gradients = torch.autograd.grad(score, [passed[name] for name in names], allow_unused=True)
     for name, gradient in zip(names, gradients, strict=True):
         if gradient is None or not bool(gradient.abs().max() > 0):
             return Outcome("wrong", f"no gradient reaches {name}")
-        clean = store[name].detach()
+        clean = passed[name].detach()
         direction = torch.randn(clean.shape, generator=generator).to(clean) * clean.std()
 
         def moved(by: float, name: str = name, direction: Tensor = direction) -> Tensor:
