@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import pytest
 
 import interp_compose
 from docs import architectures, audit_scripts, audits, carma_results, measured, tables, verdict_page
+from interp_compose import cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,6 +34,7 @@ EXECUTED = (
     "human-judgements.md",
     "models.md",
     "phases.md",
+    "quickstart.md",
     "reading-results.md",
     "task-phases.md",
     "tasks.md",
@@ -99,6 +102,24 @@ def test_no_page_names_a_path_of_a_machine(site: Path) -> None:
         found = MACHINE.search(text)
         assert found is None, f"{page.name}: {text[found.start() - 60 : found.end() + 60]!r}"
         assert str(ROOT) not in text, page.name
+
+
+def test_the_first_page_is_short_and_what_it_names_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "studies.md"], ids=lambda p: p.name)
+def test_commands_of_the_tables_can_be_copied(page: Path) -> None:
+    found = re.findall(r"\| `interp-compose ([^`]+)` \|", page.read_text(encoding="utf-8"))
+    commands = [shlex.split(command) for command in found]
+    commands = [cli._of_a_task(one[1:]) if one[0] == "phases" else one for one in commands]
+    for command in commands:
+        cli._parsed(command)  # SystemExit where an option does not exist
+    if page.name == "studies.md":
+        assert {command[0] for command in commands} == set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
