@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 import interp_compose
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # for sphinx-build, too
+sys.modules["ic"] = interp_compose  # public names are described as `ic.load_model`
+
+from docs import reference_pages  # noqa: E402
 
 project = "interp_compose"
 author = "The interp_compose developers"
@@ -15,26 +26,54 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "_generated"]
-source_suffix = {".md": "myst-nb"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 
 nb_execution_mode = "off"
-myst_enable_extensions = ["deflist"]  # formulas are plain text: MathJax would be fetched
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_use_ivar = True  # else a dataclass's fields are described twice
+python_maximum_signature_line_length = 90
 
 html_theme = "furo"
 html_title = f"interp_compose {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_math_renderer = "mathml"  # MathJax would be fetched
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+PUBLIC = reference_pages.public_objects()
 
 
 def setup(app: Any) -> None:
-    """Colons in a field's description stay: Napoleon takes the text before one as a type."""
+    """Pages and formulas that Sphinx does not make by itself.
+
+    - Formulas are MathML, by docutils.
+    - Each public name has a page, and so is not described again among the internals.
+    - Colons in a field's description stay: Napoleon takes the text before one as a type.
+    """
+    reference_pages.write_reference(HERE / "reference")
+    reference_pages.write_notebooks(HERE / "notebook")
+
+    def inline(translator: Any, node: nodes.math) -> None:
+        translator.body.append(tex2mathml(node.astext()))
+        raise nodes.SkipNode
+
+    def block(translator: Any, node: nodes.math_block) -> None:
+        translator.body.append(tex2mathml(node.astext(), as_block=True))
+        raise nodes.SkipNode
+
+    def is_public(
+        app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
+    ) -> bool | None:
+        return True if what == "module" and PUBLIC.get(name) is obj else None
 
     def begin_on_a_new_line(
         app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
@@ -42,4 +81,6 @@ def setup(app: Any) -> None:
         if what in ("attribute", "data"):
             lines.insert(0, "")
 
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    app.connect("autodoc-skip-member", is_public)
     app.connect("autodoc-process-docstring", begin_on_a_new_line, priority=400)

@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 
 import interp_compose
-from docs import architectures, audit_scripts, audits, carma_results, measured, tables, verdict_page
+from docs import (
+    architectures,
+    audit_scripts,
+    audits,
+    carma_results,
+    measured,
+    reference_pages,
+    tables,
+    verdict_page,
+)
 from interp_compose import cli
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +40,7 @@ EXECUTED = (
     "concept-graphs.md",
     "finetuning.md",
     "generalise.md",
+    "how-to.md",
     "human-judgements.md",
     "models.md",
     "phases.md",
@@ -86,17 +96,30 @@ def test_it_builds_without_a_warning(site: Path) -> None:
 
 
 @pytest.mark.docs
-def test_every_public_name_is_described(site: Path) -> None:
-    page = (site / "api.html").read_text(encoding="utf-8")
-    for name in set(interp_compose.__all__) - {"__version__"}:
-        described = f"{getattr(interp_compose, name).__module__}.{name}"
-        assert f'id="{described}"' in page, f"docs/api.md does not describe {described}"
-        assert f'href="#{described}"' in page, f"docs/api.md does not list {name}"
+def test_every_public_name_has_a_page(site: Path) -> None:
+    listed = (site / "api.html").read_text(encoding="utf-8")
+    public = reference_pages.public_objects()
+    assert {*public} == set(interp_compose.__all__) - {"__version__"}
+    for name, thing in public.items():
+        page = f"reference/{reference_pages.page_of(name, thing)}.html"
+        assert f'id="ic.{name}"' in (site / page).read_text(encoding="utf-8"), page
+        assert f'href="{page}#ic.{name}"' in listed, f"docs/api.md does not list {name}"
+
+
+def test_examples_are_the_shortest_that_run() -> None:
+    pages = {
+        "a.md": "```python\nx = ic.bleu([], [])\ny = ic.audit(x)\n```\n",
+        "b.md": f"(A remark; {reference_pages.NOT_RUN}```python\nic.bleu()\n```\n",
+        "c.md": "```python\nic.bleu(a, b)\n```\n" + "```python\nic.audit\n" + "\n" * 30 + "```\n",
+    }
+    found = reference_pages.examples(pages)
+    assert found["bleu"] == ("c.md", "ic.bleu(a, b)\n")
+    assert found["audit"][0] == "a.md"
 
 
 @pytest.mark.docs
 def test_no_page_names_a_path_of_a_machine(site: Path) -> None:
-    built = [*site.glob("*.html")]
+    built = [*site.rglob("*.html")]
     for page in [*PAGES, *DOCS.glob("_generated/*"), *built]:
         text = page.read_text(encoding="utf-8")
         found = MACHINE.search(text)

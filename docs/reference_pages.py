@@ -1,0 +1,118 @@
+"""Writes what the pages show of files outside ``docs/``, at build time and for ``docs/conf.py``: a
+page for each public name, and copies of the notebooks. Neither is kept in the repository."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import interp_compose
+from interp_compose.runs.result import Result
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = "the tests do not run it.)\n\n"
+PLOTLY = "application/vnd.plotly.v1+json"
+LONGEST = 30
+"""Lines of an example at most."""
+
+
+def public_names() -> list[str]:
+    """The names that ``interp_compose/__init__.pyi`` gives out, without the version."""
+    stub = ast.parse((ROOT / "interp_compose" / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return sorted(
+        alias.name for node in imports for alias in node.names if not alias.name.startswith("_")
+    )
+
+
+def public_objects() -> dict[str, Any]:
+    """Each public name, and what it names."""
+    return {name: getattr(interp_compose, name) for name in public_names()}
+
+
+def page_of(name: str, thing: Any) -> str:
+    """The page's file name without its ending. Files ``Audit`` and ``audit`` would be one on some
+    systems, and so a class's has an ending of its own."""
+    return f"{name}-class" if inspect.isclass(thing) else name
+
+
+def examples(pages: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """For each public name its shortest block that the tests run, and the page it is from.
+
+    Args:
+        pages: texts by page name.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for page, text in sorted(pages.items()):
+        for code in _run(text):
+            for name in set(re.findall(r"\bic\.(\w+)", code)):
+                if name not in found or len(code) < len(found[name][1]):
+                    found[name] = (page, code)
+    return found
+
+
+def _run(text: str) -> Iterator[str]:
+    for match in BLOCK.finditer(text):
+        is_run = not text[: match.start()].endswith(NOT_RUN)
+        if is_run and match[1].count("\n") <= LONGEST:
+            yield match[1]
+
+
+def reference(name: str, thing: Any, example: tuple[str, str] | None) -> str:
+    """One name's page, as reStructuredText."""
+    lines = [f"``ic.{name}``", "=" * (len(name) + 7), ""]
+    if inspect.isclass(thing):
+        lines += [f".. autoclass:: ic.{name}", "   :members:", "   :show-inheritance:"]
+        if issubclass(thing, Result):
+            lines += ["   :inherited-members:"]
+    else:
+        lines += [f".. autofunction:: ic.{name}"]
+    if example is not None:
+        page, code = example
+        lines += ["", "Example", "-------", "", f"From :doc:`/{page.removesuffix('.md')}`:", ""]
+        lines += [".. code-block:: python", "", indent(code, "   ")]
+    return "\n".join(lines) + "\n"
+
+
+def write_reference(folder: Path) -> None:
+    """A page for each public name."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
+    shown = examples(pages)
+    texts = {
+        f"{page_of(name, thing)}.rst": reference(name, thing, shown.get(name))
+        for name, thing in public_objects().items()
+    }
+    _write(folder, texts)
+
+
+def write_notebooks(folder: Path) -> None:
+    """Copies of the notebooks, whose links lead to these pages. Of a figure they have the picture:
+    Sphinx does not know the interactive one."""
+    texts = {}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        notebook = json.loads(path.read_text(encoding="utf-8").replace("](../docs/", "](../"))
+        for cell in notebook["cells"]:
+            for output in cell.get("outputs", ()):
+                output.get("data", {}).pop(PLOTLY, None)
+        texts[path.name] = json.dumps(notebook, indent=1, ensure_ascii=False)
+    _write(folder, texts)
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    """These files and no others; those that would not change keep their time."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
