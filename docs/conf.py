@@ -67,7 +67,8 @@ def setup(app: Any) -> None:
         raise nodes.SkipNode
 
     def block(translator: Any, node: nodes.math_block) -> None:
-        translator.body.append(tex2mathml(node.astext(), as_block=True))
+        formula = tex2mathml(node.astext(), as_block=True)
+        translator.body.append(f'<div style="margin: 1em 0; overflow-x: auto">{formula}</div>')
         raise nodes.SkipNode
 
     def is_public(
