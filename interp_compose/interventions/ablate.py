@@ -89,7 +89,7 @@ def fills(
         return dict.fromkeys(sides, torch.zeros_like)
     tokens = reference.long().to(model.device)
     mask = torch.ones_like(tokens) if reference_mask is None else reference_mask.to(tokens)
-    _, activations = model.capture(tokens, list(sides), attention_mask=mask, read="hidden")
+    _, activations = model.capture_as_shown(tokens, list(sides), attention_mask=mask, read="hidden")
     real = {side: model.own_mask(tokens, mask, side) for side in set(sides.values())}
     fill = _mean if how == "mean" else _drawn
     return {name: fill(of[real[sides[name]]], seed) for name, of in activations.items()}

@@ -27,6 +27,7 @@ class HookLog:
         self.open = True
         self._fired: dict[str, bool] = {}
         self._edited: set[str] = set()
+        self._returned: set[str] = set()
 
     def watching(self, fn: HookFn, name: str) -> HookFn:
         """``fn``, with a note of whether it ran and whether it edited the activation."""
@@ -37,6 +38,7 @@ class HookLog:
             before = _version(activation)
             result = fn(activation, hook)
             if result is not None:
+                self._returned.add(name)
                 _check_result(result, activation, name)
             in_place = _version(activation) != before
             if in_place and (result is None or result is activation):
@@ -58,6 +60,12 @@ class HookLog:
     def edited(self) -> list[str]:
         """Hook points at which an activation was edited so far."""
         return sorted(self._edited)
+
+    @property
+    def read(self) -> list[str]:
+        """Hook points at which every function only looked: it returned None, and edited nothing."""
+        fired = {name for name, fired in self._fired.items() if fired}
+        return sorted(fired - self._edited - self._returned)
 
 
 def _check_result(result: object, activation: Tensor, name: str) -> None:
@@ -125,7 +133,7 @@ def hooked(
         raise InterventionError(
             f"hooks on {log.silent} never fired on {model.name!r} ({model.architecture}). Run "
             "the model inside the `with` block; if you did, this architecture does not pass "
-            "through that hook point."
+            "through that hook point, and ic.audit(model).frame lists those that fire."
         )
 
 

@@ -47,6 +47,7 @@ from interp_compose.models.hooks import (
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
+from interp_compose.models.shown import READ_INSTEAD, shown_otherwise
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import (
     AttentionEdit,
@@ -105,6 +106,8 @@ class LensModel(ABC):
     add is no summand of what leaves them."""
     stated: SentenceConfig | None = None
     """The embedding that its sentence-transformers folder states."""
+    keeps_to_names: bool = False
+    """Whether hook points are this library's own, which its tests hold to their names."""
     pad_id: int | None = None
     """A token id that the model itself treats as padding, whatever the mask."""
 
@@ -120,6 +123,7 @@ class LensModel(ABC):
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
         self._edits: dict[str, Probe] = {}  # by hook point, as far as edits were made there
+        self._shown: dict[tuple[int, str], str] | None = None  # otherwise than it is named
         self._proving = False
         self._pads: dict[torch.dtype, bool] = {}
         self._d_mlp: int | None = None
@@ -378,7 +382,27 @@ class LensModel(ABC):
 
         Raises:
             OptionError: a name that the model does not have.
+            CapabilityError: a hook point that shows something else than it is named for.
             InterventionError: a hook point that never fired.
+        """
+        self._prove_shown(names)
+        options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
+        return self.capture_as_shown(tokens, names, **options)
+
+    def capture_as_shown(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        names: Sequence[str],
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        grad: bool = False,
+        read: Read = "logits",
+    ) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor]]:
+        """Like :meth:`capture`, whatever a hook point shows: for activations that an edit puts back
+        where they were read.
+
+        Raises:
+            OptionError, InterventionError: as :meth:`capture`.
         """
         store: dict[str, Tensor] = {}
 
@@ -390,7 +414,8 @@ class LensModel(ABC):
 
         with (
             torch.set_grad_enabled(grad),
-            self.hooks([(name, storing(name)) for name in names]),
+            self.exclusive.held(self.name),
+            hooked(self, [(name, storing(name)) for name in names]),
         ):
             logits = self.forward(tokens, attention_mask=attention_mask, read=read)
         return logits, store
@@ -430,13 +455,15 @@ class LensModel(ABC):
             InterventionError: on leaving, a hook that never fired; at once, an edit that
                 TransformerLens discards.
             CapabilityError: on leaving, an edit at a hook point where a random edit, tried on a few
-                tokens, does not reach the output.
+                tokens, does not reach the output; a function that only looked, at a hook point that
+                shows something else than it is named for.
             ModelInUseError: another thread or asyncio task is using the model.
         """
         with self.exclusive.held(self.name), hooked(self, fwd_hooks, version) as log:
             yield self
         if not self._proving:
             self._prove_edits(log.edited)
+            self._prove_shown(log.read)
 
     @contextmanager
     def editing_attention(
@@ -784,6 +811,39 @@ class LensModel(ABC):
                     "reads what the hook returns, or the weights behind it are zero. Edit "
                     "hook_attn_out or hook_mlp_out, or use mask_attention for attention patterns."
                 )
+
+    def _prove_shown(self, names: Sequence[str]) -> None:
+        """Refuse to read hook points that show something else than they are named for.
+
+        Raises:
+            CapabilityError: what is not true of a hook point, and what shows as much.
+        """
+        fields = {name: name.rpartition(".")[2] for name in names if name in self.hook_dict}
+        named = {name: field for name, field in fields.items() if field in READ_INSTEAD}
+        if self._proving or self.keeps_to_names or not named:
+            return
+        if self._shown is None:
+            generator = torch.Generator().manual_seed(0)
+            tokens = self.random_tokens(2, min(7, self.n_ctx), generator).to(self.device)
+            with self.bare():
+                self._shown = shown_otherwise(self, tokens)
+        for name, field in named.items():
+            wrong = self._shown.get((id(self.hook_dict[name]), field))
+            if field in ("hook_normalized", "hook_scale"):
+                wrong = self._copy_acts(name)
+            if wrong is not None:
+                raise CapabilityError(
+                    f"{self.architecture} shows at {name!r} something else than the name says, on "
+                    f"a few tokens ({wrong}). Read instead: {READ_INSTEAD[field]}."
+                )
+
+    def _copy_acts(self, name: str) -> str | None:
+        """What a copy of the activation does to the output, where it does anything."""
+        if name not in self._edits:
+            with self.bare():
+                self._edits |= prove_edits(self, [name])
+        detail = self._edits[name].detail
+        return detail if COPY_ACTS in detail else None
 
     @contextmanager
     def _read_by_name(self, tokens: Tensor) -> Iterator[None]:

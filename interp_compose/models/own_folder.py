@@ -35,6 +35,7 @@ class OwnModel(LensModel):
     FORMAT: ClassVar[str]
     CONFIG: ClassVar[str]
     """The file that describes it, by whose name its folder is known."""
+    keeps_to_names = True
 
     @abstractmethod
     def described(self) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError, InterventionError, OptionError
+from interp_compose.interventions.ablate import ablate
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
@@ -113,6 +114,40 @@ def test_an_edit_that_transformer_lens_discards_is_an_error() -> None:
     for name in ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_attn_scores"):
         with pytest.raises((InterventionError, CapabilityError), match="OPTForCausalLM"):
             opt.run_with_hooks(TOKENS, [(name, in_place)])
+
+
+@architectures.needs_tl4
+@pytest.mark.filterwarnings("ignore:A forward hook edited hook_scale")
+@pytest.mark.parametrize(
+    ("architecture", "name", "instead"),
+    [
+        ("OPT", "blocks.2.attn.hook_attn_scores", "editing_attention"),
+        ("BitNet", "blocks.1.attn.hook_z", "o.hook_in"),
+        ("T5", "encoder_blocks.0.ln1.hook_normalized", "hook_in and hook_out"),
+    ],
+)
+def test_hook_points_that_show_something_else_are_not_read(
+    architecture: str, name: str, instead: str
+) -> None:
+    """As the published matrix has them; what was put back where it was read may be read."""
+    model = load_model(architectures.build(architecture))
+    tokens = model.random_tokens(2, 7, torch.Generator().manual_seed(1))
+    seen: list[Tensor] = []
+    with pytest.raises(CapabilityError, match=f"{name}.*Read instead: .*{instead}"):
+        model.capture(tokens, [name])
+    with pytest.raises(CapabilityError, match=name):
+        model.run_with_hooks(tokens, [(name, lambda value, hook: seen.append(value))])
+    _, kept = model.capture_as_shown(tokens, [name])
+    assert torch.equal(kept[name], seen[0])
+    place = name.rpartition(".")[0]
+    others = {"OPT": ["hook_pattern", "hook_z"], "BitNet": ["o.hook_in", "hook_pattern"]}
+    fine = [f"{place}.{other}" for other in others.get(architecture, ["hook_in", "hook_out"])]
+    _, kept = model.capture(tokens, fine)
+    assert set(kept) == set(fine)
+    if architecture == "BitNet":
+        clean = model(tokens)
+        with ablate(model, heads=[1], layers=[1], how="mean", reference=tokens):
+            assert not torch.equal(model(tokens), clean)
 
 
 @pytest.mark.filterwarnings("ignore:A forward hook edited hook_scale")

@@ -17,15 +17,16 @@ import interp_compose as ic
 from interp_compose import cli
 from interp_compose.errors import InputError
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.audit import model_checks
-from interp_compose.studies.audit.hook_checks import (
+from interp_compose.models.outcomes import Outcome, compared, guarded
+from interp_compose.models.shown import (
     Recorded,
-    _attention,
-    _modules,
-    _residuals,
+    attention,
     hook_points,
+    modules,
+    residuals,
     seen_by_softmax,
 )
+from interp_compose.studies.audit import model_checks
 from interp_compose.studies.audit.measure import LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
@@ -36,7 +37,6 @@ from interp_compose.studies.audit.model_checks import (
     _neighbours,
     _resumed,
 )
-from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
 from tests import architectures
 
 
@@ -158,9 +158,9 @@ def test_what_a_decoder_of_two_stacks_shows() -> None:
     batch = tokens(model)
     recorded, seen = Recorded(model, batch), seen_by_softmax(model, batch)
     layer = model.n_layers - 1
-    rows = [*_residuals(recorded, layer), *_modules(recorded, layer)]
+    rows = [*residuals(recorded, layer), *modules(recorded, layer)]
     for site in model.attention_sites(layer):
-        rows += _attention(recorded, site, seen[site])
+        rows += attention(recorded, site, seen[site])
     status = {
         (name.removeprefix("decoder_blocks.2."), check): one.status for name, check, one in rows
     }
@@ -184,10 +184,10 @@ def test_a_pattern_and_scores_beside_a_learned_sink() -> None:
     pattern = recorded.at("blocks.0.attn.hook_pattern")
     assert pattern is not None
     assert float(pattern.sum(dim=-1).min()) < 0.5
-    rows = list(_attention(recorded, site, seen_by_softmax(model, batch)[site]))
+    rows = list(attention(recorded, site, seen_by_softmax(model, batch)[site]))
     assert len(rows) == 6
     assert {outcome.status for _, _, outcome in rows} <= {"holds", "not tried"}
-    alone = list(_attention(recorded, site, None))  # without it, the sum says what is missing
+    alone = list(attention(recorded, site, None))  # without it, the sum says what is missing
     assert "wrong" in {outcome.status for _, _, outcome in alone}
 
 
@@ -248,7 +248,7 @@ def of_attention(model: LensModel) -> dict[tuple[str, str], str]:
     """Status by hook point and check, in the first layer's attention."""
     batch = tokens(model)
     site = model.attention_sites(0)[0]
-    rows = _attention(Recorded(model, batch), site, seen_by_softmax(model, batch)[site])
+    rows = attention(Recorded(model, batch), site, seen_by_softmax(model, batch)[site])
     return {(name.rpartition(".")[2], check): one.status for name, check, one in rows}
 
 
@@ -269,9 +269,9 @@ def test_patterns_that_are_no_patterns() -> None:
 def test_queries_and_keys_that_are_exchanged() -> None:
     model = small()
     check = "hook_q", "with hook_k gives hook_pattern"
-    attention: Any = model.blocks[0].attn
+    part: Any = model.blocks[0].attn
     assert of_attention(model)[check] == "holds"
-    attention.hook_q, attention.hook_k = attention.hook_k, attention.hook_q
+    part.hook_q, part.hook_k = part.hook_k, part.hook_q
     assert of_attention(model)[check] == "wrong"
 
 

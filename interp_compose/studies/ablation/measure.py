@@ -383,7 +383,7 @@ class References:
         z: dict[str, dict[int, Tensor]] = {name: {} for name in sites}
         for part in batches_of(chosen, self.batch_size):
             batch = Batch.of([item.prompt for item in part], model.device)
-            _, captured = model.capture(
+            _, captured = model.capture_as_shown(
                 batch.tokens, list(sites), attention_mask=batch.mask, read="last"
             )
             for name, side in sites.items():

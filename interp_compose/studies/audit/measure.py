@@ -16,10 +16,11 @@ from interp_compose.errors import CapabilityError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
-from interp_compose.studies.audit.hook_checks import check_hooks, hook_points
+from interp_compose.models.outcomes import Outcome
+from interp_compose.models.shown import hook_points
+from interp_compose.studies.audit.hook_checks import check_hooks
 from interp_compose.studies.audit.model_checks import check_model
 from interp_compose.studies.audit.options import AuditCommand, AuditOptions
-from interp_compose.studies.audit.outcomes import Outcome
 from interp_compose.studies.audit.result import CHECKS, Audit
 from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.audit.outcomes import Outcome, compared, guarded
-from interp_compose.studies.audit.result import Status
+from interp_compose.models.outcomes import Outcome, Status, compared, guarded
 from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)

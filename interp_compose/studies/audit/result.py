@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -14,9 +14,9 @@ from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import text_table
 
 if TYPE_CHECKING:
+    from interp_compose.models.outcomes import Status
     from interp_compose.plots.interactive import ChartFigure
 
-Status = Literal["holds", "wrong", "discarded", "silent", "refused", "not tried"]
 STATUSES: Final[Mapping[Status, str]] = {
     "wrong": "numbers or a name that are not what they claim to be",
     "discarded": "an edit that runs, and changes nothing",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from interp_compose.errors import InterpComposeError, first_line
-from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.audit.result import Status
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+Status = Literal["holds", "wrong", "discarded", "silent", "refused", "not tried"]
 
 
 @dataclass(frozen=True)
