@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
-
-import nltk
+from typing import TYPE_CHECKING, Any
 
 from interp_compose.errors import AlignmentError, DataFormatError, OptionError
 from interp_compose.types import Span
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 ESCAPES = {
     "-LRB-": "(",
@@ -72,10 +73,12 @@ def tree_spans(
     return tuple((spans[first][0], spans[last - 1][1]) for first, last in chosen)
 
 
-def read_tree(tree: str) -> nltk.Tree:
+def read_tree(tree: str) -> Tree:
     """Parse a bracketing and drop its traces; ``DataFormatError`` if it is garbled or empty."""
+    from nltk import Tree  # here, since nltk takes long to import, and few tasks have trees
+
     try:
-        parsed = nltk.Tree.fromstring(tree)
+        parsed = Tree.fromstring(tree)
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise DataFormatError(
@@ -90,7 +93,7 @@ def read_tree(tree: str) -> nltk.Tree:
     return words
 
 
-def leaves(tree: nltk.Tree) -> list[str]:
+def leaves(tree: Tree) -> list[str]:
     """The words of a tree, in order."""
     words: list[str] = tree.leaves()
     return words
@@ -105,7 +108,7 @@ def check_choice(labels: frozenset[str] | None, height: int | None) -> None:
 
 
 def choose(
-    tree: nltk.Tree, *, labels: frozenset[str] | None = None, height: int | None = None
+    tree: Tree, *, labels: frozenset[str] | None = None, height: int | None = None
 ) -> list[tuple[int, int]]:
     """Leaf ranges ``[first, last)`` of the maximal constituents, of two leaves or more."""
     if labels is None and height is None:
@@ -115,7 +118,7 @@ def choose(
     ahead: list[Any] = [tree]
     while ahead:
         node = ahead.pop()
-        if not isinstance(node, nltk.Tree):
+        if isinstance(node, str):  # a leaf
             first += 1
         elif (labels is None or node.label() in labels) and (
             height is None or node.height() - 1 <= height  # nltk counts a bare leaf as 1
@@ -192,9 +195,9 @@ def _inside_word(prompt: str, start: int, end: int) -> bool:
     return cut_left or cut_right
 
 
-def _without_traces(tree: nltk.Tree) -> nltk.Tree | None:
+def _without_traces(tree: Tree) -> Tree | None:
     if tree.label() == "-NONE-":
         return None
-    nodes = [_without_traces(node) if isinstance(node, nltk.Tree) else node for node in tree]
+    nodes = [node if isinstance(node, str) else _without_traces(node) for node in tree]
     nodes = [node for node in nodes if node is not None]
-    return nltk.Tree(tree.label(), nodes) if nodes else None
+    return type(tree)(tree.label(), nodes) if nodes else None

@@ -9,14 +9,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
-
-import nltk
+from typing import TYPE_CHECKING, Any
 
 from interp_compose.errors import MissingDataError, MissingPackageError, OptionError
 from interp_compose.text.constituents import check_choice, choose, leaf_spans, leaves, read_tree
 from interp_compose.text.spacy_words import english
 from interp_compose.types import Span
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 MODELS = {"benepar": "benepar_en3", "stanza": "en", "spacy": "en_core_web_sm"}
 """The parsers, and the default model of each."""
@@ -168,7 +169,7 @@ def _noun_chunks(texts: Sequence[str], pipeline: Any) -> list[tuple[Span, ...]]:
 
 
 def _spans(
-    tree: nltk.Tree,
+    tree: Tree,
     word_spans: Sequence[Span],
     labels: frozenset[str] | None,
     height: int | None,
