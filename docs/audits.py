@@ -3,6 +3,10 @@
 Run with ``python -m docs.audits``; with names, the rows of these architectures alone are written
 again. Each architecture of ``tests/architectures.py`` is built with random weights and audited;
 nothing is downloaded. It takes some fifteen minutes of one core.
+
+With transformer-lens 3.9 installed (``make test-tl3`` makes such an environment), the table is
+``_generated/audits_hooked.md``, of the ``HookedTransformer`` that 3.9 converts each architecture
+into; it takes two minutes.
 """
 
 from __future__ import annotations
@@ -17,11 +21,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from docs import hooked
+from interp_compose.errors import CapabilityError
+from interp_compose.models.load import load_model
+from interp_compose.models.own_forward import OwnForward
 from interp_compose.studies.audit.measure import audit
 from interp_compose.studies.audit.result import Audit
 from tests import architectures
 
 TABLE = Path(__file__).parent / "_generated" / "audits.md"
+HOOKED_TABLE = TABLE.with_name("audits_hooked.md")
+HOOKED = version("transformer-lens") < "4"
+"""Whether the table is of HookedTransformer."""
 LAYER = r"((?:en|de)coder_)?blocks[.][0-9]+[.]"
 NATIVE = "TransformerLens' own decoder"
 COLUMNS = ("wrong", "discarded", "silent")
@@ -29,6 +40,8 @@ COLUMNS = ("wrong", "discarded", "silent")
 
 def row(name: str) -> list[str]:
     """Build one architecture and audit it."""
+    if HOOKED:
+        return row_of_hooked(name)
     native = name == "native"
     model = architectures.build_native() if native else architectures.build(name)
     shown = NATIVE if native else name
@@ -37,8 +50,31 @@ def row(name: str) -> list[str]:
         found = audit(model, progress=False)
     if len(found.frame) == 1:
         other = "its own forward pass in transformers" in found.frame["detail"].item()
-        reason = "refused: other numbers" if other else "refused"
-        return [shown, reason, *["–"] * len(COLUMNS)]
+        return without_audit(shown, "refused: other numbers" if other else "refused")
+    return of_audit(shown, found)
+
+
+def row_of_hooked(name: str) -> list[str]:
+    """Convert one architecture, hold its logits against the module's own, and audit it."""
+    if name in hooked.NOT_BUILT:
+        return without_audit(name, hooked.NOT_BUILT[name])
+    module, model = hooked.build(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            OwnForward.of(module).check(load_model(model))
+        except CapabilityError:
+            return without_audit(name, "other numbers")
+        return of_audit(name, audit(model, progress=False))
+
+
+def without_audit(shown: str, reason: str) -> list[str]:
+    """The row of an architecture of which no hook point was tried."""
+    return [shown, reason, *["–"] * len(COLUMNS)]
+
+
+def of_audit(shown: str, found: Audit) -> list[str]:
+    """The row of an audit."""
     return [shown, str(n_points(found)), *(cell(found.frame, status) for status in COLUMNS)]
 
 
@@ -77,9 +113,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def written() -> dict[str, list[str]]:
-    """The rows of the fragment, by architecture."""
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
+def written(path: Path = TABLE) -> dict[str, list[str]]:
+    """The rows of the fragment, by architecture; none where it is still to be written."""
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
     return {cells[0]: cells for cells in rows}
 
@@ -89,15 +127,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="of architectures; by default all")
     names = (*architectures.BUILDERS, "native", *architectures.LISTED, *architectures.AUDITED)
+    if HOOKED:
+        known = (*hooked.CONVERTED, *hooked.NOT_BUILT)
+        names = tuple(name for name in names if name in known)
     asked = parser.parse_args(argv).names or names
-    rows = written()
+    path = HOOKED_TABLE if HOOKED else TABLE
+    rows = written(path)
     for name in asked:
         rows[NATIVE if name == "native" else name] = cells = row(name)
         print(" | ".join(cells), flush=True)
         shown = [NATIVE if name == "native" else name for name in names]
-        temporary = TABLE.with_suffix(".tmp")
+        temporary = path.with_suffix(".tmp")
         temporary.write_text(table([rows[one] for one in shown if one in rows]), encoding="utf-8")
-        os.replace(temporary, TABLE)
+        os.replace(temporary, path)
 
 
 if __name__ == "__main__":
