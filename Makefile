@@ -56,6 +56,8 @@ bench: venv
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.transplant_sweep
 	$(BIN)/python -m benchmarks.audit_cost
+	$(BIN)/python -m benchmarks.carma_watched --out out/carma-watched
+	$(BIN)/python -m benchmarks.panel_minutes
 	$(BIN)/interp-compose transplant --out out/transplants
 	$(BIN)/python -m benchmarks.transplant_outcomes out/transplants --figures expected untouched
 	$(BIN)/interp-compose phases --gammas 0.5,0.8 --weight-decays 0.01 --seeds 1 --out out/two-phases
@@ -106,9 +108,9 @@ bench: venv
 	$(BIN)/interp-compose transplant --model out/turn-left-small/runs/8194da43e84ab0bd/model --task scan --pooling mean --out out/scan-small-3
 	$(BIN)/interp-compose transplant --model out/turn-left-small/runs/090bcd20fc69c3c5/model --task scan --pooling mean --out out/scan-small-4
 	$(BIN)/python -m benchmarks.transplant_outcomes out/scan-small-3 out/scan-small-4 --name scan_0.7
-	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/cogs-large
+	$(BIN)/interp-compose phases --task cogs --data-dir cogs --sizes 6000,12000,24155 --gammas 0.5 --weight-decays 0.01 --seeds 3 --out out/cogs-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs-large
-	$(BIN)/interp-compose phases --task cogs --data-dir cogs --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/cogs-small
+	$(BIN)/interp-compose phases --task cogs --data-dir cogs --sizes 6000,12000,24155 --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/cogs-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs-small
 	$(BIN)/interp-compose phases --task addition-99 --n-heads 1 --epochs 100 --gammas 0.5,0.7 --weight-decays 0.01,0.1 --seeds 5 --out out/addition
 	$(BIN)/python -m benchmarks.sequence_outcomes out/addition

@@ -180,9 +180,9 @@ def with_known(
     before: Mapping[str, Any],
     axes: Sequence[str],
 ) -> dict[str, pd.DataFrame]:
-    """The tables, and in front of them the rows of settings, or of seeds, that only the results of
-    ``before`` have, where these are of the same data and training, and of the same seeds, or of the
-    same settings."""
+    """The tables, joined by the rows of settings, or of seeds, that only the results of ``before``
+    have, in the order that settings have there, where these are of the same data and training, and
+    of the same seeds, or of the same settings."""
     varied = {"seeds", *(f"{axis}s" for axis in axes)}
     old = before.get("config", {})
     same = all(old.get(key) == value for key, value in config.items() if key not in varied)
@@ -191,13 +191,15 @@ def with_known(
     then, now = pd.DataFrame(before["runs"]), tables["runs"]
     if not any(set(places(then, of)) == set(places(now, of)) for of in (axes, ["seed"])):
         return dict(tables)
-    axes = [*axes, "seed"]
-    here = set(places(now, axes))
+    order = list(dict.fromkeys([*places(then, axes), *places(now, axes)]))
+    here = set(places(now, [*axes, "seed"]))
     joined = {}
     for name, rows in tables.items():
         earlier = pd.DataFrame(before.get(name, []), columns=rows.columns)
-        others = earlier[[place not in here for place in places(earlier, axes)]]
-        joined[name] = pd.concat([others, rows], ignore_index=True) if len(others) else rows
+        others = earlier[[place not in here for place in places(earlier, [*axes, "seed"])]]
+        both = pd.concat([others, rows], ignore_index=True) if len(others) else rows
+        at = pd.Series([order.index(place) for place in places(both, axes)], dtype=int)
+        joined[name] = both.loc[at.sort_values(kind="stable").index].reset_index(drop=True)
     return joined
 
 

@@ -50,6 +50,22 @@ def controls(task: str) -> Table:
     return ["layer", "mean", "last", "shuffled"], list(rows.values())
 
 
+def watched(task: str) -> Table:
+    """Heads and rows: what a watcher found before training and after it, by version."""
+    names = {"stable_rank": "stable rank", "mean_abs_cosine": "condensation"}
+    rows = []
+    for row in read(f"carma_watched_{task.replace('-', '_')}")["differences"]:
+        at = "untouched" if row["layer"] < 0 else f"layer {row['layer']}"
+        is_share = row["measure"] == "cap"
+        scale, digits = (100, 1) if is_share else (1, 4 if row["start"] < 1 else 2)
+        start, ft, carma = (f"{scale * row[key]:.{digits}f}" for key in ("start", "ft", "carma"))
+        ends = (f"{scale * row[key]:+.{digits}f}" for key in ("difference", "ci_low", "ci_high"))
+        difference, low, high = (end.replace("-", "−") for end in ends)
+        what = f"CAP, {at}, %" if is_share else names[row["measure"]]
+        rows.append([what, start, ft, carma, f"{difference} ({low} to {high})"])
+    return ["", "before", "FT", "CARMA", "CARMA − FT"], rows
+
+
 def search(task: str) -> Table:
     """Heads and rows: every setting tried, and what it gained on the search seeds."""
     result = read(f"carma_search_{task.replace('-', '_')}")

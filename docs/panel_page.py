@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from docs.measured import read
 from docs.task_verdicts import CLAIMS
 from docs.verdict_page import RUNS
 from docs.verdicts import Claim
@@ -39,7 +40,10 @@ PANELS: Final = (
         "small init rates to large ones: triangles become circles.",
         ("concepts",),
         ("concepts_failure", "concepts_drawn"),
-        (),
+        (
+            ("concept_graphs_images", "Images of seed 0, by node and init rate"),
+            ("concept_graphs_curve", "Images that are right, over training, by init rate"),
+        ),
         "concept-graphs.md",
     ),
     Panel(
@@ -70,6 +74,10 @@ PANELS: Final = (
             (
                 "task_phases_cogs_types",
                 "Exact match by type of generalisation of COGS, at the two settings",
+            ),
+            (
+                "task_phases_cogs_accuracy",
+                "Exact match on COGS by the number of training sequences, at the two settings",
             ),
         ),
         "task-phases.md",
@@ -136,12 +144,24 @@ and commands; and the [verdict](verdicts.md#how-a-verdict-comes-about) on each c
 drawing of the [data](concept-graphs.md). **None of the paper's models was trained**: a verdict says
 what holds at the scale that is named.
 """
+MINUTES: Final = """\
+## Minutes of a run
+
+The training of one run, the largest of its panel, on one core: the median of a step, times the
+steps. Of each run of the command the first hundred steps are timed; the range is that of their
+medians. What measuring a run takes comes on top.
+
+```console
+$ python -m benchmarks.panel_minutes
+```
+"""
 
 
 def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
     """The page's text; ``table`` writes Markdown."""
     parts = [INTRODUCTION, table(["panel", "what is claimed", "verdict"], _overview())]
     parts += [_section(panel, table) for panel in PANELS]
+    parts += [MINUTES, table(["panel", "run", "steps", "ms a step", "minutes"], _minutes())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -153,6 +173,19 @@ def _overview() -> list[list[str]]:
             rows.append([name, one.words, f"**{one.find()[1]}**"])
             name = ""
     return rows
+
+
+def _minutes() -> list[list[str]]:
+    return [
+        [
+            row["panel"],
+            f"[{row['run']}](verdicts.md#run-{row['run']})",
+            f"{row['steps']:,}",
+            f"{1e3 * row['step_seconds']:.0f} ({1e3 * row['low']:.0f}–{1e3 * row['high']:.0f})",
+            f"{row['minutes']:.1f}",
+        ]
+        for row in read("panel_minutes_cpu")["panels"]
+    ]
 
 
 def _section(panel: Panel, table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:

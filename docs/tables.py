@@ -170,6 +170,11 @@ def _per_task(rows: Callable[[str], Table]) -> str:
     return NOTICE + "\n".join(parts)
 
 
+def carma_watched() -> str:
+    """Complexity and CAP, before and after both trainings."""
+    return NOTICE + table(*carma_results.watched(carma_results.TASKS[0]))
+
+
 def carma_controls() -> str:
     """CARMA's gain under CAP and under the controls."""
     return NOTICE + table(*carma_results.controls(carma_results.TASKS[0]))
@@ -476,6 +481,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_gains.md": carma_gains,
     "carma_labels.md": carma_labels,
     "carma_controls.md": carma_controls,
+    "carma_watched.md": carma_watched,
     "carma_search.md": carma_search,
 }
 

@@ -465,8 +465,8 @@ RUNS: Final = {
     ),
     "cogs-decoders": Run(
         "task_phases_cogs",
-        "interp-compose phases --task cogs --data-dir cogs --gammas 0.7 --weight-decays 0.1 "
-        "--seeds 3 --out out/cogs-small",
+        "interp-compose phases --task cogs --data-dir cogs --sizes 6000,12000,24155 --gammas 0.7 "
+        "--weight-decays 0.1 --seeds 3 --out out/cogs-small",
         lambda: (
             _decoders("cogs", "test", "gen")
             + ". The other setting is a call of its own, with 0.5 and 0.01 and another --out"
