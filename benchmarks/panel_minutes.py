@@ -1,9 +1,9 @@
 """How long a run of each panel takes: ``python -m benchmarks.panel_minutes``.
 
 The published command of each panel of complexity control's Figs 6 and 7, ended after ``--steps``
-steps, with one seed; its runs (settings, sizes) are the repeats. The median step times the number
-of steps that the published runs took is a run's training; measuring it comes on top. The folder
-that it is called in holds the data: ``cogs``, ``texts``. Writes
+steps, with three seeds; its runs (settings, sizes, seeds) are the repeats. The median step times
+the number of steps that the published runs took is a run's training; measuring it comes on top.
+The folder that it is called in holds the data: ``cogs``, ``texts``. Writes
 ``results/panel_minutes_{device}.json``.
 """
 
@@ -50,7 +50,7 @@ def step_seconds(command: str, steps: int) -> list[float]:
     """Of each run of a published command, the median step, in this process."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        words = [*shlex.split(command)[1:], "--max-steps", str(steps), "--seeds", "1"]
+        words = [*shlex.split(command)[1:], "--max-steps", str(steps), "--seeds", "3"]
         cli.main([*words, "--out", str(out), "--where", "here", "--quiet"])
         return pd.read_csv(out / "runs.csv")["step_seconds"].tolist()
 

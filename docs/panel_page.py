@@ -147,9 +147,9 @@ what holds at the scale that is named.
 MINUTES: Final = """\
 ## Minutes of a run
 
-The training of one run, the largest of its panel, on one core: the median of a step, times the
-steps. Of each run of the command the first hundred steps are timed; the range is that of their
-medians. What measuring a run takes comes on top.
+The training of one run, with the panel's largest training set, on one core. Each run of the command
+is timed for a hundred steps; milliseconds are the median of the runs' medians, and their range;
+minutes are these times the steps of a whole run. Evaluation is not included.
 
 ```console
 $ python -m benchmarks.panel_minutes
@@ -161,7 +161,8 @@ def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
     """The page's text; ``table`` writes Markdown."""
     parts = [INTRODUCTION, table(["panel", "what is claimed", "verdict"], _overview())]
     parts += [_section(panel, table) for panel in PANELS]
-    parts += [MINUTES, table(["panel", "run", "steps", "ms a step", "minutes"], _minutes())]
+    heads = ["panel", "run", "steps", "ms a step", "runs timed", "minutes"]
+    parts += [MINUTES, table(heads, _minutes())]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -182,6 +183,7 @@ def _minutes() -> list[list[str]]:
             f"[{row['run']}](verdicts.md#run-{row['run']})",
             f"{row['steps']:,}",
             f"{1e3 * row['step_seconds']:.0f} ({1e3 * row['low']:.0f}–{1e3 * row['high']:.0f})",
+            str(row["n"]),
             f"{row['minutes']:.1f}",
         ]
         for row in read("panel_minutes_cpu")["panels"]

@@ -104,6 +104,13 @@ def test_a_comparison_can_be_measured_a_few_models_at_a_time() -> None:
     pd.testing.assert_frame_equal(
         joined["accuracy"], accuracy(transformer=[4, 6], lrf=[6, 8], deeper=[1, 2])
     )
+    again = tables(transformer=[7, 8])
+    again["depths"] = again["runs"].assign(depth=0.5)  # the file has no such table
+    joined_again = with_known(again, {**config, "models": ["transformer"]}, before, ["model"])
+    pd.testing.assert_frame_equal(  # settings stay in their places
+        joined_again["accuracy"], accuracy(transformer=[7, 8], lrf=[5, 9])
+    )
+    assert joined_again["depths"]["model"].tolist() == ["transformer", "transformer"]
     found = over_seeds(joined["accuracy"], "generalise")
     assert [(row["model"], row["difference"]) for row in found["differences"]] == [
         ("lrf", 0.2), ("deeper", -0.35)
