@@ -187,6 +187,7 @@ def _check_of_union(hint: Any) -> Check | None:
     expected = _words(hint)
     members = {get_origin(member) or member for member in get_args(hint)}
     is_path = bool(members & {Path, os.PathLike})
+    of_tensors = any(hasattr(member, "dim_str") for member in get_args(hint))
 
     def check(value: Any) -> Any:
         if is_path and isinstance(value, str | os.PathLike):
@@ -208,7 +209,10 @@ def _check_of_union(hint: Any) -> Check | None:
             optional = unfits[get_args(hint)[0] is NoneType]
             optional.expected += "" if optional.path else " or None"
             raise optional
-        raise next((unfit for unfit in unfits if unfit.nearly), _Unfit(value, expected))
+        near = next((unfit for unfit in unfits if unfit.nearly), None)
+        if near is None or (of_tensors and near.path == "[0]" and near.expected == "a string"):
+            near = _Unfit(value, expected)  # numbers were meant for a tensor, not for texts
+        raise near
 
     return check
 

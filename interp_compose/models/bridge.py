@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -29,6 +30,12 @@ from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import Read
+
+EMBEDDINGS = (
+    *("embed", "pos_embed", "token_type_embed", "embed_ln"),
+    *("hook_embed", "hook_pos_embed", "hook_token_type_embed"),
+)
+"""TransformerLens' names of what is computed before the blocks."""
 
 
 def hugging_face_model(
@@ -260,8 +267,9 @@ class BridgeModel(LensModel):
         """``resid`` enters block ``layer`` and nothing below it runs, for the length of a call.
 
         The call gets ``resid`` as embeddings, for its shape. What the model computes of it before
-        the blocks (positions, scaling) is replaced at the input of block ``layer``. Hooks there do
-        not fire: they acted when the residual was captured, or when it left the block below.
+        the blocks (positions, scaling) is replaced at the input of block ``layer``. Hooks there and
+        at the embeddings do not fire: they acted when the residual was captured, or when it left
+        the block below.
         """
 
         def swap(
@@ -274,10 +282,17 @@ class BridgeModel(LensModel):
         with self._replaced(range(layer), _identity):
             handle = self.lens.blocks[layer].register_forward_pre_hook(swap, with_kwargs=True)
             try:
-                with without_hooks([self.lens.blocks[layer].hook_in]):
+                with without_hooks([self.lens.blocks[layer].hook_in, *self._embedding_points]):
                     yield
             finally:
                 handle.remove()
+
+    @cached_property
+    def _embedding_points(self) -> list[nn.Module]:
+        """Hook points of what is computed before the blocks."""
+        points = self.lens.hook_dict.items()
+        found = {id(point): point for name, point in points if name.split(".")[0] in EMBEDDINGS}
+        return list(found.values())
 
     @contextmanager
     def _replaced(self, layers: range, stand_in: Callable[..., Tensor]) -> Iterator[None]:

@@ -17,9 +17,9 @@ from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import MAX_BATCH
 from interp_compose.models.ready import check_ids, check_model, check_one_stack, check_prompts
+from interp_compose.models.texts import called_texts
 from interp_compose.tensors import pad_left
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
-from interp_compose.types import Example
 
 Embedding = Literal["mean", "cls", "last", "model"]
 
@@ -133,10 +133,8 @@ def embed_texts(
         raise InputError(f"texts={texts!r}: expected a list of at least one text.")
     reading = embedding_reader(model, embedding)
     model.require("hidden")
-    try:
-        prompts = tokenize_prompts(model.tokenizer, [Example(text, "") for text in texts])
-    except InputError as error:
-        raise type(error)(str(error).replace("example", "text", 1)) from error
+    with called_texts():
+        prompts = tokenize_prompts(model.tokenizer, list(texts))
     check_first(reading, prompts, model.name)
     check_prompts(model, prompts, lambda index: f"text {index}", collapse=None)
     check_ids(model, max(int(prompt.ids.max()) for prompt in prompts))

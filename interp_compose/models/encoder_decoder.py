@@ -207,6 +207,21 @@ class EncoderDecoderModel(LensModel):
         """Positions 0, 1, 2, … on each side, in the place of others."""
         return _counted(position_ids >= FIRST_TARGET_POSITION, attention_mask)
 
+    @property
+    def target_start(self) -> Sequence[int]:
+        """The ids with which every target begins, as a call has them.
+
+        Raises:
+            InputError: they are not known.
+        """
+        if not self.start_ids:
+            raise InputError(
+                f"the config of {self.name!r} has no decoder_start_token_id, with which targets "
+                "begin; set model.start_ids to the ids of the tokens before the first word, such "
+                "as a start token and the token of a language."
+            )
+        return [token + self.d_vocab_source for token in self.start_ids]
+
     def predicts(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
         """Target positions have logits; at source positions and padding logits are NaN."""
         return tokens >= self.d_vocab_source

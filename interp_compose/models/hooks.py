@@ -57,6 +57,11 @@ class HookLog:
         return [name for name, fired in self._fired.items() if not fired]
 
     @property
+    def any_fired(self) -> bool:
+        """Whether a hook point was reached."""
+        return any(self._fired.values())
+
+    @property
     def edited(self) -> list[str]:
         """Hook points at which an activation was edited so far."""
         return sorted(self._edited)
@@ -109,8 +114,11 @@ def hooked(
     model: LensModel,
     fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
     version: str | None = None,
+    *,
+    all_fire: bool = True,
 ) -> Iterator[HookLog]:
-    """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`."""
+    """Hooks for the length of a ``with`` block, watched; see :meth:`LensModel.hooks`. Unless all
+    have to fire, one is enough."""
     log = HookLog()
     wrapped: list[tuple[str, HookFn]] = []
     for hook, fn in fwd_hooks:
@@ -129,9 +137,10 @@ def hooked(
             ) from discarded
         finally:
             log.open = False
-    if log.silent:
+    silent = log.silent
+    if silent and (all_fire or not log.any_fired):
         raise InterventionError(
-            f"hooks on {log.silent} never fired on {model.name!r} ({model.architecture}). Run "
+            f"hooks on {silent} never fired on {model.name!r} ({model.architecture}). Run "
             "the model inside the `with` block; if you did, this architecture does not pass "
             "through that hook point, and ic.audit(model).frame lists those that fire."
         )
@@ -143,21 +152,12 @@ def _added(
 ) -> Iterator[None]:
     """Hooks at their points for the length of a ``with`` block, which removes those it added and no
     other, in whatever order blocks end (TransformerLens' own block removes those of its depth)."""
-    lens, points = model.lens, model.hook_dict
+    points = model.hook_dict
     added: list[tuple[Any, Any]] = []
     try:
         for name, fn in hooks:
             point = points[name]
-            try:
-                check = lens.check_hooks_to_add
-                if name not in lens.hook_dict:  # the model's own, which the lens does not know
-                    pass
-                elif "hook_point" in signature(check).parameters:
-                    check(point, name, fn)
-                else:  # the bridge of transformer-lens 3.9
-                    check(name)
-            except (ValueError, AssertionError) as refusal:
-                raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
+            check_point(model, name, fn)
             point.add_hook(fn, dir="fwd")
             added.append((point, point.fwd_hooks[-1]))
             model.hook_versions[id(point.fwd_hooks[-1])] = version
@@ -167,6 +167,33 @@ def _added(
             handle.hook.remove()
             point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
             model.hook_versions.pop(id(handle), None)  # Ctrl-C between the two steps
+
+
+def check_point(model: LensModel, name: str, fn: HookFn = lambda activation, hook: None) -> None:
+    """Refuse a hook point at which TransformerLens takes no hook, as it is set.
+
+    Raises:
+        OptionError: its reason.
+    """
+    check = model.lens.check_hooks_to_add
+    if name not in model.lens.hook_dict:  # the model's own, which the lens does not know
+        return
+    try:
+        if "hook_point" in signature(check).parameters:
+            check(model.hook_dict[name], name, fn)
+        else:  # the bridge of transformer-lens 3.9
+            check(name)
+    except (ValueError, AssertionError) as refusal:
+        raise OptionError(f"no hook can be added at {name!r}: {refusal}") from refusal
+
+
+def takes_hooks(model: LensModel, name: str) -> bool:
+    """Whether :func:`check_point` lets a hook pass that only looks."""
+    try:
+        check_point(model, name)
+    except OptionError:
+        return False
+    return True
 
 
 def check_call(tokens: Tensor, attention_mask: Tensor | None) -> None:

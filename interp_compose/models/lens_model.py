@@ -23,21 +23,17 @@ from interp_compose.errors import (
     PositionError,
     PromptError,
 )
+from interp_compose.models.activations import Activations, Names, captured, read_at
 from interp_compose.models.attention import (
     AttentionSite,
     edited_attention,
     is_edited,
     unedited,
 )
-from interp_compose.models.capabilities import (
-    COPY_ACTS,
-    Capabilities,
-    Probe,
-    prove_capabilities,
-    prove_edits,
-)
+from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks
+from interp_compose.models.hook_proofs import HookProofs
 from interp_compose.models.hooks import (
     check_call,
     hooked,
@@ -47,7 +43,7 @@ from interp_compose.models.hooks import (
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
-from interp_compose.models.shown import READ_INSTEAD, shown_otherwise
+from interp_compose.models.texts import Inputs, Tokenized, as_call, tokenized
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import (
     AttentionEdit,
@@ -122,8 +118,7 @@ class LensModel(ABC):
         self.d_vocab = int(cfg.d_vocab)
         self.position_kind = str(cfg.positional_embedding_type)
         self._capabilities: Capabilities | None = None
-        self._edits: dict[str, Probe] = {}  # by hook point, as far as edits were made there
-        self._shown: dict[tuple[int, str], str] | None = None  # otherwise than it is named
+        self.proofs = HookProofs(self)
         self._proving = False
         self._pads: dict[torch.dtype, bool] = {}
         self._d_mlp: int | None = None
@@ -277,6 +272,11 @@ class LensModel(ABC):
         return self.d_vocab
 
     @property
+    def target_start(self) -> Sequence[int]:
+        """Ids that follow a text in a call: of encoder–decoders, those with which targets begin."""
+        return ()
+
+    @property
     def n_ids(self) -> int:
         """Token ids that a call may hold are below it; of encoder–decoders, those of both sides."""
         return self.d_vocab
@@ -311,14 +311,26 @@ class LensModel(ABC):
 
     # ---- running -------------------------------------------------------------------------
 
+    def tokenize(self, texts: str | Sequence[str]) -> Tokenized:
+        """Token ids and mask, as a call with these texts has them: by the model's own tokenizer,
+        special tokens included, padded on the left. To an encoder–decoder a text is its source,
+        which the start of the target follows.
+
+        Raises:
+            InputError: a model without a tokenizer, or an encoder–decoder without start tokens; no
+                texts; ids that the model does not have.
+            PromptError: an empty text, or one longer than the model reads.
+        """
+        return tokenized(self, texts)
+
     def __call__(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        *,
-        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        self, tokens: Inputs, *, attention_mask: Int[Tensor, "batch pos"] | None = None
     ) -> Float[Tensor, "batch _ width"]:
-        """Logits ``[batch pos d_vocab]``; padding, on either side, is what the mask marks with 0
-        (inside :func:`pool_at` with ``mode="collapse"``: one position per unit)."""
+        """Logits ``[batch pos d_vocab]`` of token ids, or of a text or several (:meth:`tokenize`).
+
+        Padding of token ids, on either side, is what the mask marks with 0 (inside :func:`pool_at`
+        with ``mode="collapse"``: one position per unit).
+        """
         return self.forward(tokens, attention_mask=attention_mask)
 
     def plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
@@ -335,17 +347,14 @@ class LensModel(ABC):
             return self._plain_hidden(tokens)
 
     def encode(
-        self,
-        tokens: Int[Tensor, "batch pos"],
-        *,
-        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        self, tokens: Inputs, *, attention_mask: Int[Tensor, "batch pos"] | None = None
     ) -> Float[Tensor, "batch _ d_model"]:
         """The last hidden state ``[batch pos d_model]``, in which embeddings of texts are read."""
         return self.forward(tokens, attention_mask=attention_mask, read="hidden")
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         read: Read = "logits",
@@ -356,73 +365,97 @@ class LensModel(ABC):
         Raises:
             OptionError: an unknown ``read``.
             InputError: no token ids ``[batch pos]``, ids outside the vocabulary (on CPU), or a mask
-                of another shape or kind, or with other numbers than 0 and 1.
+                of another shape or kind, or with other numbers than 0 and 1; texts with a mask, or
+                that :meth:`tokenize` refuses.
             CapabilityError: padding in float64, on an architecture that makes NaN of it.
             ModelInUseError: another thread or asyncio task is using the model.
         """
-        check_call(tokens, attention_mask)
-        mask = torch.ones_like(tokens) if attention_mask is None else attention_mask
-        self._check_padding(mask)
+        tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self.exclusive.held(self.name):
             return self._called(tokens, mask, read)
 
+    def _checked(
+        self, inputs: Inputs, attention_mask: Int[Tensor, "batch pos"] | None
+    ) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, "batch pos"]]:
+        """The token ids of a call, and its mask."""
+        tokens, mask = as_call(self, inputs, attention_mask)
+        check_call(tokens, mask)
+        mask = torch.ones_like(tokens) if mask is None else mask
+        self._check_padding(mask)
+        return tokens, mask
+
+    def run_with_cache(
+        self,
+        tokens: Inputs,
+        names: Names = None,
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        read: Read = "logits",
+    ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
+        """Logits and activations, by hook point: all of them, those whose name a filter takes, or
+        those named; :meth:`capture` without gradients.
+
+        ``cache["blocks.2.hook_resid_pre"]`` and ``cache["resid_pre", 2]`` are the same.
+
+        Raises:
+            OptionError, CapabilityError, InterventionError, UserWarning: as :meth:`capture`.
+        """
+        options: Any = {"attention_mask": attention_mask, "grad": False, "read": read}
+        return captured(self, tokens, names, **options)
+
     def capture(
         self,
-        tokens: Int[Tensor, "batch pos"],
-        names: Sequence[str],
+        tokens: Inputs,
+        names: Names,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         grad: bool = False,
         read: Read = "logits",
-    ) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor]]:
+    ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
         """Logits and the activations named, from one forward pass.
 
         With ``grad`` the activations stay in the autograd graph, so that losses can be built on
         them; without it nothing is recorded.
 
+        Args:
+            tokens: ids, or texts.
+            names: of hook points; a filter, which is given every name; None for all hook points,
+                each by one of its names. Of the last two, those that the call does not pass
+                through are left out.
+            attention_mask: 0 at padding.
+            grad: see above.
+            read: what is returned beside the activations.
+
         Raises:
-            OptionError: a name that the model does not have.
-            CapabilityError: a hook point that shows something else than it is named for.
-            InterventionError: a hook point that never fired.
+            OptionError: a name that the model does not have, or a filter that takes none.
+            CapabilityError: a name of a hook point that shows something else than it is named for.
+            UserWarning: a filter took such hook points; they are left out.
+            InterventionError: a named hook point that never fired; of a filter's, that none did.
         """
-        self._prove_shown(names)
         options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
-        return self.capture_as_shown(tokens, names, **options)
+        return captured(self, tokens, names, **options)
 
     def capture_as_shown(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         names: Sequence[str],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         grad: bool = False,
         read: Read = "logits",
-    ) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor]]:
+    ) -> tuple[Float[Tensor, "batch _ width"], Activations]:
         """Like :meth:`capture`, whatever a hook point shows: for activations that an edit puts back
         where they were read.
 
         Raises:
             OptionError, InterventionError: as :meth:`capture`.
         """
-        store: dict[str, Tensor] = {}
-
-        def storing(name: str) -> HookFn:
-            def store_activation(activation: Tensor, hook: Any) -> None:
-                store[name] = activation
-
-            return store_activation
-
-        with (
-            torch.set_grad_enabled(grad),
-            self.exclusive.held(self.name),
-            hooked(self, [(name, storing(name)) for name in names]),
-        ):
-            logits = self.forward(tokens, attention_mask=attention_mask, read=read)
-        return logits, store
+        options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
+        return read_at(self, tokens, names, **options)
 
     def run_with_hooks(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         fwd_hooks: Sequence[tuple[str | Callable[[str], bool], HookFn]],
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
@@ -462,8 +495,8 @@ class LensModel(ABC):
         with self.exclusive.held(self.name), hooked(self, fwd_hooks, version) as log:
             yield self
         if not self._proving:
-            self._prove_edits(log.edited)
-            self._prove_shown(log.read)
+            self.proofs.prove_edits(log.edited)
+            self.proofs.prove_shown(log.read)
 
     @contextmanager
     def editing_attention(
@@ -509,10 +542,10 @@ class LensModel(ABC):
 
     def resid_pre(
         self,
-        tokens: Int[Tensor, "batch pos"],
+        tokens: Inputs,
         layer: int,
         *,
-        attention_mask: Int[Tensor, "batch pos"],
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
         """The residual that enters block ``layer``; nothing above it is run.
 
@@ -523,10 +556,9 @@ class LensModel(ABC):
             LayerError: not ``0 <= layer < n_layers``.
         """
         self._check_layer(layer)
-        check_call(tokens, attention_mask)
-        self._check_padding(attention_mask)
+        tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self.exclusive.held(self.name):
-            return self._resid_pre(tokens, layer, attention_mask)
+            return self._resid_pre(tokens, layer, mask)
 
     def run_blocks(
         self,
@@ -774,6 +806,11 @@ class LensModel(ABC):
                 self._capabilities = prove_capabilities(self)
         return self._capabilities
 
+    @property
+    def is_proving(self) -> bool:
+        """Whether a probe of the model is running."""
+        return self._proving
+
     def is_proven(self, capabilities: Capabilities) -> None:
         """Take over what the probe found on a model of the same class and config, whose weights
         alone differ."""
@@ -786,64 +823,6 @@ class LensModel(ABC):
         with self.bare():
             tokens, mask = tokens.to(self.device), mask.to(self.device)
             return self.forward(tokens, attention_mask=mask, read=read)
-
-    def _prove_edits(self, names: Sequence[str]) -> None:
-        """Refuse edits at hook points that show a copy, or that nothing reads afterwards.
-
-        Raises:
-            CapabilityError: a random edit there moves no output, or one that changes nothing does.
-        """
-        new = [name for name in names if name not in self._edits]
-        if new:
-            with self.bare():
-                self._edits |= prove_edits(self, new)
-        for name in names:
-            if COPY_ACTS in self._edits[name].detail:
-                raise CapabilityError(
-                    f"{self.architecture} does not compute with what it shows at {name!r}: "
-                    f"{self._edits[name].detail}, on a few tokens. Edit what enters or leaves the "
-                    "module instead."
-                )
-            if not self._edits[name].held:
-                raise CapabilityError(
-                    f"{self.architecture} discards edits at {name!r}: a random edit there, on a "
-                    f"few tokens, left the output as it was ({self._edits[name].detail}): nothing "
-                    "reads what the hook returns, or the weights behind it are zero. Edit "
-                    "hook_attn_out or hook_mlp_out, or use mask_attention for attention patterns."
-                )
-
-    def _prove_shown(self, names: Sequence[str]) -> None:
-        """Refuse to read hook points that show something else than they are named for.
-
-        Raises:
-            CapabilityError: what is not true of a hook point, and what shows as much.
-        """
-        fields = {name: name.rpartition(".")[2] for name in names if name in self.hook_dict}
-        named = {name: field for name, field in fields.items() if field in READ_INSTEAD}
-        if self._proving or self.keeps_to_names or not named:
-            return
-        if self._shown is None:
-            generator = torch.Generator().manual_seed(0)
-            tokens = self.random_tokens(2, min(7, self.n_ctx), generator).to(self.device)
-            with self.bare():
-                self._shown = shown_otherwise(self, tokens)
-        for name, field in named.items():
-            wrong = self._shown.get((id(self.hook_dict[name]), field))
-            if field in ("hook_normalized", "hook_scale"):
-                wrong = self._copy_acts(name)
-            if wrong is not None:
-                raise CapabilityError(
-                    f"{self.architecture} shows at {name!r} something else than the name says, on "
-                    f"a few tokens ({wrong}). Read instead: {READ_INSTEAD[field]}."
-                )
-
-    def _copy_acts(self, name: str) -> str | None:
-        """What a copy of the activation does to the output, where it does anything."""
-        if name not in self._edits:
-            with self.bare():
-                self._edits |= prove_edits(self, [name])
-        detail = self._edits[name].detail
-        return detail if COPY_ACTS in detail else None
 
     @contextmanager
     def _read_by_name(self, tokens: Tensor) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from interp_compose.errors import (
     CapabilityError,
@@ -11,9 +12,21 @@ from interp_compose.errors import (
     PromptError,
     TrainingModeError,
 )
-from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import check_autocast
-from interp_compose.text.units import TokenizedPrompt
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+
+@runtime_checkable
+class TextAndIds(Protocol):
+    """A text and its token ids ``[pos]``."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def ids(self) -> Any: ...
 
 
 def check_model(model: LensModel) -> None:
@@ -43,7 +56,7 @@ def check_tokenizer(model: LensModel) -> None:
 
 def check_prompts(
     model: LensModel,
-    prompts: Sequence[TokenizedPrompt],
+    prompts: Sequence[TextAndIds],
     which: Callable[[int], str],
     *,
     collapse: str | None,

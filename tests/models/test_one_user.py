@@ -171,7 +171,7 @@ def test_edits_that_act_are_proven_once() -> None:
     for name in ("blocks.2.hook_mlp_out", "hook_embed", "ln_final.hook_normalized"):
         clean = model(TOKENS)
         assert not torch.equal(model.run_with_hooks(TOKENS, [(name, double)]), clean)
-        assert model._edits[name].held
+        assert model.proofs.edits[name].held
 
 
 # ---- checkpointing --------------------------------------------------------------------------

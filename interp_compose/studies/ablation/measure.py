@@ -26,6 +26,7 @@ from interp_compose.interventions.ablation_sweep import (
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
+from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.ablation.options import AblationCommand, AblationOptions
 from interp_compose.studies.ablation.result import ALL_WORDS, AblationCurve
 from interp_compose.studies.core.command import run_on_task
@@ -39,7 +40,6 @@ from interp_compose.studies.core.inputs import (
     examples_digest,
     into_batches,
     outcome_rows,
-    output_tokenizer,
     prepare,
     split_clean,
 )

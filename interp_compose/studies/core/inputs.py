@@ -23,12 +23,13 @@ from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
+from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.core.options import Options, PromptOptions
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_ids
 from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
-from interp_compose.text.targets import TargetTokenizer, source_and_target, target_starts
+from interp_compose.text.targets import source_and_target, target_starts
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
 from interp_compose.types import Example
 
@@ -139,26 +140,15 @@ def prepare(
     ]
 
 
-def output_tokenizer(model: LensModel) -> Any:
-    """That of what the model predicts."""
-    two_texts = isinstance(model, EncoderDecoderModel)
-    return TargetTokenizer(model.tokenizer) if two_texts else model.tokenizer
-
-
 def _with_targets(
     model: EncoderDecoderModel,
     sources: Sequence[TokenizedPrompt],
     targets: Sequence[TokenizedPrompt],
 ) -> list[TokenizedPrompt]:
     """Rows of both, refused where the model cannot read them."""
-    if not model.start_ids:
-        raise InputError(
-            f"the config of {model.name!r} has no decoder_start_token_id, with which targets "
-            "begin; set model.start_ids to the ids of the tokens before the first word, such as a "
-            "start token and the token of a language."
-        )
+    start = model.target_start
     for index, target in enumerate(targets):
-        n_target = len(model.start_ids) + len(target.ids)
+        n_target = len(start) + len(target.ids)
         if n_target > model.n_ctx:
             raise PromptError(
                 f"example {index}: its target has {n_target} tokens and {model.name!r} reads "
@@ -166,9 +156,8 @@ def _with_targets(
             )
         if max(target.ids, default=0) >= model.d_vocab:
             check_ids(model, 0, int(max(target.ids)))
-    suffix = [token + model.d_vocab_source for token in model.start_ids]
     return [
-        source_and_target(source, target, suffix, model.d_vocab_source)
+        source_and_target(source, target, start, model.d_vocab_source)
         for source, target in zip(sources, targets, strict=True)
     ]
 

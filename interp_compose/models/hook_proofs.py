@@ -1,0 +1,102 @@
+"""Which hook points keep to their names, and at which an edit acts: found once a model, by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from interp_compose.errors import CapabilityError
+from interp_compose.models.capabilities import COPY_ACTS, Probe, prove_edits
+from interp_compose.models.shown import READ_INSTEAD, shown_otherwise
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+
+class HookProofs:
+    """What was found of a model's hook points so far.
+
+    Attributes:
+        edits: by hook point, what a random edit there does, and a copy.
+    """
+
+    def __init__(self, model: LensModel) -> None:
+        self._model = model
+        self.edits: dict[str, Probe] = {}
+        self._shown: dict[str, str] | None = None
+
+    def prove_edits(self, names: Sequence[str]) -> None:
+        """Refuse edits at hook points that show a copy, or that nothing reads afterwards.
+
+        Raises:
+            CapabilityError: a random edit there moves no output, or one that changes nothing does.
+        """
+        architecture = self._model.architecture
+        self._try(names)
+        for name in names:
+            if COPY_ACTS in self.edits[name].detail:
+                raise CapabilityError(
+                    f"{architecture} does not compute with what it shows at {name!r}: "
+                    f"{self.edits[name].detail}, on a few tokens. Edit what enters or leaves the "
+                    "module instead."
+                )
+            if not self.edits[name].held:
+                raise CapabilityError(
+                    f"{architecture} discards edits at {name!r}: a random edit there, on a "
+                    f"few tokens, left the output as it was ({self.edits[name].detail}): nothing "
+                    "reads what the hook returns, or the weights behind it are zero. Edit "
+                    "hook_attn_out or hook_mlp_out, or use mask_attention for attention patterns."
+                )
+
+    def prove_shown(self, names: Iterable[str]) -> None:
+        """Refuse to read hook points that show something else than they are named for.
+
+        Raises:
+            CapabilityError: what is not true of a hook point, and what shows as much.
+        """
+        for name, wrong in self.shown_otherwise(names).items():
+            raise CapabilityError(
+                f"{self._model.architecture} shows at {name!r} something else than the name says, "
+                f"on a few tokens ({wrong}). Read instead: {instead_of(name)}."
+            )
+
+    def shown_otherwise(self, names: Iterable[str]) -> dict[str, str]:
+        """Those of ``names`` that show something else than they say: what is not true of them."""
+        model = self._model
+        named = [name for name in names if name in model.hook_dict and field(name) in READ_INSTEAD]
+        if model.is_proving or model.keeps_to_names or not named:
+            return {}
+        if self._shown is None:
+            generator = torch.Generator().manual_seed(0)
+            tokens = model.random_tokens(2, min(7, model.n_ctx), generator).to(model.device)
+            with model.bare():
+                found = shown_otherwise(model, tokens)
+            keys = {name: (id(point), field(name)) for name, point in model.hook_dict.items()}
+            self._shown = {name: found[key] for name, key in keys.items() if key in found}
+        of_norms = [name for name in named if field(name) in ("hook_normalized", "hook_scale")]
+        self._try(of_norms)
+        copied = {name: self.edits[name].detail for name in of_norms}
+        wrong = self._shown | {name: one for name, one in copied.items() if COPY_ACTS in one}
+        return {name: wrong[name] for name in named if name in wrong}
+
+    def _try(self, names: Sequence[str]) -> None:
+        """Edits at each, unless they were tried before."""
+        new = [name for name in names if name not in self.edits]
+        if new:
+            with self._model.bare(), warnings.catch_warnings():
+                # TransformerLens warns whoever edits a norm's scale; the probe is not the user.
+                warnings.filterwarnings("ignore", message="A forward hook edited hook_scale")
+                self.edits |= prove_edits(self._model, new)
+
+
+def field(name: str) -> str:
+    """What a hook point is named for, without its place."""
+    return name.rpartition(".")[2]
+
+
+def instead_of(name: str) -> str:
+    """What shows what a hook point does not."""
+    return READ_INSTEAD[field(name)]
