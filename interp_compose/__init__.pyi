@@ -7,6 +7,7 @@ from .interventions.mask_attention import mask_attention as mask_attention
 from .interventions.mask_residual import mask_residual as mask_residual
 from .interventions.pool_at import pool_at as pool_at
 from .interventions.pooling import pool_groups as pool_groups
+from .interventions.word_vectors import word_vectors as word_vectors
 from .models.bert import EncoderConfig as EncoderConfig
 from .models.decode import beam_search as beam_search, greedy_search as greedy_search
 from .models.decoder import DecoderConfig as DecoderConfig

@@ -108,6 +108,7 @@ NAMES = {
     "phase_diagram",
     "pool_at",
     "pool_groups",
+    "word_vectors",
     "pretrain",
     "prontoqa",
     "read_examples",

@@ -18,7 +18,13 @@ from interp_compose.errors import InterventionError, LayerError, PromptError
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import Mode
-from interp_compose.interventions.select import check_to_edit
+from interp_compose.interventions.select import (
+    Groups,
+    WordUnit,
+    check_groups,
+    check_to_edit,
+    resolve_groups,
+)
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import ForwardFn, Read
 
@@ -46,13 +52,17 @@ class Pooled:
 def pool_at(
     model: LensModel,
     layer: int,
-    groups: Int[Tensor, "batch pos"],
+    groups: Groups = None,
     how: How = "mean",
     *,
+    unit: WordUnit | None = None,
     mode: Mode = "collapse",
     renumber: bool = False,
 ) -> Iterator[Pooled]:
     """Pool each unit of the residual that enters block ``layer``, in every call of ``model``.
+
+    ``pool_at(model, 2, "swine")`` pools the tokens of a word, ``pool_at(model, 2, unit="word")``
+    those of each word.
 
     With ``mode="collapse"`` the call runs to ``layer``, pools, and runs on with one position per
     unit (CARMA, appendix C.1); it returns logits ``[batch unit d_vocab]`` (or hidden states
@@ -65,8 +75,13 @@ def pool_at(
     Args:
         model: from :func:`load_model`.
         layer: 0 pools the embeddings.
-        groups: unit of each token of the calls to come, -1 for tokens that stay alone (BOS).
+        groups: words of the texts that will be run ("swine", ["swine", "water body"]: each
+            occurrence is a unit, and all other tokens stay alone), or the unit of each token of the
+            calls to come, -1 for tokens that stay alone (BOS).
         how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"``.
+        unit: in the place of groups, every word of the text is a unit, or every token with those
+            that go on with it (:mod:`.text.units`). The last word is one as well: ``cap_curve``
+            leaves the token of the last position apart.
         mode: ``"collapse"`` or ``"broadcast"``.
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of each unit's last token's.
 
@@ -74,7 +89,9 @@ def pool_at(
         A record of what was done.
 
     Raises:
-        LayerError, OptionError, SpanError: on entering.
+        LayerError, OptionError, InputError: on entering.
+        PositionError, AlignmentError, SpanError: at a call, words that a text does not have, that
+            cannot be found with certainty, or that overlap.
         CapabilityError: the model does not honour what this needs.
         PromptError: at a call, a collapse of a text longer than the window of local attention,
             which a shorter sequence would stretch.
@@ -85,16 +102,13 @@ def pool_at(
     check_to_edit(model)
     if not 0 <= layer < model.n_layers:
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
+    check_groups(model, groups, unit)
     model.require(*needs(mode, renumber))
     record = Pooled()
     affected: list[int] = []
 
     def lay_out(tokens: Tensor, mask: Tensor) -> PooledLayout:
-        if tokens.shape != groups.shape:
-            raise InterventionError(
-                f"groups are {list(groups.shape)} and the tokens of this call "
-                f"{list(tokens.shape)}; make the groups from the batch that you run."
-            )
+        units = resolve_groups(model, groups, unit, tokens, mask)
         longest = int(mask.sum(dim=1).max())
         if mode == "collapse" and model.window is not None and longest > model.window:
             raise PromptError(
@@ -102,7 +116,7 @@ def pool_at(
                 f"look back {model.window} tokens, which the shorter sequence would stretch. Use "
                 "mode='broadcast', or shorter texts."
             )
-        on_cpu = PooledLayout.from_groups(groups.cpu(), mask.cpu())
+        on_cpu = PooledLayout.from_groups(units.cpu(), mask.cpu())
         layout = on_cpu.to(tokens.device)
         _refuse_mixed(layout, model.predicts(tokens))
         record.calls += 1

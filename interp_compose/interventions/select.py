@@ -10,23 +10,24 @@ of them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from interp_compose.errors import (
     HeadError,
     InputError,
+    InterventionError,
     LayerError,
     OptionError,
     PositionError,
 )
 from interp_compose.models.lens_model import LensModel
-from interp_compose.text.find_words import word_positions
+from interp_compose.text.find_words import read_back, word_groups, word_positions
 
 Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
 Layers = int | float | Sequence[int | float] | None
@@ -139,22 +140,93 @@ def resolve_positions(
     listed = as_list(positions)
     chosen = torch.zeros_like(valid)
     if listed and isinstance(listed[0], str):
-        if model.tokenizer is None:
-            raise InputError(
-                f"{name}={positions!r} are words, and {model.name!r} came without a tokenizer; "
-                "pass numbers, or load it with load_model(…, tokenizer=…)."
-            )
-        text = valid
-        if len(model.stacks) > 1:  # words are looked for in the source
-            text = valid & ~model.predicts(tokens)
-        for row in range(tokens.shape[0]):
-            real = text[row].nonzero()[:, 0]
+        check_words(model, f"{name}={positions!r} are words", "pass numbers")
+        for row, real in _texts(model, tokens, mask):
             at = word_positions(model.tokenizer, tokens[row, real].tolist(), listed, row=row)
             chosen[row, real[at]] = True
         return chosen
     chosen[:, numbered(listed, tokens.shape[1], name)] = True
     _refuse_padding(chosen & ~valid, name)
     return chosen
+
+
+Groups = Int[Tensor, "batch pos"] | str | Sequence[str] | None
+WordUnit = Literal["word", "pretoken"]
+
+
+def check_groups(model: LensModel, groups: Groups, unit: WordUnit | None) -> None:
+    """Refuse, before any call, groups that no call can have.
+
+    Raises:
+        OptionError: groups and a unit, neither, or no word.
+        InputError: words, and a model without a tokenizer.
+    """
+    if (groups is None) == (unit is None):
+        raise OptionError(
+            f"groups and unit={unit!r}: expected one of them: a tensor of groups, words of the "
+            'text, or unit="word" for all words.'
+        )
+    if isinstance(groups, Tensor):
+        return
+    if not isinstance(groups, str) and groups is not None and not groups:
+        raise OptionError('no words: expected at least one, or unit="word" for all.')
+    check_words(model, "groups are words", "pass a tensor")
+
+
+def resolve_groups(
+    model: LensModel, groups: Groups, unit: WordUnit | None, tokens: Tensor, mask: Tensor
+) -> Int[Tensor, "batch pos"]:
+    """The unit of each token of a call, -1 for those that stay alone: every occurrence of a word is
+    a unit, or every word of the text.
+
+    Raises:
+        InterventionError: a tensor of another shape.
+        PositionError: a word that a row does not have.
+        AlignmentError: words cannot be found with certainty.
+        SpanError: words that share a token.
+    """
+    if isinstance(groups, Tensor):
+        if tokens.shape != groups.shape:
+            raise InterventionError(
+                f"groups are {list(groups.shape)} and the tokens of this call "
+                f"{list(tokens.shape)}; make the groups from the batch that you run."
+            )
+        return groups
+    found, tokenizer = torch.full_like(tokens, -1), model.tokenizer
+    for row, real in _texts(model, tokens, mask):
+        ids = tokens[row, real].tolist()
+        if groups is None:
+            assert unit is not None, "check_groups has seen to it"
+            text = read_back(tokenizer, ids, row=row, unit=unit, remedy="pass groups as a tensor")
+            of_row = text.units_at(len(ids))
+        else:
+            of_row = word_groups(tokenizer, ids, as_list(groups), row=row)
+        found[row, real] = torch.tensor(of_row, device=found.device)
+    return found
+
+
+def check_words(model: LensModel, asked: str, remedy: str) -> None:
+    """Refuse words on a model without a tokenizer; ``asked`` begins the message.
+
+    Raises:
+        InputError: it came without one.
+    """
+    if model.tokenizer is None:
+        raise InputError(
+            f"{asked}, and {model.name!r} came without a tokenizer; {remedy}, or load it with "
+            "load_model(…, tokenizer=…)."
+        )
+
+
+def _texts(
+    model: LensModel, tokens: Tensor, mask: Tensor
+) -> Iterator[tuple[int, Int[Tensor, "_"]]]:
+    """Each row of a call, and the places of its text; of an encoder–decoder, its source."""
+    text = mask.bool()
+    if len(model.stacks) > 1:
+        text = text & ~model.predicts(tokens)
+    for row in range(tokens.shape[0]):
+        yield row, text[row].nonzero()[:, 0]
 
 
 def as_list(positions: Any) -> list[Any]:

@@ -125,6 +125,7 @@ class LensModel(ABC):
         self.exclusive = Exclusive()
         self._wrappers: list[CallWrapper] = []
         self._preparations: list[Prepare] = []
+        self._calling = 0  # calls of this object under way now
         self._running = 0  # calls of `lens` that this object makes, under way now
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
@@ -554,10 +555,15 @@ class LensModel(ABC):
 
         Raises:
             LayerError: not ``0 <= layer < n_layers``.
+            InterventionError: inside a block of :func:`pool_at`, which acts on calls.
         """
         self._check_layer(layer)
         tokens, mask = self._checked(tokens, attention_mask)
-        with self._read_by_name(tokens), self.exclusive.held(self.name):
+        with self._read_by_name(tokens), self.exclusive.held(self.name), ExitStack() as blocks:
+            if not self._calling:  # by the user, not by a wrapper of a call
+                self.refuse_wrappers(f"model.resid_pre(…, {layer})")
+                for prepare in self._preparations:
+                    blocks.enter_context(prepare(tokens, mask))
             return self._resid_pre(tokens, layer, mask)
 
     def run_blocks(
@@ -661,7 +667,11 @@ class LensModel(ABC):
         with ExitStack() as open_blocks:
             for prepare in self._preparations:
                 open_blocks.enter_context(prepare(tokens, mask))
-            return self._wrapped(len(self._wrappers))(tokens, mask, read)
+            self._calling += 1
+            try:
+                return self._wrapped(len(self._wrappers))(tokens, mask, read)
+            finally:
+                self._calling -= 1
 
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
@@ -679,8 +689,17 @@ class LensModel(ABC):
 
     def _refuse_past_wrappers(self, lens: Any, args: Any) -> None:
         if not self._running:
+            self.refuse_wrappers("model.lens")
+
+    def refuse_wrappers(self, what: str) -> None:
+        """Refuse what a wrapper of :meth:`around` would not act on.
+
+        Raises:
+            InterventionError: one is open; ``what`` was called.
+        """
+        if self._wrappers:
             raise InterventionError(
-                f"{self.name!r}: model.lens was called inside a block of pool_at, which acts on "
+                f"{self.name!r}: {what} was called inside a block of pool_at, which acts on "
                 "calls of the model alone, so that this one would bypass it. Call model(…), "
                 "model.encode(…) or model.capture(…)."
             )

@@ -38,12 +38,17 @@ def check_model(model: LensModel) -> None:
             "whose positions belong to other tokens; end the block first."
         )
     check_autocast(model.device, f"what {model.name!r} gives")
+    check_evaluating(model)
+    check_tokenizer(model)
+
+
+def check_evaluating(model: LensModel) -> None:
+    """Refuse a model in training mode."""
     if model.training:
         raise TrainingModeError(
             f"{model.name!r} is in training mode, and dropout would make the numbers random; "
             "call model.eval() first."
         )
-    check_tokenizer(model)
 
 
 def check_tokenizer(model: LensModel) -> None:
