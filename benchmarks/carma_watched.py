@@ -20,7 +20,6 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.common import IMAGES, machine, plain_rows, write
 from interp_compose.plots.chart import Chart, Panel
-from interp_compose.plots.export import save_png
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.figures import by_value, lines_of
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about |= {"n_prompts": N_PROMPTS, "training": found.config["train"]}
     kept = {"means": plain_rows(over_seeds(frame)), "differences": plain_rows(differences(frame))}
     write("carma_watched_mini_idm", {"machine": machine(), "config": about, **kept})
-    save_png(figure(frame), IMAGES / "carma_watched_mini_idm.png")
+    figure(frame).save(IMAGES / "carma_watched_mini_idm.png")
     print(differences(frame).round(4).to_string())
 
 

@@ -15,7 +15,6 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, machine, plain_rows, write
-from interp_compose.plots.export import save_png
 
 SHOWN: Final = 12
 """Codes of which the words are kept."""
@@ -48,7 +47,7 @@ def keep(found: ic.Codes, name: str) -> None:
         },
     )
     for figure, drawn in found.figures().items():
-        save_png(drawn, IMAGES / f"{figure}_{name}.png")
+        drawn.save(IMAGES / f"{figure}_{name}.png")
 
 
 def of_some_codes(words: pd.DataFrame) -> pd.DataFrame:

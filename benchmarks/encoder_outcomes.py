@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, machine, plain_rows, write
-from interp_compose.plots.export import save_png
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "differences": plain_rows(judged.differences),
         },
     )
-    save_png(judged.figures()["encoders_pearson"], IMAGES / f"encoders_{asked.name}_pearson.png")
+    judged.figures()["encoders_pearson"].save(IMAGES / f"encoders_{asked.name}_pearson.png")
     print(judged.summary())
 
 

@@ -21,7 +21,6 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
-from interp_compose.plots.export import save_png
 from interp_compose.studies.fitting_speed.figures import (
     fitting_epochs_figure,
     fitting_pairs_figure,
@@ -96,7 +95,7 @@ def redraw(norm: str) -> None:
     for name, figure in figures.items():
         if len(DEPTHS[norm]) == 1 and name != "fitting_pairs":
             continue  # a table says it
-        save_png(figure, IMAGES / f"{start}_{name}.png")
+        figure.save(IMAGES / f"{start}_{name}.png")
 
 
 if __name__ == "__main__":

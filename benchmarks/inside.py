@@ -16,7 +16,8 @@ from typing import Final
 
 import interp_compose as ic
 from benchmarks.common import IMAGES
-from interp_compose.plots.static import few_colours, png_bytes
+from interp_compose.plots.export import picture_bytes
+from interp_compose.plots.static import few_colours
 from interp_compose.runs.files import atomic_write
 
 SHOWN: Final[Mapping[str, Mapping[tuple[float, ...], tuple[str, ...]]]] = {
@@ -57,9 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for rates, names in SHOWN[options.norm].items():
         figures = ic.mechanism(options.runs, rates, seed=options.seed).figures()
         for name in names:
-            chart = figures[name].chart
-            assert chart is not None
-            picture = png_bytes(chart) if name in SHADES else few_colours(png_bytes(chart), 256)
+            picture = picture_bytes(figures[name])
+            picture = picture if name in SHADES else few_colours(picture, 256)
             atomic_write(IMAGES / f"inside_{options.norm}_{name}.png", picture)
 
 

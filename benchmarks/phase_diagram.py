@@ -22,7 +22,6 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, spread_of, write
-from interp_compose.plots.export import save_png
 from interp_compose.studies.anchors.phase import doubt_of
 from interp_compose.studies.phases.figures import (
     phase_bubble_figure,
@@ -106,7 +105,7 @@ def redraw(setting: str) -> None:
         "phase_bubbles": phase_bubble_figure(cells, config=config),
     }
     for name, figure in figures.items():
-        save_png(figure, IMAGES / f"{name}_{setting}.png")
+        figure.save(IMAGES / f"{name}_{setting}.png")
 
 
 def risen(history: pd.DataFrame) -> dict[str, list[int]]:

@@ -25,7 +25,6 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, RESULTS as RESULTS_FOLDER, machine, plain_rows, write
-from interp_compose.plots.export import save_png
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.files import read_json
 from interp_compose.stats.seeds import paired_difference
@@ -156,7 +155,7 @@ def draw(name: str) -> None:
             figures["square"] = of_tasks.square_figure(blocks, config)
     for figure, drawn in figures.items():
         if drawn is not None:
-            save_png(drawn, IMAGES / f"{name}_{figure}.png")
+            drawn.save(IMAGES / f"{name}_{figure}.png")
 
 
 def keep_concepts(found: ic.ConceptGraphs) -> None:
@@ -170,7 +169,7 @@ def keep_concepts(found: ic.ConceptGraphs) -> None:
     name = "concept_graphs" + ("_normal" if found.config["distribution"] == "normal" else "")
     write(name, {"machine": machine(), "config": dict(found.config), **tables})
     for figure, drawn in found.figures().items():
-        save_png(drawn, IMAGES / f"{figure.replace('concept_graphs', name)}.png")
+        drawn.save(IMAGES / f"{figure.replace('concept_graphs', name)}.png")
     print(found.summary())
 
 

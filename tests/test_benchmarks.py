@@ -21,6 +21,7 @@ from benchmarks.unseen_sum import SHIFTS, task_of
 from docs import encoder_results, phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
+from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.anchors.phase import SHARES, phase_of
 from interp_compose.studies.task_phases import measure
 from interp_compose.studies.task_phases.measure import TaskPhasesOptions
@@ -189,7 +190,7 @@ def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPa
     written: dict[str, dict[str, object]] = {}
     drawn = []
     monkeypatch.setattr(code_outcomes, "write", written.__setitem__)
-    monkeypatch.setattr(code_outcomes, "save_png", lambda figure, path: drawn.append(path.name))
+    monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
     monkeypatch.setattr(encoder_results, "read", written.__getitem__)
     code_outcomes.keep(codes(), "tiny")
     assert list(written) == ["codes_tiny"]
@@ -218,7 +219,7 @@ def test_each_distribution_of_initial_weights_has_a_file_and_pictures(
     written: dict[str, dict[str, object]] = {}
     drawn = []
     monkeypatch.setattr(sequence_outcomes, "write", written.__setitem__)
-    monkeypatch.setattr(sequence_outcomes, "save_png", lambda figure, path: drawn.append(path.name))
+    monkeypatch.setattr(ChartFigure, "save", lambda figure, path: drawn.append(path.name))
     config = {**concepts.CONFIG, "distribution": distribution}
     sequence_outcomes.keep_concepts(ic.ConceptGraphs.from_runs(concepts.frames(), config))
     (kept,) = written.values()
@@ -233,9 +234,7 @@ def test_steps_and_perplexities_are_drawn_from_what_was_kept(
 ) -> None:
     """Steps where all seeds of a setting fit their training data, perplexity of any text."""
     drawn = {}
-    monkeypatch.setattr(
-        sequence_outcomes, "save_png", lambda figure, path: drawn.update({path.name: figure})
-    )
+    monkeypatch.setattr(ChartFigure, "save", lambda own, path: drawn.update({path.name: own}))
     name = "task_phases_prontoqa_1"
     sequence_outcomes.draw(name)
     (panel,) = drawn[f"{name}_steps.png"].chart.panels

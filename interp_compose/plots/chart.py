@@ -83,16 +83,6 @@ class Chart:
     x_is_category: bool = False
 
     @property
-    def heading(self) -> str:
-        """The title, short enough for the picture; two panels are wider than one."""
-        return short(self.title, 80 if len(self.panels) == 1 else 100)
-
-    @property
-    def subheading(self) -> str:
-        """The subtitle, short enough for the picture."""
-        return short(self.subtitle, 120 if len(self.panels) == 1 else 150)
-
-    @property
     def label_length(self) -> int:
         """Characters of the longest label beside the plot."""
         last = self.panels[-1]
@@ -134,14 +124,14 @@ class Chart:
         pad = max(0.04 * (max(ys) - min(ys)), 1e-3)
         return min(ys) - pad, max(ys) + pad
 
-    def bar_places(self, panel: Panel) -> list[tuple[Line, list[float]]]:
-        """The panel's lines with bars, and where the bars stand: none hides another.
+    def bar_places(self, panel: Panel, share: float = BAR_STEP) -> list[tuple[Line, list[float]]]:
+        """The panel's lines with bars, and where the bars stand, ``share`` of the axis apart.
 
         Single points are apart already (:func:`side_by_side`).
         """
         barred = [line for line in panel.lines if line.has_bars]
         left, right = self.x_range
-        step = 0.0 if self.has_one_layer else BAR_STEP * (right - left)
+        step = 0.0 if self.has_one_layer else share * (right - left)
         first = -(len(barred) - 1) / 2
         return [(line, [x + (first + i) * step for x in line.x]) for i, line in enumerate(barred)]
 

@@ -1,14 +1,20 @@
-"""Figures as files: an interactive page that needs no network, and a picture."""
+"""Figures as files: an interactive page that needs no network, and pictures for papers."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
-from interp_compose.errors import InputError
+from interp_compose.errors import OptionError
+from interp_compose.plots.canvas import Width, pixels
+from interp_compose.plots.edits import as_edited
 from interp_compose.plots.interactive import CONFIG, ChartFigure
-from interp_compose.plots.static import png_bytes
+from interp_compose.plots.static import DPI, picture
 from interp_compose.runs.files import atomic_write
+
+PICTURES: Final = ("pdf", "png", "svg")
+PRINT_DPI: Final = 300
 
 
 def page_bytes(figure: ChartFigure) -> bytes:
@@ -23,40 +29,33 @@ def page_bytes(figure: ChartFigure) -> bytes:
     return page.encode()  # type: ignore[no-any-return]
 
 
-def picture_bytes(figure: ChartFigure) -> bytes:
-    """The figure's chart, heat map, scatter or matrices, drawn by matplotlib; needs no browser.
+def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None = None) -> bytes:
+    """The figure drawn by matplotlib, which needs no browser; the same figure, the same bytes.
 
-    One panel is 1344 × 736 pixels, each further one 352 pixels more; a heat map is 1344 pixels
-    wide, and its height grows with its rows; a scatter is as wide, or wider from three panels on; a
-    grid of matrices is as large as its panels need, up to 2154 × 1692 pixels in a usual grid.
+    What is blank right of it and below it is cut off. A PNG has 160 pixels in an inch, or 300 where
+    a width is asked for; a PDF's font is embedded, an SVG's text is text. No file holds a date.
 
     Raises:
-        InputError: the figure was copied by plotly and no longer knows its chart.
+        OptionError: no width that a figure can have.
+        InputError: the figure was edited in a way that a picture cannot follow; plotly copied it,
+            and it no longer knows what it shows; or there is no room for it in this width.
     """
-    if figure.chart is None:
-        raise InputError(
-            "this figure does not know its chart (plotly or pickle copied it); pass the figure as "
-            "plot() returned it"
+    asked = pixels(width)
+    chart, edited = as_edited(figure)
+    dpi = PRINT_DPI if kind == "png" and asked is not None else DPI
+    return picture(chart, kind, dpi=dpi, width=edited if asked is None else asked)
+
+
+def save(figure: ChartFigure, path: str | os.PathLike[str], width: Width | None) -> Path:
+    """:meth:`.ChartFigure.save`."""
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind != "html" and kind not in PICTURES:
+        raise OptionError(
+            f"path={str(path)!r}: expected a name that ends in .pdf, .svg, .png or .html"
         )
-    return png_bytes(figure.chart)
-
-
-def save_html(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
-    """:func:`page_bytes` as a file.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    atomic_write(path, page_bytes(figure))
-    return Path(path)
-
-
-def save_png(figure: ChartFigure, path: str | os.PathLike[str]) -> Path:
-    """:func:`picture_bytes` as a file.
-
-    Raises:
-        InputError: the figure was copied by plotly and no longer knows its chart.
-        OutputError: it cannot be written.
-    """
-    atomic_write(path, picture_bytes(figure))
-    return Path(path)
+    if kind == "html" and width is not None:
+        raise OptionError(f"width={width!r}: a page is as wide as its window; leave it out")
+    data = page_bytes(figure) if kind == "html" else picture_bytes(figure, kind, width=width)
+    atomic_write(path, data)
+    return path

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeGuard
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import LONGEST
 from interp_compose.plots.chart import short
 
 LONGEST_ROW: Final = 42  # characters of a label
@@ -78,11 +79,6 @@ class HeatMap:
         self._check_marks("hatched", self.hatched, "hatch_name", "lines")
 
     @property
-    def heading(self) -> str:
-        """The title, short enough for the picture."""
-        return short(self.title, 80)
-
-    @property
     def subheading(self) -> str:
         """The subtitle, short enough for the picture, and what marks and grey cells mean."""
         notes = f" · hatched: {short(self.hatch_name, 40)}" if self.hatched else ""
@@ -91,7 +87,7 @@ class HeatMap:
             notes += f" · grey: {NOT_MEASURED}"
         if not self.subtitle:
             return notes.removeprefix(" · ")
-        return short(self.subtitle, 120 - len(notes)) + notes
+        return short(self.subtitle, LONGEST - len(notes)) + notes
 
     @property
     def row_labels(self) -> list[str]:

@@ -20,12 +20,19 @@ LETTER: Final = 6.7  # the width of one at 12 pixels
 
 
 class Key(NamedTuple):
-    """A bubble of the legend: its middle and where its name begins, in pixels from the left."""
+    """A bubble of the legend: its row, its middle and where its name begins, in pixels from the
+    left; no diameter where there is but a text."""
 
+    row: int
     x: float
     diameter: float
     text_x: float
     text: str
+
+    @property
+    def end(self) -> float:
+        """Where the name ends, with a margin."""
+        return self.text_x + LETTER * len(self.text) + 16
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,16 @@ class Bubbles(HeatMap):
         shares = [SMALLEST + (1 - SMALLEST) * k / steps for k in range(len(self.size_names))]
         return [largest * share for share in shares]
 
-    def legend(self, cell: float, left: float) -> list[Key]:
-        """Every size with its name, in a row that begins at ``left``."""
-        keys = []
-        x = left + LETTER * len(short(self.size_title, LONGEST_NAME)) + 14 * bool(self.size_title)
+    def legend(self, cell: float, left: float, right: float) -> list[Key]:
+        """What sizes mean, and every size with its name, in rows from ``left`` to ``right``."""
+        title = short(self.size_title, LONGEST_NAME)
+        keys = [Key(0, left, 0.0, left, title)] if title else []
+        x, row = left + LETTER * len(title) + 14 * bool(title), 0
         for diameter, name in zip(self.diameters(cell), self.size_names, strict=True):
             text = short(name, LONGEST_NAME)
-            keys.append(Key(x + diameter / 2, diameter, x + diameter + 6, text))
-            x += diameter + 6 + LETTER * len(text) + 20
+            wide = diameter + 6 + LETTER * len(text)
+            if x > left and x + wide > right:
+                x, row = left, row + 1
+            keys.append(Key(row, x + diameter / 2, diameter, x + diameter + 6, text))
+            x += wide + 20
         return keys

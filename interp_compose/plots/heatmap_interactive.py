@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, LONGEST_NAME, Bubbles
+from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, Bubbles
 from interp_compose.plots.heatmap_hatching import OPACITY, hatching
 from interp_compose.plots.heatmap_layout import BAR, Layout, dot_places, lay_out, shown
 from interp_compose.plots.heatmap_scale import BLACK, GREY, STROKE, WHITE, Scale, scale_of
@@ -30,7 +30,7 @@ def draw_heatmap(heatmap: HeatMap) -> ChartFigure:
     figure._chart = heatmap
     if isinstance(heatmap, Bubbles):
         figure.add_traces(_bubbles(heatmap, layout, scale))
-        _add_legend(figure, heatmap, layout)
+        _add_legend(figure, layout)
     else:
         if heatmap.gaps:
             figure.add_traces(_gaps(heatmap, layout))
@@ -44,9 +44,10 @@ def draw_heatmap(heatmap: HeatMap) -> ChartFigure:
     figure.update_layout(
         template=TEMPLATE,
         height=layout.figure_height,
+        width=layout.fixed_width,
         title={
-            "text": harmless(heatmap.heading),
-            "subtitle": {"text": harmless(heatmap.subheading)},
+            "text": "<br>".join(map(harmless, layout.head.title)),
+            "subtitle": {"text": "<br>".join(map(harmless, layout.head.subtitle))},
             "xref": "container",
             "x": 0.02,
             "y": 1 - 22 / layout.figure_height,
@@ -68,7 +69,7 @@ def _cells(heatmap: HeatMap, layout: Layout, scale: Scale) -> go.Heatmap:
         zmax=scale.high,
         colorscale=_colours(scale),
         showscale=bool(scale.ticks),
-        colorbar=colour_bar(layout.width_share, layout.bar_height, scale, layout.bar_title),
+        colorbar=colour_bar(layout.width_share, layout.height, scale, layout.bar_title),
         xgap=layout.gap,
         ygap=layout.gap,
         customdata=_hover_data(heatmap),
@@ -88,7 +89,7 @@ def _bubbles(bubbles: Bubbles, layout: Layout, scale: Scale) -> list[go.Scatter]
         "cmax": scale.high,
         "colorscale": _colours(scale),
         "showscale": bool(scale.ticks),
-        "colorbar": colour_bar(layout.width_share, layout.bar_height, scale, layout.bar_title),
+        "colorbar": colour_bar(layout.width_share, layout.height, scale, layout.bar_title),
         "line": {"color": EDGE, "width": 1},
         "opacity": 1,
     }
@@ -110,33 +111,32 @@ def _bubbles(bubbles: Bubbles, layout: Layout, scale: Scale) -> list[go.Scatter]
     ]
 
 
-def _add_legend(figure: ChartFigure, bubbles: Bubbles, layout: Layout) -> None:
-    """The sizes and their names, in a row above the cells."""
-    middle = LEGEND / 2 + 6  # pixels above the cells
+def _add_legend(figure: ChartFigure, layout: Layout) -> None:
+    """The sizes and their names, in rows above the cells."""
     corner = {"xref": "paper", "yref": "paper"}
-    words = [(0.0, bubbles.size_title)]
-    for key in bubbles.legend(layout.cell, 0.0):
-        radius = key.diameter / 2
-        figure.add_shape(
-            **corner,
-            type="circle",
-            xsizemode="pixel",
-            ysizemode="pixel",
-            xanchor=0,
-            yanchor=1,
-            x0=key.x - radius,
-            x1=key.x + radius,
-            y0=middle - radius,
-            y1=middle + radius,
-            line={"color": INK, "width": 1},
-        )
-        words.append((key.text_x, key.text))
-    for x, text in words:
+    rows = layout.keys[-1].row + 1 if layout.keys else 0
+    for key in layout.keys:
+        middle = LEGEND * (rows - key.row - 0.5) + 6  # pixels above the cells
+        radius, x = key.diameter / 2, key.x - layout.left
+        if radius:
+            figure.add_shape(
+                **corner,
+                type="circle",
+                xsizemode="pixel",
+                ysizemode="pixel",
+                xanchor=0,
+                yanchor=1,
+                x0=x - radius,
+                x1=x + radius,
+                y0=middle - radius,
+                y1=middle + radius,
+                line={"color": INK, "width": 1},
+            )
         figure.add_annotation(
             **corner,
-            text=harmless(short(text, LONGEST_NAME)),
+            text=harmless(key.text),
             x=0,
-            xshift=x,
+            xshift=key.text_x - layout.left,
             xanchor="left",
             y=1,
             yshift=middle,
@@ -277,7 +277,7 @@ def _dress(figure: ChartFigure, heatmap: HeatMap, layout: Layout) -> None:
         "tickmode": "array",
     }
     columns = shown(heatmap.column_labels, layout.column_step)
-    rows = shown(heatmap.row_labels, layout.row_step)
+    rows = shown(layout.rows, layout.row_step)
     figure.update_xaxes(
         **bare,
         title_text=harmless(layout.x_title),

@@ -1,7 +1,7 @@
 """How much room a heat map needs: sizes, ticks and numbers, the same for both backends.
 
-Lengths are in pixels of a figure that is ``WIDTH`` wide. The interactive figure is as wide as its
-page; there they say what stays readable.
+Lengths are in pixels (:mod:`.canvas`). An interactive map that fills the usual width is as wide as
+its page; there they say what stays readable.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from interp_compose.plots.canvas import MARGIN, SMALLEST, WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
-from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_bubbles import LEGEND, Bubbles
+from interp_compose.plots.heatmap import LONGEST_ROW, HeatMap
+from interp_compose.plots.heatmap_bubbles import LEGEND, Bubbles, Key
 from interp_compose.plots.heatmap_scale import Scale, scale_of
 
-WIDTH: Final = 874
-TOP: Final = 84  # title and subtitle
+TOP: Final = 84  # title and subtitle, a line each
+LEAST_CELLS: Final = 60.0  # of width, all together
+LEAST_COLUMN: Final = 28.0  # else rows' labels are shortened
+MOST_CELLS: Final = 0.35  # of the width, for which they are
 TRIANGLE: Final = 1.6  # the width of such a mark, in dots
 CHARACTER: Final = 7.6  # the width of a letter or digit at 12 pixels
 PROSE: Final = 6.6  # the same, of a sentence, with a margin
@@ -28,25 +31,32 @@ ROW_HEIGHTS: Final = (18.0, 60.0)
 HEIGHTS: Final = (120.0, 940.0)
 WIDEST_COLUMN: Final = 110.0
 WIDEST_BUBBLE_COLUMN: Final = 170.0  # a bubble may stand in the open
+BEYOND: Final = 30.0  # the bar's title reaches over it
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
-SHORTEST_BAR: Final = 150.0
 BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
-BUBBLE_HEIGHTS: Final = (SHORTEST_BAR, 940.0)  # the bar must not reach into the legend above
+BUBBLE_HEIGHTS: Final = (150.0, 940.0)
 MOST_NUMBERS: Final = 200
 FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are thinned out instead
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``width`` and ``height`` are the cells' together; every ``row_step``-th row has a label."""
+    """``width`` and ``height`` are the cells' together; every ``row_step``-th row has a label.
 
-    top: int
+    ``keys`` are the legend of a bubble map's sizes.
+    """
+
+    head: Head
+    canvas: float  # the figure's width
+    rows: list[str]  # their labels
+    keys: list[Key]
+    top: float
     left: float
     right: float
     bottom: float
     width: float
     height: float
-    width_share: float  # of the width that is there; maps of few columns are narrower
+    is_full: bool  # all of the width that is there; maps of few columns are narrower
     row_step: int
     column_step: int
     turned: bool  # column labels stand upright
@@ -55,39 +65,56 @@ class Layout:
     gap: float  # between cells
     dot: float  # the diameter of a mark
     cell: float  # a cell's shorter side
-    bar_height: float
     bar_title: tuple[str, ...]
     x_title: str
     y_title: str
+
+    @property
+    def fixed_width(self) -> float | None:
+        """Of the interactive figure where few columns leave most of a page blank."""
+        if self.is_full:
+            return None
+        needed = [self.left + self.width + self.right, self.head.width, *(k.end for k in self.keys)]
+        return min(max(needed), self.canvas)
+
+    @property
+    def width_share(self) -> float:
+        """Of the width that the interactive figure has between its margins."""
+        whole = self.fixed_width
+        return 1.0 if whole is None else min(self.width / (whole - self.left - self.right), 1.0)
 
     @property
     def figure_height(self) -> float:
         return self.top + self.height + self.bottom
 
 
-def lay_out(heatmap: HeatMap) -> Layout:
+def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
     """Room for every label; cells within limits; numbers where they can be read."""
+    canvas = WIDTH if width is None else width
     n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
     bubbles = isinstance(heatmap, Bubbles)
     row = _between(USUAL_HEIGHT / n_rows, *(BUBBLE_ROWS if bubbles else ROW_HEIGHTS))
     height = _between(row * n_rows, *(BUBBLE_HEIGHTS if bubbles else HEIGHTS))
     row = height / n_rows
-    label_size = 12.0 if row >= 15 else 10.0
+    label_size = 12.0 if row >= 15 else SMALLEST
 
     scale = scale_of(heatmap)
-    bar_height = max(height, SHORTEST_BAR)
     bar_title = textwrap.wrap(
         heatmap.value_name,
-        int(bar_height / PROSE),
-        max_lines=3,
+        int((height + BEYOND) / PROSE),
+        max_lines=4,
         placeholder="…",
         break_on_hyphens=False,
     )
     tick = max((len(text) for _, text in scale.ticks), default=0)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE * len(bar_title) + 18
-    left = TITLE + CHARACTER * _longest(heatmap.row_labels) + 16
+    least = max(LEAST_CELLS, min(LEAST_COLUMN * n_columns, MOST_CELLS * canvas))
+    longest_row = int((canvas - right - least - TITLE - 16) / CHARACTER)
+    rows = [short(label, min(max(longest_row, 8), LONGEST_ROW)) for label in heatmap.row_labels]
+    left = TITLE + CHARACTER * _longest(rows) + 16
+    check_room(left + LEAST_CELLS + right, canvas, "this map")
 
-    most = WIDTH - left - right
+    most = canvas - left - right
     width = min(most, (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns)
     column = width / n_columns
     longest = _longest(heatmap.column_labels)
@@ -98,17 +125,25 @@ def lay_out(heatmap: HeatMap) -> Layout:
     gap = 1.5 if min(row, column) >= 14 else 0.5 if min(row, column) >= 6 else 0.0
     dot = 5.0 if gap > 1 else 3.5
     bottom = TITLE + 14 + (CHARACTER * longest if turned else LINE)
+    head = head_of(heatmap.title, heatmap.subheading, canvas)
+    keys: list[Key] = []
+    if isinstance(heatmap, Bubbles):
+        keys = heatmap.legend(min(row, column), MARGIN if width < canvas / 2 else left, canvas)
     # a title is as long as the figure lets it be, in the middle of its axis
-    wide = width + 2 * min(left, WIDTH - left - width)
+    wide = width + 2 * min(left, canvas - left - width)
     high = height + 2 * min(bottom, TOP - 60)
     return Layout(
-        top=TOP + LEGEND * bubbles,
+        head=head,
+        canvas=canvas,
+        rows=rows,
+        keys=keys,
+        top=TOP + head.more + (LEGEND * (keys[-1].row + 1) if keys else 0),
         left=left,
         right=right,
         bottom=bottom,
         width=width,
         height=height,
-        width_share=width / most,
+        is_full=bool(width == most),
         row_step=_step(LINE * label_size / 12 - 1.5, row),
         column_step=_step(needed, column),
         turned=turned,
@@ -117,7 +152,6 @@ def lay_out(heatmap: HeatMap) -> Layout:
         gap=gap,
         dot=dot * TRIANGLE if heatmap.mark == "triangle" else dot,
         cell=min(row, column),
-        bar_height=bar_height,
         bar_title=tuple(bar_title),
         x_title=short(heatmap.x_title, int(wide / CHARACTER)),
         y_title=short(heatmap.y_title, int(high / CHARACTER)),

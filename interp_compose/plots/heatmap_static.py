@@ -10,39 +10,35 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from interp_compose.plots.chart import short
+from interp_compose.plots.canvas import PIXELS, POINT
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, LONGEST_NAME, Bubbles
+from interp_compose.plots.heatmap_bubbles import EDGE, LEGEND, Bubbles
 from interp_compose.plots.heatmap_hatching import OPACITY, hatching
 from interp_compose.plots.heatmap_layout import (
     BAR,
-    TOP,
-    WIDTH,
     Layout,
     dot_places,
     lay_out,
     shown,
 )
 from interp_compose.plots.heatmap_scale import GREY, STROKE, Scale, scale_of
-from interp_compose.plots.lettering import FAMILY, drawable, plain
-from interp_compose.plots.theme import GRID, INK, MUTED
+from interp_compose.plots.lettering import FAMILY, drawable, plain, write_head
+from interp_compose.plots.theme import GRID, INK
 
-PIXELS: Final = 104  # of the layout, in an inch
-POINT: Final = 72 / PIXELS  # points in a pixel of the layout
 GRADIENT: Final = 256  # shades in the colour bar
 
 
-def paint_heatmap(heatmap: HeatMap, dpi: int) -> Figure:
+def paint_heatmap(heatmap: HeatMap, dpi: int, width: float | None = None) -> Figure:
     """The map as a matplotlib figure, under whatever settings matplotlib has now."""
-    layout, scale = lay_out(heatmap), scale_of(heatmap)
-    height = layout.figure_height
-    figure = Figure(figsize=(WIDTH / PIXELS, height / PIXELS), dpi=dpi, facecolor="white")
-    box = (layout.left / WIDTH, layout.bottom / height)
-    size = (layout.width / WIDTH, layout.height / height)
+    layout, scale = lay_out(heatmap, width), scale_of(heatmap)
+    canvas, height = layout.canvas, layout.figure_height
+    figure = Figure(figsize=(canvas / PIXELS, height / PIXELS), dpi=dpi, facecolor="white")
+    box = (layout.left / canvas, layout.bottom / height)
+    size = (layout.width / canvas, layout.height / height)
     axes = figure.add_axes((*box, *size))
     if isinstance(heatmap, Bubbles):
         _draw_bubbles(axes, heatmap, layout, scale)
-        _draw_legend(figure, heatmap, layout)
+        _draw_legend(figure, layout)
     else:
         _draw_cells(axes, heatmap, layout, scale)
         _draw_gaps(axes, heatmap)
@@ -56,11 +52,7 @@ def paint_heatmap(heatmap: HeatMap, dpi: int) -> Figure:
     _dress(axes, heatmap, layout)
     if scale.ticks:
         _draw_bar(figure, layout, scale)
-    for text, points, colour, below in (
-        (heatmap.heading, 12.5, INK, 26),
-        (heatmap.subheading, 8.5, MUTED, 55),
-    ):
-        figure.text(0.02, 1 - below / height, drawable(text), size=points, **plain(colour))
+    write_head(figure, layout.head, canvas, height)
     return figure
 
 
@@ -97,26 +89,23 @@ def _draw_bubbles(axes: Axes, bubbles: Bubbles, layout: Layout, scale: Scale) ->
     axes.scatter(x, y, s=(8 * POINT) ** 2, marker="x", color=STROKE, linewidths=1.2, zorder=3)
 
 
-def _draw_legend(figure: Figure, bubbles: Bubbles, layout: Layout) -> None:
-    """The sizes and their names, in a row above the cells."""
-    height = LEGEND / layout.figure_height
-    axes = figure.add_axes((0, 1 - (TOP - 6) / layout.figure_height - height, 1, height))
+def _draw_legend(figure: Figure, layout: Layout) -> None:
+    """The sizes and their names, in rows above the cells."""
+    if not layout.keys:
+        return
+    high = LEGEND * (layout.keys[-1].row + 1)
+    share = high / layout.figure_height
+    bottom = 1 - (layout.top + 6) / layout.figure_height
+    axes = figure.add_axes((0, bottom + 12 / layout.figure_height, 1, share))
     axes.set_axis_off()
-    axes.set_xlim(0, WIDTH)
-    axes.set_ylim(0, LEGEND)
-    words = [(layout.left, bubbles.size_title)]
-    for key in bubbles.legend(layout.cell, layout.left):
-        axes.add_patch(Circle((key.x, LEGEND / 2), key.diameter / 2, fc="none", ec=INK, lw=0.8))
-        words.append((key.text_x, key.text))
-    for x, text in words:
-        axes.text(
-            x,
-            LEGEND / 2,
-            drawable(short(text, LONGEST_NAME)),
-            size=12 * POINT,
-            va="center",
-            **plain(INK),
-        )
+    axes.set_xlim(0, layout.canvas)
+    axes.set_ylim(high, 0)
+    for key in layout.keys:
+        y = LEGEND * (key.row + 0.5)
+        if key.diameter:
+            axes.add_patch(Circle((key.x, y), key.diameter / 2, fc="none", ec=INK, lw=0.8))
+        text = drawable(key.text)
+        axes.text(key.text_x, y, text, size=12 * POINT, va="center", **plain(INK))
 
 
 def _draw_gaps(axes: Axes, heatmap: HeatMap) -> None:
@@ -150,7 +139,7 @@ def _dress(axes: Axes, heatmap: HeatMap, layout: Layout) -> None:
     axes.spines[:].set_visible(False)
     size = layout.label_size * POINT
     axes.tick_params(length=0, labelcolor=INK, labelsize=size, labelfontfamily=FAMILY)
-    rows = shown(heatmap.row_labels, layout.row_step)
+    rows = shown(layout.rows, layout.row_step)
     columns = shown(heatmap.column_labels, layout.column_step)
     axes.set_yticks([i for i, _ in rows], [drawable(text) for _, text in rows], parse_math=False)
     axes.set_xticks(
@@ -167,10 +156,11 @@ def _dress(axes: Axes, heatmap: HeatMap, layout: Layout) -> None:
 def _draw_bar(figure: Figure, layout: Layout, scale: Scale) -> None:
     """The colour bar right of the cells, level with their middle."""
     height = layout.figure_height
-    bottom = layout.bottom + (layout.height - layout.bar_height) / 2
     left = layout.left + layout.width + BAR
-    box = (left / WIDTH, bottom / height, BAR / WIDTH, layout.bar_height / height)
-    axes = figure.add_axes(box)
+    share = layout.height / height
+    axes = figure.add_axes(
+        (left / layout.canvas, layout.bottom / height, BAR / layout.canvas, share)
+    )
     shades = [[to_rgb(scale.colour_at((k + 0.5) / GRADIENT))] for k in range(GRADIENT)]
     axes.imshow(
         shades,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -16,10 +17,12 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
 
-WIDTH: Final = 874.0  # of a figure, but where columns need more
-NARROWEST: Final = 84.0  # a cell
+NARROWEST: Final = 84.0  # a cell, where no width is asked for
+LEAST: Final = 36.0  # a cell, where one is
+MOST_LEFT: Final = 0.3  # of that width, for the rows' names
 WIDEST: Final = 190.0
 LONGEST: Final = 36  # characters of a row's name
 LONGEST_COLUMN: Final = 10
@@ -61,62 +64,76 @@ class ImageGrid:
         if len(shapes) != 1:
             raise InputError(f"images have the shapes {sorted(shapes)}; expected one for all")
 
-    @property
-    def heading(self) -> str:
-        """The title, short enough for the picture."""
-        return short(self.title, 80)
 
-    @property
-    def subheading(self) -> str:
-        """The subtitle, short enough for the picture."""
-        return short(self.subtitle, 120)
+@dataclass(frozen=True, eq=False)
+class ImageLayout:
+    """Where everything is; ``asked`` is the width that the figure has to have, if any."""
+
+    grid: ImageGrid
+    asked: float | None
+
+    @cached_property
+    def head(self) -> Head:
+        return head_of(self.grid.title, self.grid.subtitle, self.width)
 
     @property
     def row_names(self) -> list[str]:
-        return [short(name, LONGEST) for name in self.rows]
+        most = LONGEST if self.asked is None else int(MOST_LEFT * self.asked / CHARACTER)
+        return [short(name, min(most, LONGEST)) for name in self.grid.rows]
 
     @property
     def column_names(self) -> list[str]:
-        return [short(name, LONGEST_COLUMN) for name in self.columns]
+        return [short(name, LONGEST_COLUMN) for name in self.grid.columns]
 
-    @property
+    @cached_property
     def left(self) -> float:
         """Where the first column begins."""
         return MARGIN + CHARACTER * max(map(len, self.row_names)) + GAP
 
-    @property
+    @cached_property
     def cell(self) -> tuple[float, float]:
         """A cell's width and height."""
-        n = len(self.columns)
-        width = (WIDTH - self.left - MARGIN - (n - 1) * GAP) / n
-        width = min(max(width, NARROWEST), WIDEST)
-        y, x, _ = self.images[0][0].shape
+        n = len(self.grid.columns)
+        width = ((self.asked or WIDTH) - self.left - MARGIN - (n - 1) * GAP) / n
+        width = min(max(width, NARROWEST if self.asked is None else LEAST), WIDEST)
+        y, x, _ = self.grid.images[0][0].shape
         return width, width * y / x
 
-    @property
-    def size(self) -> tuple[float, float]:
-        """The figure's width and height."""
-        width, height = self.cell
-        right, bottom = self.corner(len(self.rows) - 1, len(self.columns) - 1)
-        return max(WIDTH, right + width + MARGIN), bottom + height + MARGIN
+    @cached_property
+    def width(self) -> float:
+        needed = self.corner(0, len(self.grid.columns) - 1, 0.0)[0] + self.cell[0] + MARGIN
+        if self.asked is not None:
+            check_room(needed, self.asked, "these images")
+        return self.asked or max(WIDTH, needed)
 
-    def corner(self, row: int, column: int) -> tuple[float, float]:
+    @property
+    def height(self) -> float:
+        return self.corner(len(self.grid.rows) - 1, 0)[1] + self.cell[1] + MARGIN
+
+    def corner(self, row: int, column: int, more: float | None = None) -> tuple[float, float]:
         """A cell's upper left corner, counted from the figure's."""
         width, height = self.cell
-        return self.left + column * (width + GAP), TOP + NAMES + row * (height + GAP)
+        top = TOP + NAMES + (self.head.more if more is None else more)
+        return self.left + column * (width + GAP), top + row * (height + GAP)
 
     @property
     def texts(self) -> list[tuple[str, float, float, str]]:
         """Names of rows and columns and what the columns are: text, x, y of its middle, and how it
         lies to x."""
         width, height = self.cell
-        right = self.corner(0, len(self.columns) - 1)[0] + width
-        texts = [(short(self.x_title), (self.left + right) / 2, TOP + 12, "center")]
+        right, top = self.corner(0, len(self.grid.columns) - 1)
+        middle = (self.left + right + width) / 2
+        texts = [(short(self.grid.x_title), middle, top - NAMES + 12, "center")]
         for column, name in enumerate(self.column_names):
-            texts.append((name, self.corner(0, column)[0] + width / 2, TOP + 34, "center"))
+            texts.append((name, self.corner(0, column)[0] + width / 2, top - NAMES + 34, "center"))
         for row, name in enumerate(self.row_names):
             texts.append((name, self.left - GAP, self.corner(row, 0)[1] + height / 2, "right"))
         return [text for text in texts if text[0]]
+
+
+def lay_out(grid: ImageGrid, width: float | None = None) -> ImageLayout:
+    """Cells as large as the width lets them be."""
+    return ImageLayout(grid, width)
 
 
 def png_of(image: UInt8[np.ndarray, "y x channel"]) -> bytes:

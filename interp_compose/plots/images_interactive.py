@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import plotly.graph_objects as go
 
-from interp_compose.plots.images import ImageGrid, png_of
+from interp_compose.plots.images import ImageGrid, lay_out, png_of
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.theme import TEMPLATE, harmless
 
@@ -14,14 +14,15 @@ from interp_compose.plots.theme import TEMPLATE, harmless
 def draw_images(grid: ImageGrid) -> ChartFigure:
     """The grid as a plotly figure; every text in it is escaped here. Each cell says on hover what
     it is."""
-    width, height = grid.size
+    layout = lay_out(grid)
+    width, height = layout.width, layout.height
     figure = ChartFigure()
     figure._chart = grid
-    cell = grid.cell
+    cell = layout.cell
     middles, hover = [], []
     for row, images in enumerate(grid.images):
         for column, image in enumerate(images):
-            x, y = grid.corner(row, column)
+            x, y = layout.corner(row, column)
             figure.add_layout_image(
                 source=f"data:image/png;base64,{b64encode(png_of(image)).decode()}",
                 xref="x", yref="y", x=x, y=y, sizex=cell[0], sizey=cell[1], sizing="stretch",
@@ -46,8 +47,8 @@ def draw_images(grid: ImageGrid) -> ChartFigure:
         height=height,
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
         title={
-            "text": harmless(grid.heading),
-            "subtitle": {"text": harmless(grid.subheading)},
+            "text": "<br>".join(map(harmless, layout.head.title)),
+            "subtitle": {"text": "<br>".join(map(harmless, layout.head.subtitle))},
             "x": 0.02,
             "y": 1 - 22 / height,
         },
@@ -55,7 +56,7 @@ def draw_images(grid: ImageGrid) -> ChartFigure:
         yaxis={**bare, "range": (height, 0)},
         hovermode="closest",
     )
-    for text, x, y, align in grid.texts:
+    for text, x, y, align in layout.texts:
         figure.add_annotation(
             text=harmless(text), x=x, y=y, xref="x", yref="y", showarrow=False,
             xanchor=align, yanchor="middle", font_size=12,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from interp_compose.errors import InputError
+from interp_compose.plots.canvas import WIDTH, Width, head_of
 from interp_compose.plots.chart import Chart, Level, Line, short
+from interp_compose.plots.chart_layout import MORE
 from interp_compose.plots.static import Picture, small_png_bytes
-from interp_compose.plots.theme import BAND_OPACITY, LEVEL_OPACITY, TEMPLATE, harmless
+from interp_compose.plots.theme import BAND_OPACITY, LEADER, LEVEL_OPACITY, TEMPLATE, harmless
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -27,12 +32,15 @@ PLOTLY_MIME: Final = "application/vnd.plotly.v1+json"
 
 
 class ChartFigure(go.Figure):  # type: ignore[misc]
-    """A plotly figure that stays small and works offline in notebooks.
+    """A plotly figure that stays small and works offline in notebooks, and that saves pictures.
 
     plotly's own notebook output carries plotly.js (4 MB a notebook) or fetches it from the web.
     This one hands over the figure's data, which VS Code and JupyterLab draw with the plotly they
-    bring along, and a PNG for every other viewer. The PNG is drawn from ``chart``: changes made to
-    the figure afterwards show in the interactive picture only.
+    bring along, and a PNG for every other viewer.
+
+    Pictures are drawn by matplotlib, without a browser. They take over a title, a subtitle, an
+    axis' title or a width that was changed (``figure.update_layout(title="…")``); where the figure
+    was changed otherwise, saving a picture is refused, and a notebook has none.
     """
 
     _chart: Picture | None = None
@@ -44,15 +52,60 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
         """What is drawn; None in a copy made by plotly or pickle."""
         return self._chart
 
+    def save(self, path: str | os.PathLike[str], *, width: Width | None = None) -> Path:
+        """Write the figure to ``path``: a picture (``.pdf``, ``.svg``, ``.png``), or a page to
+        explore (``.html``, 4 MB, nothing is fetched).
+
+        The same figure gives the same bytes. A PDF's font is embedded (type 42), and an SVG's text
+        is text. Blank margins at the right and below are cut off, so that a picture may be narrower
+        than ``width``.
+
+        Args:
+            width: of a picture on paper: "column" (3.25 inches), "page" (6.75 inches) or inches. It
+                is laid out anew, so that no letter is smaller than 7 points. By default as wide as
+                in a notebook: 8.4 inches, or what its panels need.
+
+        Raises:
+            OptionError: ``path`` ends otherwise; no width that a figure can have.
+            InputError: the figure was changed in a way that a picture cannot follow, or is a copy
+                made by plotly or pickle; or it has no room in ``width``. Names the changes, or the
+                width that it needs.
+            OutputError: the file cannot be written.
+        """
+        from interp_compose.plots.export import save
+
+        return save(self, path, width)
+
+    def write_image(self, *args: Any, **kwargs: Any) -> None:
+        """plotly's way needs a browser.
+
+        Raises:
+            InputError: always; names :meth:`save`.
+        """
+        raise InputError(
+            "plotly's write_image and to_image need a browser; "
+            "call figure.save('x.pdf'), or .svg or .png"
+        )
+
+    to_image = write_image
+
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None, **_: object
     ) -> dict[str, Any]:
+        from interp_compose.plots.edits import as_edited
+
         data = json.loads(self.to_json())
         bundle: dict[str, Any] = {PLOTLY_MIME: data | {"config": CONFIG}}
         bundle["text/plain"] = "interactive figure"
-        if self._chart is not None:
-            bundle["text/plain"] = f"figure: {self._chart.title}. {self._chart.subtitle}"
-            bundle["image/png"] = small_png_bytes(self._chart)
+        if self._chart is None:
+            return bundle
+        try:
+            chart, width = as_edited(self)
+        except InputError as refusal:
+            bundle["text/plain"] = f"interactive figure, without a picture: {refusal}"
+        else:
+            bundle["text/plain"] = f"figure: {chart.title}. {chart.subtitle}"
+            bundle["image/png"] = small_png_bytes(chart, width)
         return bundle
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -81,15 +134,16 @@ def draw(chart: Chart) -> ChartFigure:
         for level in panel.levels:
             for shape in _level(level):
                 figure.add_shape(shape | {"xref": f"{x} domain", "yref": y})
+    head = head_of(chart.title, chart.subtitle, WIDTH + MORE * (len(chart.panels) - 1))
     titled = any(panel.title for panel in chart.panels)
     figure.update_layout(
         template=TEMPLATE,
-        height=HEIGHT + (28 if titled else 0),
+        height=HEIGHT + (28 if titled else 0) + head.more,
         title={
-            "text": harmless(chart.heading),
-            "subtitle": {"text": harmless(chart.subheading)},
+            "text": "<br>".join(map(harmless, head.title)),
+            "subtitle": {"text": "<br>".join(map(harmless, head.subtitle))},
         },
-        margin={"t": 112 if titled else 84, "r": 40 + 8 * chart.label_length},
+        margin={"t": (112 if titled else 84) + head.more, "r": 40 + 8 * chart.label_length},
         hovermode="closest" if chart.has_one_layer else "x unified",
         annotations=[*_labels(chart), *_titles(chart)],
     )
@@ -252,7 +306,7 @@ def _labels(chart: Chart) -> list[dict[str, Any]]:
             "showarrow": True,
             "arrowhead": 0,
             "arrowwidth": 0.8,
-            "arrowcolor": style.colour,
+            "arrowcolor": LEADER,
             "font": {"color": style.text_colour, "size": 13},
         }
         for (text, x, y, style), height in zip(named, heights, strict=True)

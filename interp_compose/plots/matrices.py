@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import LONGEST
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_scale import DIVERGING, Scale
@@ -101,11 +102,6 @@ class MatrixGrid:
                 if panel is not None:
                     self._check(panel, f"the matrix of row {i}, column {j}")
 
-    @property
-    def heading(self) -> str:
-        """The title, short enough for the picture."""
-        return short(self.title, 80)
-
     def subheading(self, note: str = "") -> str:
         """The subtitle, short enough for the picture, with a note and what grey means."""
         notes = f" · {note}" if note else ""
@@ -113,7 +109,7 @@ class MatrixGrid:
             notes += f" · grey: {NOT_MEASURED}"
         if not self.subtitle:
             return notes.removeprefix(" · ")
-        return short(self.subtitle, 120 - len(notes)) + notes
+        return short(self.subtitle, LONGEST - len(notes)) + notes
 
     @property
     def places(self) -> list[tuple[int, int, MatrixPanel | None]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
+from interp_compose.plots.canvas import MARGIN, head_of
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_interactive import LONGEST_HOVER, colour_bar
@@ -17,7 +18,6 @@ from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 from interp_compose.plots.matrices_layout import (
     LINE_OPACITY,
     LONGEST_NAME,
-    MARGIN,
     TEXT_LINE,
     TITLE,
     GridLayout,
@@ -36,6 +36,7 @@ def draw_matrices(grid: MatrixGrid) -> ChartFigure:
     """
     layout = lay_out(grid)
     step = thinning(grid)
+    subtitle = head_of(grid.title, grid.subheading(_note(step)), layout.width).subtitle
     figure = ChartFigure()
     figure._chart = grid
     traces = []
@@ -50,8 +51,8 @@ def draw_matrices(grid: MatrixGrid) -> ChartFigure:
         width=layout.width,
         height=layout.height,
         title={
-            "text": harmless(grid.heading),
-            "subtitle": {"text": harmless(grid.subheading(_note(step)))},
+            "text": "<br>".join(map(harmless, layout.head.title)),
+            "subtitle": {"text": "<br>".join(map(harmless, subtitle))},
             "xref": "container",
             "x": MARGIN / layout.width,
             "y": 1 - 22 / layout.height,

@@ -12,30 +12,28 @@ from typing import Final
 
 import numpy as np
 
+from interp_compose.plots.canvas import MARGIN, WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 
-WIDTH: Final = 874.0  # which panels fill, as large as they may be
 HEIGHT: Final = 860.0
 WIDEST: Final = 1400.0  # to which the figure grows before panels become tiny
 TALLEST: Final = 1100.0
 PANEL: Final = (40.0, 84.0, 400.0)  # the smallest side, the smallest in a usual grid, the largest
 NARROWEST: Final = 300.0  # figure
-MARGIN: Final = 17.0
 TOP: Final = 76.0  # title and subtitle
 SUBTITLE: Final = 22.0
 TITLE: Final = 24.0  # what rows or columns are
 GAP: Final = 14.0  # between panels
 FLAT: Final = 8  # characters up to which a row's title lies flat
 LONGEST_NAME: Final = 24
-NAME: Final = 6.4  # the width of a letter at 10 pixels
+NAME: Final = 6.5  # the width of a letter of the smallest size
 NAME_ROOM: Final = 12.0  # a row's height, from which its name is written
 NAME_GAP: Final = 6.0
 TEXT: Final = 7.0  # the width of a letter at 11 pixels
 TEXT_LINE: Final = 14.0
 BLOCK: Final = 8.0  # the smallest block's side, from which lines are drawn
-HEADING, SUBHEADING = 10.8, 7.2  # the width of a letter
 BAR_HEIGHTS: Final = (100.0, 320.0)
 LINE_OPACITY: Final = 0.35  # between blocks
 
@@ -45,6 +43,7 @@ class GridLayout:
     """``left`` and ``top`` is where the first panel begins, ``gap`` what lies between two."""
 
     grid: MatrixGrid
+    head: Head
     width: float  # of the figure
     height: float  # of the figure
     left: float
@@ -126,14 +125,21 @@ class GridLayout:
         return [block - 0.5 for block in blocks[1:-1]]
 
 
-def lay_out(grid: MatrixGrid) -> GridLayout:
-    """Panels as large as the usual width lets them be; names where each row has the room."""
-    named = _lay_out(grid, True)
+def lay_out(grid: MatrixGrid, width: float | None = None) -> GridLayout:
+    """Panels as large as the usual width, or the one that is asked for, lets them be; names where
+    each row has the room."""
+    named = _lay_out(grid, True, width)
     sizes = [grid.size_of(panel) for _, _, panel in grid.places if grid.names_of(panel)]
-    return named if sizes and named.side / max(sizes) >= NAME_ROOM else _lay_out(grid, False)
+    bare = not sizes or named.side / max(sizes) < NAME_ROOM
+    layout = _lay_out(grid, False, width) if bare else named
+    if width is not None:
+        check_room(layout.width, width, "this grid")
+    return layout
 
 
-def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
+def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
+    usual, widest = (WIDTH, WIDEST) if asked is None else (asked, asked)
+    head_lines = head_of(grid.title, grid.subheading(), usual)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
     longest = max((_longest(grid.names_of(panel)) for _, _, panel in grid.places), default=0)
     room = NAME * min(longest, LONGEST_NAME) + NAME_GAP if named and longest else 0.0
@@ -141,7 +147,7 @@ def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
     longest_row = _longest(grid.rows)
     titles = LINE + 6 if longest_row > FLAT else CHARACTER * longest_row + 8
     left = MARGIN + TITLE * bool(grid.y_title) + titles * bool(longest_row) + room
-    head = TOP - SUBTITLE * (not grid.subheading())
+    head = TOP + head_lines.more - SUBTITLE * (not grid.subheading())
     top = head + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
     tick = max(len(text) for _, text in SCALE.ticks)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE + 18
@@ -152,8 +158,8 @@ def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
         gap = (GAP + between, GAP + between + text)
         across = left + right + (n_columns - 1) * gap[0]
         down = top + (n_rows - 1) * gap[1] + room + text + MARGIN
-        fits = min((WIDTH - across) / n_columns, (HEIGHT - down) / n_rows, PANEL[2])
-        grown = min((WIDEST - across) / n_columns, (TALLEST - down) / n_rows)
+        fits = min((usual - across) / n_columns, (HEIGHT - down) / n_rows, PANEL[2])
+        grown = min((widest - across) / n_columns, (TALLEST - down) / n_rows)
         return max(fits, min(grown, PANEL[1]), PANEL[0]), gap, text
 
     side, gap, _ = fit(2)  # how the text wraps depends on the side, and the side on its lines
@@ -165,10 +171,10 @@ def _lay_out(grid: MatrixGrid, named: bool) -> GridLayout:
     top = max(top, head + beyond)
     bottom = max(room + text + 8, beyond + 12, MARGIN)
     content = left + n_columns * side + (n_columns - 1) * gap[0] + right
-    prose = max(HEADING * len(grid.heading), SUBHEADING * len(grid.subheading())) + 2 * MARGIN
-    width = max(content, min(prose, WIDTH), NARROWEST)
+    width = max(content, min(head_lines.width, usual), NARROWEST)
     return GridLayout(
         grid=grid,
+        head=head_lines,
         width=width,
         height=top + high + bottom,
         left=left,
@@ -188,7 +194,7 @@ def _wrapped(panel: MatrixPanel | None, width: float) -> list[str]:
     if panel is None or not panel.text:
         return []
     most = max(int((width - 6) / TEXT), 4)
-    return textwrap.wrap(panel.text, most, max_lines=2, placeholder="…", break_on_hyphens=False)
+    return textwrap.wrap(panel.text, most, max_lines=3, placeholder="…", break_on_hyphens=False)
 
 
 def _longest(texts: Iterable[str]) -> int:

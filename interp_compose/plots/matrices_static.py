@@ -10,37 +10,35 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
+from interp_compose.plots.canvas import MARGIN, PIXELS, POINT, SMALLEST
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap_layout import BAR, LINE
 from interp_compose.plots.heatmap_scale import GREY, STROKE
-from interp_compose.plots.lettering import FAMILY, drawable, plain
+from interp_compose.plots.lettering import FAMILY, add_axes, drawable, plain, write, write_head
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 from interp_compose.plots.matrices_layout import (
     LINE_OPACITY,
     LONGEST_NAME,
-    MARGIN,
     TEXT_LINE,
     TITLE,
     GridLayout,
     lay_out,
 )
-from interp_compose.plots.theme import INK, MUTED
+from interp_compose.plots.theme import INK
 
-PIXELS: Final = 104  # of the layout, in an inch
-POINT: Final = 72 / PIXELS  # points in a pixel of the layout
 GRADIENT: Final = 256  # shades
 FRAME: Final = "#bbbbbb"
 
 
-def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
+def paint_matrices(grid: MatrixGrid, dpi: int, width: float | None = None) -> Figure:
     """The grid as a matplotlib figure, under whatever settings matplotlib has now."""
-    layout = lay_out(grid)
+    layout = lay_out(grid, width)
     size = (layout.width / PIXELS, layout.height / PIXELS)
     figure = Figure(figsize=size, dpi=dpi, facecolor="white")
     shades = LinearSegmentedColormap.from_list("", SCALE.stops, GRADIENT)
     colours = shades.with_extremes(bad=GREY)
     for i, j, panel in grid.places:
-        axes = _axes(figure, layout, layout.x(j), layout.y(i), layout.side, layout.side)
+        axes = add_axes(figure, layout, layout.x(j), layout.y(i), layout.side, layout.side)
         if panel is None:
             _strike(axes, grid.size_of(panel))
         else:
@@ -51,7 +49,7 @@ def paint_matrices(grid: MatrixGrid, dpi: int) -> Figure:
         for k, line in enumerate(layout.text(panel)):
             below = layout.y(i) + layout.side + layout.below(i, j, panel) + k * TEXT_LINE
             middle = layout.x(j) + layout.side / 2
-            _write(figure, layout, middle, below, line, 11 * POINT, ha="center", va="top")
+            write(figure, layout, middle, below, line, 11.0, ha="center", va="top")
     _write_titles(figure, layout)
     _draw_bar(figure, layout)
     return figure
@@ -77,22 +75,6 @@ def _draw_cells(axes: Axes, panel: MatrixPanel, colours: Colormap, pixels: float
     )
     axes.set_xlim(-0.5, n - 0.5)
     axes.set_ylim(n - 0.5, -0.5)
-
-
-def _axes(
-    figure: Figure, layout: GridLayout, x: float, y: float, width: float, height: float
-) -> Axes:
-    """Axes with their upper left corner there."""
-    across, down = layout.width, layout.height
-    return figure.add_axes((x / across, 1 - (y + height) / down, width / across, height / down))
-
-
-def _write(
-    figure: Figure, layout: GridLayout, x: float, y: float, text: str, size: float, **how: Any
-) -> None:
-    style = plain(how.pop("colour", INK))
-    across, up = x / layout.width, 1 - y / layout.height
-    figure.text(across, up, drawable(text), size=size, **how, **style)
 
 
 def _strike(axes: Axes, n: int) -> None:
@@ -126,41 +108,37 @@ def _name(axes: Axes, layout: GridLayout, row: int, column: int, panel: MatrixPa
         parse_math=False,
     )
     axes.tick_params(
-        length=0, pad=3, labelcolor=INK, labelsize=10 * POINT, labelfontfamily=FAMILY
+        length=0, pad=3, labelcolor=INK, labelsize=SMALLEST * POINT, labelfontfamily=FAMILY
     )  # fmt: skip
 
 
 def _write_titles(figure: Figure, layout: GridLayout) -> None:
     """Of the figure, of the columns and of the rows."""
     grid = layout.grid
-    for y, text, points, colour in (
-        (26.0, grid.heading, 12.5, INK),
-        (55.0, grid.subheading(), 8.5, MUTED),
-    ):
-        _write(figure, layout, MARGIN, y, text, points, colour=colour)
+    write_head(figure, layout.head, layout.width, layout.height)
     half = layout.side / 2
     for j, title in enumerate(layout.column_titles):
         x = layout.x(j) + half
-        _write(figure, layout, x, layout.top - 6, title, 12 * POINT, ha="center")
+        write(figure, layout, x, layout.top - 6, title, 12.0, ha="center")
     upright: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
     flat: dict[str, Any] = {"ha": "right", "va": "center"}
     edge = layout.left - layout.name_room
     for i, title in enumerate(layout.row_titles):
         x = edge - 4 - LINE / 2 if layout.turned_rows else edge - 7
         how = upright if layout.turned_rows else flat
-        _write(figure, layout, x, layout.y(i) + half, title, 12 * POINT, **how)
+        write(figure, layout, x, layout.y(i) + half, title, 12.0, **how)
     x_title, y_title = layout.titles
     above = layout.top - 6 - TITLE * any(grid.columns)
     middle = layout.left + layout.grid_width / 2, layout.top + layout.grid_height / 2
-    _write(figure, layout, middle[0], above, x_title, 9.5, ha="center")
-    _write(figure, layout, MARGIN + 6, middle[1], y_title, 9.5, **upright)
+    write(figure, layout, middle[0], above, x_title, 13.7, ha="center")
+    write(figure, layout, MARGIN + 6, middle[1], y_title, 13.7, **upright)
 
 
 def _draw_bar(figure: Figure, layout: GridLayout) -> None:
     """The colour bar right of the panels, level with their middle."""
     x = layout.left + layout.grid_width + BAR
     y = layout.top + (layout.grid_height - layout.bar_height) / 2
-    axes = _axes(figure, layout, x, y, float(BAR), layout.bar_height)
+    axes = add_axes(figure, layout, x, y, float(BAR), layout.bar_height)
     shades = [[to_rgb(SCALE.colour_at((k + 0.5) / GRADIENT))] for k in range(GRADIENT)]
     axes.imshow(shades, origin="lower", aspect="auto", extent=(0, 1, SCALE.low, SCALE.high))
     axes.spines[:].set_visible(False)

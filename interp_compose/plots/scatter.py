@@ -124,16 +124,6 @@ class Scatter:
                 self._check(group)
 
     @property
-    def heading(self) -> str:
-        """The title, short enough for the picture."""
-        return short(self.title, 80)
-
-    @property
-    def subheading(self) -> str:
-        """The subtitle, short enough for the picture."""
-        return short(self.subtitle, 120)
-
-    @property
     def legend(self) -> dict[str, Style]:
         """Every named group of a panel, in their order."""
         return {

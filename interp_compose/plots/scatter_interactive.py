@@ -37,8 +37,8 @@ def draw_scatter(scatter: Scatter) -> ChartFigure:
         template=TEMPLATE,
         height=layout.height,
         title={
-            "text": harmless(scatter.heading),
-            "subtitle": {"text": harmless(scatter.subheading)},
+            "text": "<br>".join(map(harmless, layout.head.title)),
+            "subtitle": {"text": "<br>".join(map(harmless, layout.head.subtitle))},
             "y": 1 - 22 / layout.height,
         },
         margin={"t": layout.top, "b": BOTTOM, "l": LEFT, "r": layout.right},

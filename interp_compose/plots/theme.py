@@ -16,6 +16,7 @@ TEMPLATE: Final = "interp_compose"
 INK: Final = "#222222"
 MUTED: Final = "#666666"
 GRID: Final = "#e6e6e6"
+LEADER: Final = "#c4c4c4"  # from a line's end to its name: grey, so that it is no data
 FONT: Final = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
 BAND_OPACITY: Final = 0.13
 LEVEL_OPACITY: Final = 0.07  # of a level's band, which lies behind the others

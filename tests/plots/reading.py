@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from interp_compose.plots.static import Picture, picture
+
 HOSTILE = [
     "</script><script>alert(1)</script>",
     '<a href="javascript:alert(1)">click</a>',
@@ -27,6 +29,10 @@ def visible_texts(picture: Figure) -> list[Text]:
     }
     texts = [text for text in picture.findobj(Text) if text.get_visible() and text.get_text()]
     return [text for text in texts if text not in beyond]
+
+
+def png_bytes(chart: Picture) -> bytes:
+    return picture(chart, "png")
 
 
 class Tags(HTMLParser):

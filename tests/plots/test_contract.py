@@ -16,7 +16,8 @@ import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
 
-from interp_compose.plots.export import page_bytes, save_png
+from interp_compose.plots.canvas import PIXELS, WIDTHS
+from interp_compose.plots.export import page_bytes
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.images_interactive import draw_images
 from interp_compose.plots.interactive import ChartFigure
@@ -24,7 +25,7 @@ from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
 from interp_compose.plots.scatter_interactive import draw_scatter
-from interp_compose.plots.static import painted, png_bytes
+from interp_compose.plots.static import painted
 from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from tests.plots import (
     test_figures as cap,
@@ -37,7 +38,7 @@ from tests.plots import (
     test_similarity as similarity,
     test_speed as speed,
 )
-from tests.plots.reading import HOSTILE, Tags, strings, visible_texts
+from tests.plots.reading import HOSTILE, Tags, png_bytes, strings, visible_texts
 from tests.studies import (
     test_concept_graphs as concept_graphs,
     test_encoders as encoders,
@@ -134,17 +135,29 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
 """Figures of every kind in which every text that a user chooses is ``name``."""
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_no_text_leaves_the_picture_or_covers_another(name: str) -> None:
+COLUMN, PAGE = WIDTHS["column"], WIDTHS["page"]
+ON_PAPER = [
+    *((name, COLUMN) for name in ("cap", "generalise", "fusion", "encoders", "concept_graphs")),
+    *((name, COLUMN) for name in ("similarity: similarity", "speed: pairs", "phases: paper")),
+    *((name, COLUMN) for name in ("heat map: sentence", "heat map: 60 words", "images: few")),
+    *((name, COLUMN) for name in ("matrices: 4d", "scatter: pairs", "scatter: many names")),
+    *((name, PAGE) for name in ("cap", "fusion", "matrices: own names", "heat map: long labels")),
+]
+
+
+@pytest.mark.parametrize(("name", "inches"), [*((name, None) for name in FIGURES), *ON_PAPER])
+def test_no_text_leaves_the_picture_or_covers_another(name: str, inches: float | None) -> None:
+    """Nor is any smaller than 7 points, on paper or in a notebook."""
     for figure in FIGURES[name]():
         with mpl.rc_context():
             mpl.rcdefaults()
-            picture = painted(figure.chart, 100)
+            picture = painted(figure.chart, 100, inches and inches * PIXELS)
             picture.draw_without_rendering()
             whole = picture.bbox
             # of a label its text alone: the hairline that joins it to its line may cross anything
             shown = {text: Text.get_window_extent(text) for text in visible_texts(picture)}
         assert len(shown) > 4
+        assert min(text.get_size() for text in shown) >= 7
         for text, box in shown.items():
             assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
             assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
@@ -166,8 +179,8 @@ WRITTEN = [
 @pytest.mark.parametrize("name", WRITTEN)
 def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
     for figure, again in zip(FIGURES[name](), FIGURES[name](), strict=True):
-        data = save_png(figure, tmp_path / "a.png").read_bytes()
-        assert data == save_png(again, tmp_path / "b.png").read_bytes()
+        data = figure.save(tmp_path / "a.png").read_bytes()
+        assert data == again.save(tmp_path / "b.png").read_bytes()
         assert len(data) < 300 * 1024
         bundle = figure._repr_mimebundle_()
         assert set(bundle) == {"application/vnd.plotly.v1+json", "image/png", "text/plain"}

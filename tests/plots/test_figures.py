@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.errors import InputError
-from interp_compose.plots.export import save_html, save_png
+from interp_compose.errors import InputError, OptionError
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from tests.plots.reading import HOSTILE, Tags
@@ -54,16 +57,16 @@ def comparison(labels: list[str]) -> ChartFigure:
 
 
 def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
-    page = save_html(curve(), tmp_path / "a" / "f.html").read_text()
+    page = curve().save(tmp_path / "a" / "f.html").read_text()
     tags = Tags(page).tags
     assert [tag for tag, _ in tags].count("script") >= 2
     assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
     assert len(page) > 3_000_000  # plotly.js is inside
-    assert page == save_html(curve(), tmp_path / "g.html").read_text()
+    assert page == curve().save(tmp_path / "g.html").read_text()
 
 
 def test_html_offers_no_upload(tmp_path: Path) -> None:
-    page = save_html(curve(), tmp_path / "f.html").read_text()
+    page = curve().save(tmp_path / "f.html").read_text()
     config = page[page.rindex('"displaylogo"') - 2 :]
     assert '"showSendToCloud": false' in config
     assert "http" not in config
@@ -72,7 +75,7 @@ def test_html_offers_no_upload(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_text_past_our_escaping_adds_no_tag_to_the_page(tmp_path: Path, name: str) -> None:
     figures = curve("model"), curve("model").update_layout(title_text=name)
-    good, bad = (save_html(one, tmp_path / "f.html").read_text() for one in figures)
+    good, bad = (one.save(tmp_path / "f.html").read_text() for one in figures)
     assert Tags(bad).tags == Tags(good).tags
 
 
@@ -141,8 +144,10 @@ def pixels(data: bytes) -> np.ndarray:
 
 
 def test_png_has_each_lines_colour_where_its_label_is(tmp_path: Path) -> None:
-    picture = pixels(save_png(curve(), tmp_path / "f.png").read_bytes())
-    assert picture.shape == (736, 1344, 3)
+    picture = pixels(curve().save(tmp_path / "f.png").read_bytes())
+    assert 700 < picture.shape[0] <= 736
+    assert 1200 < picture.shape[1] <= 1344  # what is blank at the right is cut
+    assert (picture[:, -10:] == 1).all()
     assert (picture[:5] == 1).all()  # white margin
     for colour in ("#0072B2", "#D55E00", "#009E73", "#A3478A", "#707070"):
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
@@ -150,9 +155,9 @@ def test_png_has_each_lines_colour_where_its_label_is(tmp_path: Path) -> None:
 
 
 def test_png_repeats_and_differs_with_the_numbers(tmp_path: Path) -> None:
-    once, again = (save_png(curve(), tmp_path / f"{k}.png").read_bytes() for k in "ab")
+    once, again = (curve().save(tmp_path / f"{k}.png").read_bytes() for k in "ab")
     assert once == again
-    assert once != save_png(curve(scale=0.9), tmp_path / "c.png").read_bytes()
+    assert once != curve(scale=0.9).save(tmp_path / "c.png").read_bytes()
 
 
 def test_one_layer_is_drawn_as_points_side_by_side(tmp_path: Path) -> None:
@@ -162,7 +167,7 @@ def test_one_layer_is_drawn_as_points_side_by_side(tmp_path: Path) -> None:
     assert sum(xs) == pytest.approx(0)
     assert all(trace.error_y.visible for trace in figure.data)
     assert [trace.error_y.array[0] for trace in figure.data] == pytest.approx([0.03] * 5)
-    save_png(figure, tmp_path / "f.png")
+    figure.save(tmp_path / "f.png")
 
 
 def test_small_accuracies_fill_the_axis() -> None:
@@ -179,6 +184,90 @@ def test_small_accuracies_fill_the_axis() -> None:
 def test_a_copy_that_lost_its_chart_is_refused(tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(curve()))  # noqa: S301 - our own bytes, made a line ago
     with pytest.raises(InputError, match=r"does not know its chart .* pass the figure as plot"):
-        save_png(copy, tmp_path / "f.png")
+        copy.save(tmp_path / "f.png")
     assert not (tmp_path / "f.png").exists()
     assert "image/png" not in copy._repr_mimebundle_()
+
+
+@pytest.mark.parametrize("kind", ["pdf", "svg"])
+def test_vector_files_have_fonts_and_text_and_no_date(tmp_path: Path, kind: str) -> None:
+    data = curve().save(tmp_path / f"a.{kind}").read_bytes()
+    with mock.patch("time.time", return_value=2e9), mock.patch.dict("os.environ", TZ="Asia/Seoul"):
+        assert data == curve().save(tmp_path / f"b.{kind}").read_bytes()
+    if kind == "pdf":
+        assert b"/FontFile2" in data  # TrueType outlines
+        assert b"/Type3" not in data
+        assert b"CreationDate" not in data
+    else:
+        root = ElementTree.fromstring(data)
+        texts = ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert {"clean 50.0%", "accuracy", *POOLINGS} <= set(texts)
+        assert b"<dc:date>" not in data
+
+
+def test_widths_of_paper_are_kept(tmp_path: Path) -> None:
+    for width, inches in (("column", 3.25), ("page", 6.75), (5.0, 5.0)):
+        root = ElementTree.parse(curve().save(tmp_path / "f.svg", width=width)).getroot()
+        assert inches - 0.6 < float(root.attrib["width"].removesuffix("pt")) / 72 <= inches + 1e-6
+    edited = curve().update_layout(width=5 * PIXELS)
+    assert svg(edited, tmp_path) == curve().save(tmp_path / "g.svg", width=5.0).read_text()
+    with pytest.raises(InputError, match=r"this chart in 2\.10 inches .* pass width=2\.\d"):
+        comparison(["a name that is rather long"]).save(tmp_path / "f.svg", width=2.1)
+    for width in ("colum", 0.5, True, float("nan")):
+        with pytest.raises(OptionError, match=r"expected 'column' \(3\.25 inches\), 'page'"):
+            curve().save(tmp_path / "x.svg", width=width)
+    with pytest.raises(OptionError, match="as wide as its window"):
+        curve().save(tmp_path / "x.html", width="page")
+    assert not list(tmp_path.glob("x.*"))
+
+
+def test_other_endings_and_plotlys_own_pictures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"curve\.gif'.* ends in \.pdf, \.svg, \.png or \.html"):
+        curve().save(tmp_path / "curve.gif")
+    for call in (curve().write_image, curve().to_image):
+        with pytest.raises(InputError, match=r"call figure\.save\('x\.pdf'\)"):
+            call(tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())
+
+
+# --- edits ---------------------------------------------------------------------------------------
+
+
+def svg(figure: ChartFigure, folder: Path) -> str:
+    return figure.save(folder / "f.svg").read_text()
+
+
+def test_edited_texts_arrive_in_the_picture(tmp_path: Path) -> None:
+    figure = curve().update_layout(title="R&amp;D of <br>mine", xaxis_title="depth &lt; 3")
+    figure.update_layout(title_subtitle_text="", yaxis={"title": {"text": "share"}})
+    drawn = svg(figure, tmp_path)
+    for text in (">R&amp;D of mine<", ">depth &lt; 3<", ">share<"):
+        assert text in drawn
+    assert "mini-idm" not in drawn
+    bundle = figure._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("figure: R&D of mine")
+    assert bundle["image/png"] != curve()._repr_mimebundle_()["image/png"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (lambda figure: figure.update_traces(line_color="red"), r"data\[0\]\.line\.color"),
+        (lambda figure: figure.update_yaxes(range=[0, 1]), r"layout\.yaxis\.range"),
+        (lambda figure: figure.add_hline(0.3), r"layout\.shapes\[1\]"),
+        (lambda figure: figure.add_scatter(x=[1], y=[1]), r"data\[10\]"),
+        (lambda figure: figure.update_layout(title="<b>bold</b>"), "title.text has markup"),
+    ],
+)
+def test_other_edits_are_refused_by_name(
+    tmp_path: Path, edit: Callable[[ChartFigure], object], named: str
+) -> None:
+    figure = curve()
+    edit(figure)
+    with pytest.raises(InputError, match=named):
+        figure.save(tmp_path / "f.pdf")
+    assert not list(tmp_path.iterdir())
+    bundle = figure._repr_mimebundle_()
+    assert "image/png" not in bundle
+    assert "without a picture" in bundle["text/plain"]
+    figure.save(tmp_path / "f.html")

@@ -15,7 +15,7 @@ from PIL import Image
 from interp_compose.errors import InputError
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
-from interp_compose.plots.heatmap_layout import WIDTH, lay_out
+from interp_compose.plots.heatmap_layout import lay_out
 from interp_compose.plots.heatmap_scale import (
     DIVERGING,
     GREY,
@@ -25,7 +25,7 @@ from interp_compose.plots.heatmap_scale import (
     scale_of,
 )
 from interp_compose.plots.heatmap_static import PIXELS, paint_heatmap
-from interp_compose.plots.static import png_bytes
+from tests.plots.reading import png_bytes
 
 NAN = float("nan")
 WORDS = ("The", "soft", "rain", "fell", "on", "the", "water", ".")
@@ -174,7 +174,7 @@ def pixel(picture: Image.Image, made: HeatMap, row: int, column: int) -> str:
     layout = lay_out(made)
     x = layout.left + layout.width * (column + 0.9) / len(made.columns)
     y = 84 + layout.height * (row + 0.85) / len(made.rows)
-    scale = picture.width / WIDTH
+    scale = 160 / PIXELS
     return "#{:02x}{:02x}{:02x}".format(*picture.getpixel((int(x * scale), int(y * scale)))[:3])
 
 

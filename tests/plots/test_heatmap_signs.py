@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_hatching import hatching
 from interp_compose.plots.heatmap_interactive import draw_heatmap
-from interp_compose.plots.heatmap_layout import CHARACTER, LINE, TOP, WIDTH, lay_out
+from interp_compose.plots.heatmap_layout import CHARACTER, LINE, TOP, lay_out
 from interp_compose.plots.heatmap_scale import BLACK, WHITE, scale_of
-from interp_compose.plots.static import png_bytes
+from tests.plots.reading import png_bytes
 from tests.plots.test_heatmap import dots, heatmap, numbers
 
 
@@ -151,7 +152,7 @@ def test_the_static_bubbles_have_their_colours_in_their_places() -> None:
     made = bubbles()
     layout, scale = lay_out(made), scale_of(made)
     picture = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
-    per_pixel = picture.width / WIDTH
+    per_pixel = 160 / PIXELS
     radii = [d / 2 for d in made.diameters(layout.cell)]
     for i, j, value in made.measured:
         x = layout.left + layout.width * (j + 0.5) / 2
@@ -183,9 +184,14 @@ def test_the_legend_shows_every_size_with_its_name() -> None:
     assert texts == ["phase:", "1", "2", "2c", "3"]
     widths = [shape.x1 - shape.x0 for shape in figure.layout.shapes]
     assert widths == pytest.approx(made.diameters(lay_out(made).cell))
-    keys = made.legend(lay_out(made).cell, 0.0)
+    title, *keys = made.legend(lay_out(made).cell, 0.0, 800.0)
+    assert title.end < keys[0].x
     for one, other in itertools.pairwise(keys):
         assert one.x + one.diameter / 2 < one.text_x < other.x - other.diameter / 2
+    narrow = made.legend(lay_out(made).cell, 0.0, 150.0)
+    assert [key.row for key in narrow] == sorted(key.row for key in narrow)
+    assert narrow[-1].row > 0
+    assert all(key.end - 16 <= 150 for key in narrow)
     assert figure.layout.margin.t > TOP
 
 
@@ -213,5 +219,4 @@ def test_the_colour_bar_stays_below_the_legend() -> None:
     for n in (1, 2, 3, 17):
         made = bubbles(rows=[str(i) for i in range(n)], values=[[1.0, 2.0]] * n, sizes=[[3, 3]] * n)
         layout = lay_out(made)
-        assert layout.bar_height <= layout.height
         assert max(made.diameters(layout.cell)) > 20

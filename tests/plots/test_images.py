@@ -11,9 +11,10 @@ import pytest
 from PIL import Image
 
 from interp_compose.errors import InputError
-from interp_compose.plots.images import ImageGrid, image_of, png_of, side_by_side
+from interp_compose.plots.images import ImageGrid, image_of, lay_out, png_of, side_by_side
 from interp_compose.plots.images_interactive import draw_images
-from interp_compose.plots.static import png_bytes
+from interp_compose.plots.images_static import PIXELS
+from tests.plots.reading import png_bytes
 
 
 def grid(n_rows: int = 2, n_columns: int = 3, name: str = "a", **changes: Any) -> ImageGrid:
@@ -39,15 +40,14 @@ EVERY_GRID = {
 
 def test_both_backends_draw_each_image_in_its_cell() -> None:
     made = grid()
-    figure = draw_images(made)
-    width, height = made.size
+    figure, layout = draw_images(made), lay_out(made)
     whole = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
     for i in range(2):
         for j in range(3):
             expected = (40 * i, 20 * j, 90)
-            x, y = made.corner(i, j)
-            middle = x + made.cell[0] / 2, y + made.cell[1] / 2
-            place = (int(middle[0] / width * whole.width), int(middle[1] / height * whole.height))
+            x, y = layout.corner(i, j)
+            middle = x + layout.cell[0] / 2, y + layout.cell[1] / 2
+            place = (int(middle[0] * 160 / PIXELS), int(middle[1] * 160 / PIXELS))
             assert whole.getpixel(place) == expected
             drawn = figure.layout.images[3 * i + j]
             assert (drawn.x, drawn.y) == (x, y)

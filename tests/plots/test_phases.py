@@ -12,13 +12,13 @@ from interp_compose.plots.chart import Chart
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.static import png_bytes
 from interp_compose.studies.anchors.phase import MEASURES
 from interp_compose.studies.phases.figures import (
     phase_bubble_figure,
     phase_curve_figure,
     phase_map_figure,
 )
+from tests.plots.reading import png_bytes
 
 CONFIG = {"norm": "pre", "n_layers": 2, "d_model": 64, "samples": 5000, "steps": 1500}
 RATES, DECAYS = (0.2, 0.3, 0.5, 0.7, 1.0), (0.001, 0.01, 0.5)

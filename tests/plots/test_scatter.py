@@ -25,11 +25,10 @@ from interp_compose.plots.scatter import (
     pair_styles,
 )
 from interp_compose.plots.scatter_interactive import draw_scatter
-from interp_compose.plots.scatter_layout import BOTTOM, LEFT, lay_out
+from interp_compose.plots.scatter_layout import LEFT, lay_out
 from interp_compose.plots.scatter_static import PIXELS, paint_scatter
-from interp_compose.plots.static import png_bytes
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from tests.plots.reading import visible_texts
+from tests.plots.reading import png_bytes, visible_texts
 
 NAN = float("nan")
 BLUES, REDS = Style(BLUE, "circle"), Style(VERMILLION, "square")
@@ -145,8 +144,9 @@ def test_the_static_scatter_has_each_point_in_its_place() -> None:
     ):
         across = (x - one.x_range[0]) / (one.x_range[1] - one.x_range[0])
         up = (y - one.y_range[0]) / (one.y_range[1] - one.y_range[0])
-        at_x = layout.left(k) + across * layout.panel
-        at_y = layout.height - BOTTOM - up * layout.panel_height
+        left, top, wide, high = layout.panels[k]
+        at_x = left + across * wide
+        at_y = top + (1 - up) * high
         scale = 160 / PIXELS
         found = picture.getpixel((round(at_x * scale), round(at_y * scale)))[:3]
         wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
@@ -158,8 +158,8 @@ def test_three_panels_are_wider_than_two() -> None:
     widths = [lay_out(scatter(*[clouds("a")] * n)).width for n in (1, 2, 3, 4)]
     assert widths[0] == widths[1] < widths[2] < widths[3]
     layout = lay_out(scatter(*[clouds("a")] * 3))
-    assert layout.left(0) == LEFT
-    assert layout.left(2) + layout.panel + layout.right == pytest.approx(layout.width)
+    assert layout.panels[0][0] == LEFT
+    assert layout.panels[2][0] + layout.panels[2][2] + layout.right == pytest.approx(layout.width)
 
 
 # --- colours -------------------------------------------------------------------------------------

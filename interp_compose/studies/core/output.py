@@ -128,9 +128,15 @@ def write_result(
         InputError: as :func:`check_folder`, for what has appeared in ``out`` in the meantime.
         OutputError: the folder cannot be written to.
     """
-    others = result.pages()
-    for name, figure in result.figures().items():
-        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+    others = drawn_files(result)
     with locked(out, wait=WAIT):
         check_folder(out, type(result), result.config, overwrite=overwrite, grows=grows)
         store(result, out, others, overwrite=overwrite, replaces=True)
+
+
+def drawn_files(result: StudyResult) -> dict[str, bytes]:
+    """Pages, and each figure as a page to explore and as a picture, by name."""
+    files = result.pages()
+    for name, figure in result.figures().items():
+        files |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+    return files

@@ -9,8 +9,8 @@ from typing import Final
 
 from plotly.offline import get_plotlyjs
 
+from interp_compose.plots.export import picture_bytes
 from interp_compose.plots.interactive import CONFIG, ChartFigure
-from interp_compose.plots.static import png_bytes
 from interp_compose.studies.core.text import decimal
 
 CSS: Final = """
@@ -109,7 +109,7 @@ def figure(name: str, drawn: ChartFigure, caption: str) -> str:
     )
     picture = ""
     if drawn.chart is not None:
-        data = base64.b64encode(png_bytes(drawn.chart)).decode()
+        data = base64.b64encode(picture_bytes(drawn)).decode()
         about = escaped(f"{drawn.chart.title}. {drawn.chart.subtitle}")
         picture = f'<img alt="{about}" src="data:image/png;base64,{data}">'
     return (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pandas as pd
 
+from interp_compose._public import public
 from interp_compose._versions import environment_versions
-from interp_compose.runs.result import RESULT, Result
+from interp_compose.runs.result import RESULT, Result, store
 from interp_compose.studies.core.tables import Table
 
 if TYPE_CHECKING:
@@ -42,6 +44,18 @@ class StudyResult(Result):
         for table in cls.SCHEMA:
             table.check(result.frames.get(table.name, pd.DataFrame()))
         return result
+
+    @public
+    def save(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, figures: bool = False
+    ) -> Path:
+        """As :meth:`.Result.save`; with ``figures`` also what the study's command writes beside the
+        tables: each figure as ``.html`` and ``.png``, and pages."""
+        if not figures:
+            return super().save(folder, overwrite=overwrite)
+        from interp_compose.studies.core.output import drawn_files
+
+        return store(self, folder, drawn_files(self), overwrite=overwrite)
 
     @classmethod
     def _checked(

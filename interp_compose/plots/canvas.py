@@ -1,0 +1,107 @@
+"""The canvas of a figure: how wide it is, and the lines of its title.
+
+Lengths are in pixels, of which an inch of paper has 104. A figure is drawn anew for the width that
+it gets, and never scaled, so that letters keep their size.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from interp_compose.errors import InputError, OptionError
+from interp_compose.plots.chart import short
+
+Width = Literal["column", "page"] | float
+"""A column or a page of a paper, or inches."""
+
+PIXELS: Final = 104  # in an inch
+POINT: Final = 72 / PIXELS  # points in a pixel
+WIDTH: Final = 874.0  # of a figure in a notebook: 8.4 inches
+WIDTHS: Final = {"column": 3.25, "page": 6.75}
+"""Inches."""
+NARROWEST: Final = 2.0  # inches
+WIDEST: Final = 30.0
+NARROW: Final = 560.0  # below which titles are set smaller
+SMALLEST: Final = 10.2  # pixels: letters of 7 points
+MARGIN: Final = 17.0
+LETTER: Final = 0.6  # a letter's width, of its size
+LONGEST: Final = 240  # characters of a title or subtitle
+
+
+@dataclass(frozen=True)
+class Head:
+    """The lines of title and subtitle, their sizes in pixels, and ``height``: how far down they
+    reach, with a distance from what follows."""
+
+    title: tuple[str, ...]
+    subtitle: tuple[str, ...]
+    sizes: tuple[float, float]
+
+    @property
+    def placed(self) -> list[tuple[str, float, float]]:
+        """Text, its base line from the top, and its size, of each line of both."""
+        large, small = self.sizes
+        y, lines = 8 + large, []
+        for text in self.title:
+            lines.append((text, y, large))
+            y += 1.3 * large
+        y += 1.6 * small - 1.3 * large + 9
+        for text in self.subtitle:
+            lines.append((text, y, small))
+            y += 1.3 * small
+        return lines
+
+    @property
+    def width(self) -> float:
+        """What the lines need, with margins."""
+        lines = ((self.title, self.sizes[0]), (self.subtitle, self.sizes[1]))
+        longest = (LETTER * size * len(text) for texts, size in lines for text in texts)
+        return max(longest, default=0.0) + 2 * MARGIN
+
+    @property
+    def more(self) -> float:
+        """How much higher it is than with one line of each, in the usual size."""
+        large, small = self.sizes
+        return 1.3 * large * (len(self.title) - 1) + 1.3 * small * max(len(self.subtitle) - 1, 0)
+
+
+def head_of(title: str, subtitle: str, width: float) -> Head:
+    """The lines of a title and a subtitle on a canvas of this width."""
+    sizes = (18.0, 12.3) if width >= NARROW else (14.4, 10.8)
+    wrapped = [
+        tuple(textwrap.wrap(short(text, LONGEST), int((width - 2 * MARGIN) / (LETTER * size))))
+        for text, size in zip((title, subtitle), sizes, strict=True)
+    ]
+    return Head(wrapped[0], wrapped[1], sizes)
+
+
+def pixels(width: Width | None) -> float | None:
+    """A width as it may be asked for, in pixels; None for the usual one.
+
+    Raises:
+        OptionError: no width that a figure can have.
+    """
+    if width is None:
+        return None
+    inches = WIDTHS.get(width) if isinstance(width, str) else width
+    if inches is None or isinstance(inches, bool) or not NARROWEST <= inches <= WIDEST:
+        raise OptionError(
+            f"width={width!r}: expected 'column' ({WIDTHS['column']} inches), 'page' "
+            f"({WIDTHS['page']} inches), or a number of inches from {NARROWEST:g} to {WIDEST:g}"
+        )
+    return float(inches) * PIXELS
+
+
+def check_room(needed: float, width: float, what: str) -> None:
+    """Refuse a canvas on which letters would have to be smaller than 7 points.
+
+    Raises:
+        InputError: says how wide it has to be.
+    """
+    if needed > width + 0.5:
+        raise InputError(
+            f"{what} in {width / PIXELS:.2f} inches would have letters smaller than 7 points, or "
+            f"next to no room for the data; pass width={needed / PIXELS + 0.05:.1f} or more"
+        )
