@@ -17,8 +17,10 @@ import pytest
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from tests.plots.reading import HOSTILE, Tags
+from tests.plots.test_matrices import EVERY_GRID
 
 POOLINGS = ("mean", "max", "sum", "last", "shuffled")
 
@@ -211,9 +213,10 @@ def test_widths_of_paper_are_kept(tmp_path: Path) -> None:
         assert inches - 0.6 < float(root.attrib["width"].removesuffix("pt")) / 72 <= inches + 1e-6
     edited = curve().update_layout(width=5 * PIXELS)
     assert svg(edited, tmp_path) == curve().save(tmp_path / "g.svg", width=5.0).read_text()
-    with pytest.raises(InputError, match=r"this chart in 2\.10 inches .* pass width=2\.\d"):
-        comparison(["a name that is rather long"]).save(tmp_path / "f.svg", width=2.1)
-    for width in ("colum", 0.5, True, float("nan")):
+    wide = draw_matrices(EVERY_GRID["12 columns"]())
+    with pytest.raises(InputError, match=r"this grid in 3\.25 inches .* pass width=7\.8 or more"):
+        wide.save(tmp_path / "x.svg", width="column")
+    for width in (0.5, 31.0, float("nan")):
         with pytest.raises(OptionError, match=r"expected 'column' \(3\.25 inches\), 'page'"):
             curve().save(tmp_path / "x.svg", width=width)
     with pytest.raises(OptionError, match="as wide as its window"):
