@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.mask_attention import EdgeKnockout
-from interp_compose.interventions.streams import Edit, Streams
+from interp_compose.interventions.streams import Edit, Streams, resumed
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import HookFn, Side
@@ -218,12 +218,7 @@ def ablation_sweep(
         results, edit = [], ablating(blocks)
         for chunk, targets in streams.chunks():
             with edit(chunk, targets):
-                logits = model.resume(
-                    streams.resid[chunk],
-                    start,
-                    attention_mask=mask[targets],
-                    position_ids=positions[targets],
-                )
+                logits = resumed(model, streams.at(chunk, targets), start)
             results.append(finish(logits, ablation.row[targets]))
         return torch.cat(results)
 

@@ -15,8 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
-from interp_compose.interventions.streams import Finish, sweep_streams
+from interp_compose.interventions.streams import Finish, Shared, sweep_streams
+from interp_compose.models import lens_model
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.prefix import Kept
 
 Mode = Literal["collapse", "broadcast"]
 
@@ -54,6 +56,7 @@ def sweep(
     mode: Mode = "collapse",
     renumber: bool = False,
     max_tokens: int = 4096,
+    kept: Kept | None = None,
 ) -> Float[Tensor, "layer protocol batch *result"]:
     """Pool at each of ``layers`` by each protocol, run on, and read out.
 
@@ -69,6 +72,8 @@ def sweep(
             and gives every token its unit's vector.
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of the last tokens'.
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
+        kept: the clean run's keys and values, where the model can go on from them: what lies
+            before the first unit of several tokens is then not run.
 
     Returns:
         What ``finish`` returned, by layer, protocol and example.
@@ -87,17 +92,36 @@ def sweep(
         clean = resid(layer)
         return torch.cat([_pool(clean, protocol, mode) for protocol in protocols])
 
-    def read(
-        stream: Float[Tensor, "stream pos d_model"],
-        layer: int,
-        mask: Int[Tensor, "stream pos"],
-        positions: Int[Tensor, "stream pos"],
-        row: Int[Tensor, "stream"],
-    ) -> Tensor:
-        return finish(stream, layer, mask, positions, row % batch)
+    def read(streams: lens_model.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
+        return finish(streams, layer, row % batch)
 
-    results = sweep_streams(model, enter, mask, positions, layers, read, max_tokens=max_tokens)
+    shared = None if kept is None else _shared(kept, attention_mask, protocols, mode)
+    results = sweep_streams(
+        model, enter, mask, positions, layers, read, max_tokens=max_tokens, shared=shared
+    )
     return results.reshape(len(layers), len(protocols), batch, *results.shape[2:])
+
+
+def _shared(
+    kept: Kept,
+    attention_mask: Int[Tensor, "batch pos"],
+    protocols: Sequence[Protocol],
+    mode: Mode,
+) -> Shared:
+    """What comes before the first unit of several tokens, by protocol and example."""
+    batch, length = attention_mask.shape
+    places = torch.arange(length, device=attention_mask.device)
+    columns, firsts = [], []
+    for layout in (protocol.layout for protocol in protocols):
+        several = layout.sizes > 1
+        if mode == "broadcast":
+            several = several.gather(1, layout.of_token.clamp(min=0)) & (layout.of_token >= 0)
+        column = layout.of_token if mode == "collapse" else places.expand(batch, -1)
+        columns.append(column.masked_fill(attention_mask == 0, -1))
+        last = torch.full_like(several[:, 0].long(), several.shape[1] - 1)
+        firsts.append(torch.where(several.any(1), several.long().argmax(1), last))
+    example = torch.arange(batch, device=attention_mask.device).repeat(len(protocols))
+    return Shared(kept, example, torch.cat(columns), torch.cat(firsts))
 
 
 def _pool(

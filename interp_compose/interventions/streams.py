@@ -5,12 +5,16 @@ intervention at each of L layers in P ways costs P·L hooked forward passes. Her
 the residual that enters each start layer; then the blocks are run once more: at each start layer
 the edited residuals join those that joined below, and all of them run through the next blocks in
 one call. Logits are computed at the last position alone.
+
+What lies before the first position that an intervention touches is the clean run's in every layer.
+Where the model can go on from the clean run's keys and values, it is not run (:class:`Shared`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,23 +22,53 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from interp_compose.models import lens_model
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.prefix import Kept, Prefix
+from interp_compose.types import Read
 
 Edit = Callable[[slice, Int[Tensor, "stream"]], AbstractContextManager[Any]]
 """``(chunk of the streams, row of each) -> a with block`` in which blocks are run on them."""
 
-Finish = Callable[
-    [
-        Float[Tensor, "stream pos d_model"],
-        int,
-        Int[Tensor, "stream pos"],
-        Int[Tensor, "stream pos"],
-        Int[Tensor, "stream"],
-    ],
-    Tensor,
-]
-"""``(residual, layer, attention_mask, position_ids, row) -> [stream …]``: what is read from each
-chunk of streams at the last start layer; ``row`` is each stream's place in its group."""
+Finish = Callable[[lens_model.Streams, int, Int[Tensor, "stream"]], Tensor]
+"""``(streams, layer, row) -> [stream …]``: what is read from each chunk of streams that enter the
+last start layer; ``row`` is each stream's place in its group."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What rows of streams have in common with the clean run: all before their first change.
+
+    Attributes:
+        kept: the clean run's keys and values.
+        example: each row's row in the clean run.
+        column: where each position of the clean run stands in the row's streams, -1 for nowhere.
+        first: the first position of each row's streams that differs from the clean run.
+    """
+
+    kept: Kept
+    example: Int[Tensor, "row"]
+    column: Int[Tensor, "row pos"]
+    first: Int[Tensor, "row"]
+
+    def parts(self, width: int) -> Iterator[tuple[Int[Tensor, "part"], int, Prefix | None]]:
+        """Rows that run from one position on: those rows, the position, and what comes before.
+
+        On a CPU rows whose first changes lie within the same quarter of the ``width`` go together,
+        elsewhere all do: more and smaller calls, which a GPU does not like, for fewer positions.
+        """
+        n_parts = 4 if self.first.device.type == "cpu" else 1
+        quarter = (self.first * n_parts).div(max(width, 1), rounding_mode="floor")
+        for part in quarter.unique().tolist():
+            rows = (quarter == part).nonzero()[:, 0]
+            begin = int(self.first[rows].min())
+            before = (self.column[rows] >= 0) & (self.column[rows] < begin)
+            places = before.any(0).nonzero()[:, 0].tolist()
+            if not places:
+                yield rows, 0, None
+                continue
+            mask = before[:, places[0] : places[-1] + 1].long()
+            yield rows, begin, Prefix(self.kept, self.example[rows], places[0], mask)
 
 
 class Streams:
@@ -45,6 +79,7 @@ class Streams:
         mask, positions: of the rows of each group, ``[row pos]``.
         n_groups: how many will join.
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
+        prefix: of the rows of each group, where they begin in the middle of a sequence.
 
     Attributes:
         resid: ``[stream pos width]``, those that joined first first.
@@ -60,8 +95,9 @@ class Streams:
         positions: Int[Tensor, "row pos"],
         n_groups: int,
         max_tokens: int,
+        prefix: Prefix | None = None,
     ) -> None:
-        self.model, self.mask, self.positions = model, mask, positions
+        self.model, self.mask, self.positions, self.prefix = model, mask, positions, prefix
         self.n_groups, self.max_tokens = n_groups, max_tokens
         self.n_streams = 0
 
@@ -85,22 +121,52 @@ class Streams:
                     torch.arange(start, stop, device=self.mask.device) % n_rows,
                 )
 
+    def at(self, chunk: slice, rows: Int[Tensor, "stream"]) -> lens_model.Streams:
+        """A chunk, and what goes with it."""
+        prefix = None if self.prefix is None else self.prefix.of(rows)
+        return lens_model.Streams(self.resid[chunk], self.mask[rows], self.positions[rows], prefix)
+
     def run(self, start: int, stop: int, edit: Edit | None = None) -> None:
         """All streams through blocks ``start … stop-1``, each chunk inside ``edit``."""
         left = self.resid
         for chunk, rows in self.chunks():
             with nullcontext() if edit is None else edit(chunk, rows):
+                streams = self.at(chunk, rows)
                 out = self.model.run_blocks(
-                    self.resid[chunk],
+                    streams.resid,
                     start,
                     stop,
-                    attention_mask=self.mask[rows],
-                    position_ids=self.positions[rows],
+                    attention_mask=streams.mask,
+                    position_ids=streams.positions,
+                    prefix=streams.prefix,
                 )
             if out.shape[2] != left.shape[2]:  # the residual's width depends on the layer
                 left = out.new_empty((*left.shape[:2], out.shape[2]))
             left[chunk] = out
         self.resid = left
+
+
+def capture_kept(
+    model: LensModel,
+    tokens: Int[Tensor, "batch pos"],
+    names: Sequence[str],
+    mask: Int[Tensor, "batch pos"],
+) -> tuple[Float[Tensor, "batch 1 d_vocab"], dict[str, Tensor], Kept | None]:
+    """A clean run: logits at the last position, the activations named, and keys and values where
+    streams can go on from them."""
+    if not model.continues:
+        return *model.capture(tokens, names, attention_mask=mask, read="last"), None
+    with model.keeping() as kept:
+        logits, store = model.capture(tokens, names, attention_mask=mask, read="last")
+    return logits, store, kept()
+
+
+def resumed(
+    model: LensModel, streams: lens_model.Streams, layer: int, *, read: Read = "last"
+) -> Float[Tensor, "stream _ width"]:
+    """What ``read`` names, of streams that enter block ``layer``."""
+    places: Any = {"attention_mask": streams.mask, "position_ids": streams.positions}
+    return model.resume(streams.resid, layer, **places, prefix=streams.prefix, read=read)
 
 
 def sweep_streams(
@@ -112,6 +178,7 @@ def sweep_streams(
     finish: Finish,
     *,
     max_tokens: int,
+    shared: Shared | None = None,
 ) -> Float[Tensor, "layer row *result"]:
     """Residuals enter at each of ``layers``, run on together, and are read out.
 
@@ -122,19 +189,34 @@ def sweep_streams(
         layers: ascending start layers.
         finish: reads the result from streams that enter ``layers[-1]``.
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
+        shared: what the rows have in common with the clean run, which is not run again; None: all
+            is run. The model must honour ``prefix``, and nothing may act on it.
 
     Returns:
         What ``finish`` returned, by layer and row.
     """
-    streams = Streams(model, mask, positions, len(layers), max_tokens)
+    n_rows, width = mask.shape
+    everything = [(torch.arange(n_rows, device=mask.device), 0, None)]
+    parts = [
+        (rows, begin, Streams(model, mask[rows, begin:], positions[rows, begin:], *counts, prefix))
+        for rows, begin, prefix in (everything if shared is None else shared.parts(width))
+        for counts in [(len(layers), max_tokens)]
+    ]
     for layer, above in zip(layers, [*layers[1:], None], strict=True):
-        streams.join(enter(layer))
-        if above is not None:
-            streams.run(layer, above)
-    results = torch.cat(
-        [
-            finish(streams.resid[chunk], layers[-1], mask[rows], positions[rows], rows)
-            for chunk, rows in streams.chunks()
+        entering = enter(layer)
+        for rows, begin, streams in parts:
+            streams.join(entering[rows, begin:])
+            if above is not None:
+                streams.run(layer, above)
+    results: Tensor | None = None
+    for rows, _, streams in parts:
+        read = [
+            finish(streams.at(chunk, of_part), layers[-1], rows[of_part])
+            for chunk, of_part in streams.chunks()
         ]
-    )
-    return results.reshape(len(layers), len(mask), *results.shape[1:])
+        found = torch.cat(read).reshape(len(layers), len(rows), *read[0].shape[1:])
+        if results is None:
+            results = found.new_empty((len(layers), n_rows, *found.shape[2:]))
+        results[:, rows] = found
+    assert results is not None, "there is at least one row"
+    return results

@@ -25,6 +25,7 @@ from interp_compose.errors import CapabilityError, InterpComposeError, first_lin
 from interp_compose.models.hooks import without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.model_files import check_report
+from interp_compose.models.prefix import Kept
 from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
@@ -191,7 +192,8 @@ class BridgeModel(LensModel):
         *,
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
-        return self._run(tokens, attention_mask, positions_from_mask(attention_mask), read)
+        options = self._arguments(attention_mask, positions_from_mask(attention_mask))
+        return self._run(tokens, options, read)
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         with self._last_hidden() as outputs:
@@ -201,7 +203,7 @@ class BridgeModel(LensModel):
     def _run_blocks(
         self, streams: Streams, start: int, stop: int
     ) -> Float[Tensor, "stream pos d_model"]:
-        options = self._arguments(streams.mask, streams.positions)
+        options = self._continued(streams, range(start, stop))
         with self._entering(streams.resid, start):
             out: Tensor = self._call_lens(streams.resid, stop_at_layer=stop, **options)
         return out
@@ -219,18 +221,17 @@ class BridgeModel(LensModel):
     def _resume(
         self, streams: Streams, start: int, *, read: Read
     ) -> Float[Tensor, "stream _ width"]:
+        options = self._continued(streams, range(start, self.n_layers))
         with self._entering(streams.resid, start):
-            return self._run(streams.resid, streams.mask, streams.positions, read)
+            return self._run(streams.resid, options, read)
 
     def _run(
         self,
         start: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_model"],
-        mask: Int[Tensor, "batch pos"],
-        position_ids: Int[Tensor, "batch pos"],
+        options: dict[str, Any],
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
         """One call of the wrapped model on token ids or embeddings."""
-        options = self._arguments(mask, position_ids)
         if read != "logits" and self._keeps_last:
             options["logits_to_keep"] = 1
         if read == "hidden":
@@ -261,6 +262,29 @@ class BridgeModel(LensModel):
         if self._takes_positions:
             arguments["position_ids"] = position_ids
         return arguments
+
+    def _continued(self, streams: Streams, layers: range) -> dict[str, Any]:
+        """The arguments of a call that runs ``layers`` on streams, after their prefix."""
+        arguments = self._arguments(streams.mask, streams.positions)
+        if streams.prefix is None:
+            return arguments
+        return arguments | {
+            "attention_mask": streams.prefix.before(streams.mask),
+            "past_key_values": streams.prefix.cache(layers),
+            "use_cache": True,
+        }
+
+    @contextmanager
+    def keeping(self) -> Iterator[Callable[[], Kept]]:
+        """Gives the keys and values of the call that is made inside the ``with`` block."""
+        from transformers import DynamicCache
+
+        cache, before = DynamicCache(), self._options
+        self._options = {**before, "past_key_values": cache, "use_cache": True}
+        try:
+            yield lambda: Kept.of(cache)
+        finally:
+            self._options = before
 
     @contextmanager
     def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:

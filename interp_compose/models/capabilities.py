@@ -25,6 +25,7 @@ from interp_compose.errors import (
     OptionError,
     first_line,
 )
+from interp_compose.models.prefix import Prefix
 from interp_compose.types import HookFn, Read
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ MEANING = {
     "causal": "a token changes no logits at positions before it",
     "resume": "resuming from a captured residual reproduces the full forward pass",
     "positions": "a shortened sequence with explicit positions equals the masked full one",
+    "prefix": "a sequence that goes on from the clean run's keys and values equals the whole one",
     "hidden": "the last hidden state, resumed or not, equals the model's own",
     "unembed": "logits from the last residual equal the model's own",
     "edit_resid": "an edit of blocks.0.hook_resid_pre changes the output",
@@ -53,6 +55,7 @@ INSTEAD = {
     "resume": "pool one layer at a time by hooks: pool_at(..., mode='broadcast')",
     "positions": "cap_curve or pool_at with mode='broadcast', which keeps the length, or "
     "with renumber=True",
+    "prefix": "the same calls, on whole sequences",
     "hidden": "capture blocks.<k>.hook_resid_post, or read logits",
     "unembed": "read logits from a full forward pass",
     "edit_resid": "load the model as a Hugging Face decoder that TransformerLens supports",
@@ -289,6 +292,28 @@ class _Probes:
             return self._resumes  # two wrong results may well agree
         error = _spread_distance(short[:, -1], full[:, -1])
         return Probe(error <= self.tolerance, f"relative error {error:.1e}")
+
+    def prefix(self) -> Probe:
+        """Streams from the third token on, one token missing before them, against whole ones."""
+        if not self._resumes.held:
+            return self._resumes
+        with self.model.keeping() as kept:
+            self.model.forward(self.tokens, attention_mask=self.mask)
+        before = self.mask[:, :4].clone()
+        before[:, 3] = 0  # as if it belonged to the streams' first position
+        rows = torch.arange(len(self.tokens), device=self.tokens.device)
+        prefix, errors = Prefix(kept(), rows, 0, before), []
+        keep = [0, 1, 2, 4, 5, 6]
+        for layer in sorted({0, self.model.n_layers // 2, self.model.n_layers - 1}):
+            streams = self.resid[self.names[layer]]
+            whole = self._resumed(layer, "last", keep=keep)
+            ids: Any = {
+                "attention_mask": self.mask[:, 4:],
+                "position_ids": self.position_ids[:, 4:],
+            }
+            found = self.model.resume(streams[:, 4:], layer, **ids, prefix=prefix)
+            errors.append(_spread_distance(found[:, -1], whole[:, -1]))
+        return Probe(max(errors) <= self.tolerance, f"relative error {max(errors):.1e}")
 
     def unembed(self) -> Probe:
         name = f"blocks.{self.model.n_layers - 1}.hook_resid_post"

@@ -40,6 +40,7 @@ from interp_compose.models.hooks import (
     in_evaluation_mode,
     without_hooks,
 )
+from interp_compose.models.prefix import Kept, Prefix
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
@@ -67,12 +68,14 @@ class Streams:
     """Residuals that enter a block, and the mask and positions that go with them.
 
     ``mask`` is 1 for real positions, 0 for padding; ``positions`` are those of rotary embeddings
-    (:meth:`LensModel.positions`).
+    (:meth:`LensModel.positions`); ``prefix`` is what comes before the streams, where they begin
+    in the middle of a sequence.
     """
 
     resid: Float[Tensor, "stream pos width"]
     mask: Int[Tensor, "stream pos"]
     positions: Int[Tensor, "stream pos"]
+    prefix: Prefix | None = None
 
 
 @public
@@ -574,11 +577,13 @@ class LensModel(ABC):
         *,
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
+        prefix: Prefix | None = None,
     ) -> Float[Tensor, "stream pos _"]:
         """The residual that enters block ``stop``, from the one that enters block ``start``.
 
         ``position_ids`` are what rotary embeddings read. ``stop`` is at most ``n_layers - 1``:
-        what leaves the last block is read by :meth:`resume`.
+        what leaves the last block is read by :meth:`resume`. With a ``prefix``, from
+        :meth:`keeping`, ``resid`` is what follows it.
 
         Raises:
             LayerError: not ``0 <= start < stop < n_layers``.
@@ -591,7 +596,8 @@ class LensModel(ABC):
         self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
-            return self._run_blocks(Streams(resid, attention_mask, position_ids), start, stop)
+            streams = Streams(resid, attention_mask, position_ids, prefix)
+            return self._run_blocks(streams, start, stop)
 
     def resume(
         self,
@@ -601,9 +607,10 @@ class LensModel(ABC):
         attention_mask: Int[Tensor, "stream pos"],
         position_ids: Int[Tensor, "stream pos"],
         read: Read = "last",
+        prefix: Prefix | None = None,
     ) -> Float[Tensor, "stream _ width"]:
         """Run from the residual that enters block ``start``: logits at the last position
-        or at every one, or the last hidden state.
+        or at every one, or the last hidden state; ``prefix`` as in :meth:`run_blocks`.
 
         Raises:
             LayerError: not ``0 <= start < n_layers``.
@@ -612,7 +619,26 @@ class LensModel(ABC):
         self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
-            return self._resume(Streams(resid, attention_mask, position_ids), start, read=read)
+            streams = Streams(resid, attention_mask, position_ids, prefix)
+            return self._resume(streams, start, read=read)
+
+    @contextmanager
+    def keeping(self) -> Iterator[Callable[[], Kept]]:
+        """Gives the keys and values of the call that is made inside the ``with`` block, for streams
+        that continue it (:class:`.prefix.Prefix`).
+
+        Raises:
+            CapabilityError: they are kept of models behind a TransformerBridge alone.
+        """
+        raise CapabilityError(f"{self.architecture} does not give its keys and values")
+
+    @property
+    def continues(self) -> bool:
+        """Whether streams may leave out what comes before their first change: the probe ``prefix``
+        held, and nothing acts on the model, which would miss what is not run."""
+        if self.active_hooks or self.wrappers or self.preparations:
+            return False
+        return self.capabilities["prefix"].held
 
     def unembed(
         self, resid: Float[Tensor, "batch pos d_model"]

@@ -9,11 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import interp_compose as ic
 from interp_compose.errors import CapabilityError, InterventionError, LayerError, OptionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import HOW, How, PooledLayout
 from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
-from interp_compose.models.lens_model import LensModel
+from interp_compose.interventions.streams import capture_kept, resumed
+from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.prefix import Kept
+from interp_compose.types import Read
 from tests.architectures import D_VOCAB, DECODERS, N_LAYERS
 from tests.interventions.reference import in_place_cap
 from tests.interventions.shared import shared
@@ -28,13 +32,22 @@ ROWS = [
 ]
 
 
-def padded(side: str) -> tuple[Tensor, Tensor, Tensor]:
+# Rows of 12, 9, 4 and 10 tokens, the first unit of several of which comes at all distances.
+LATE = [
+    [-1, 0, 1, 2, 3, 4, 5, 5, 6, 7, 7, 8],
+    [-1, 0, 0, 1, 2, 2, 3, 4, 5],
+    [-1, 0, 0, 1],
+    [-1, 0, 1, 2, 3, 4, 5, 6, 6, 6],
+]
+
+
+def padded(side: str, rows: Sequence[list[int]] = ROWS) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
-    width = max(len(row) for row in ROWS) + 2
-    tokens = torch.randint(3, 97, (len(ROWS), width), generator=generator)
+    width = max(len(row) for row in rows) + 2
+    tokens = torch.randint(3, 97, (len(rows), width), generator=generator)
     mask = torch.zeros_like(tokens)
     groups = torch.full_like(tokens, -1)
-    for i, row in enumerate(ROWS):
+    for i, row in enumerate(rows):
         at = slice(width - len(row), width) if side == "left" else slice(0, len(row))
         mask[i, at], groups[i, at] = 1, torch.tensor(row)
     return tokens, mask, groups
@@ -115,6 +128,56 @@ def test_one_pass_equals_one_intervention_at_a_time(name: str, mode: Mode) -> No
     one_pass_equals_single_interventions(shared(name), mode, 40, list(range(N_LAYERS)), HOW)
 
 
+@torch.no_grad()
+def test_only_what_comes_before_the_first_change_is_read_from_the_clean_run() -> None:
+    model = shared("Llama")
+    tokens, mask, groups = padded("left", LATE)
+    _, resid, kept = capture_kept(model, tokens, ["blocks.1.hook_resid_pre"], mask)
+    assert kept is not None
+    layout = PooledLayout.from_groups(groups, mask)
+
+    def found(kept: Kept) -> Tensor:
+        return sweep(
+            model,
+            lambda layer: resid["blocks.1.hook_resid_pre"],
+            mask,
+            model.positions(tokens, mask),
+            [Protocol("mean", "mean", layout)],
+            [1],
+            lambda streams, layer, row: resumed(model, streams, layer)[:, -1],
+            kept=kept,
+        )
+
+    before = torch.zeros_like(mask).bool()
+    for row, units in enumerate(LATE):
+        first = next(i for i, unit in enumerate(units) if units.count(unit) > 1)
+        start = mask.shape[1] - len(units)
+        before[row, start : start + first] = True
+    random = torch.Generator().manual_seed(5)
+    outside, inside = [
+        Kept(
+            [torch.where(at, 9 * torch.randn(k.shape, generator=random), k) for k in kept.keys],
+            [torch.where(at, 9 * torch.randn(v.shape, generator=random), v) for v in kept.values],
+        )
+        for at in (~before[:, None, :, None], before[:, None, :, None])
+    ]
+    expected = found(kept)
+    assert torch.equal(found(outside), expected)
+    assert bool((found(inside) != expected).any(-1).all())  # each row has a BOS before its units
+
+
+@torch.no_grad()
+def test_nothing_is_left_out_while_something_acts_on_the_model() -> None:
+    model = shared("GPT-2")
+    tokens, mask, _ = padded("left")
+    with model.hooks([("blocks.1.hook_resid_pre", lambda resid, hook: 2 * resid)]):
+        assert capture_kept(model, tokens, ["blocks.0.hook_resid_pre"], mask)[2] is None
+    with ic.mask_attention(model, keys=[6]):
+        assert not model.continues
+        model(tokens, attention_mask=mask)
+    assert model.continues
+
+
 @pytest.mark.parametrize("mode", ["collapse", "broadcast"])
 @torch.no_grad()
 def test_chunks_of_one_stream_and_of_all(mode: Mode) -> None:
@@ -132,14 +195,17 @@ def one_pass_equals_single_interventions(
     hows: Sequence[How],
     tolerance: float = 1e-5,
 ) -> None:
-    tokens, mask, groups = padded("left")
+    tokens, mask, groups = padded("left", LATE)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
-    read: Any = "hidden" if model.bidirectional else "last"
-    _, resid = model.capture(tokens, names, attention_mask=mask, read=read)
+    read: Read = "hidden" if model.bidirectional else "last"
+    _, resid, kept = capture_kept(model, tokens, names, mask)
+    assert (kept is not None) == model.capabilities["prefix"].held
     layout = PooledLayout.from_groups(groups, mask)
+    run_positions = []
 
-    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=m, position_ids=p, read=read)[:, -1]
+    def finish(streams: Streams, layer: int, row: Tensor) -> Tensor:
+        run_positions.append(streams.resid.shape[1])
+        return resumed(model, streams, layer, read=read)[:, -1]
 
     found = sweep(
         model,
@@ -151,9 +217,11 @@ def one_pass_equals_single_interventions(
         finish,
         mode=mode,
         max_tokens=max_tokens,
+        kept=kept,
     )
     width = model.d_model if model.bidirectional else D_VOCAB
-    assert found.shape == (len(layers), len(hows), len(ROWS), width)
+    assert found.shape == (len(layers), len(hows), len(LATE), width)
+    assert (len(set(run_positions)) > 1) == (kept is not None)  # what comes before is not run
     for i, layer in enumerate(layers):
         for j, how in enumerate(hows):
             with pool_at(model, layer, groups, how, mode=mode):

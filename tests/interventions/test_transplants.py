@@ -12,10 +12,10 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.streams import sweep_streams
+from interp_compose.interventions.streams import resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Places, as_long_as, entering
 from interp_compose.models.decoder import DecoderConfig
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.small_decoder import small_decoder
 from tests.interventions.reference import pool
 from tests.interventions.shared import shared
@@ -86,8 +86,8 @@ def swept(
         pair = clean(targets, [*range(N)], layer), clean(sources, rows, layer)
         return entering(*pair, where, POOLINGS, VECTORS, direction, layer)
 
-    def finish(stream: Tensor, layer: int, mask: Tensor, positions: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=mask, position_ids=positions)[:, -1]
+    def finish(streams: Streams, layer: int, row: Tensor) -> Tensor:
+        return resumed(model, streams, layer)[:, -1]
 
     kinds = len(POOLINGS) * len(VECTORS)
     positions = where.layout.positions(model.positions(targets.tokens, targets.mask))

@@ -12,6 +12,8 @@ from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Mode, Protocol, sweep
+from interp_compose.interventions.streams import resumed
+from interp_compose.models.lens_model import Streams
 from tests.architectures import ENCODER_DECODERS
 from tests.interventions.shared import assert_clean
 from tests.interventions.two_stacks import (
@@ -85,8 +87,8 @@ def test_one_pass_equals_one_intervention_at_a_time(name: str, mode: Mode) -> No
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
     _, resid = model.capture(tokens, names, attention_mask=mask, read="last")
 
-    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+    def finish(streams: Streams, layer: int, row: Tensor) -> Tensor:
+        return resumed(model, streams, layer)[:, -1]
 
     found = sweep(
         model,

@@ -43,7 +43,7 @@ def test_weights_are_raw() -> None:
 def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
     refused = {name for name, probe in model.capabilities.probes.items() if not probe.held}
     native = model.architecture == "TransformerLensNative"
-    assert refused <= ({"edit_scores", "edit_pattern"} if native else set())
+    assert refused <= ({"edit_scores", "edit_pattern", "prefix"} if native else set())
     model.require("resume", "positions", "unembed", "edit_resid")
     with pytest.raises(OptionError, match="unknown capability 'levitate'"):
         model.require("levitate")
@@ -55,10 +55,10 @@ def test_every_decoder_proves_what_cap_needs(model: LensModel) -> None:
         ("BLOOM", {"positions"}),
         ("OPT", {"edit_pattern", "edit_scores"}),
         ("GPT-J", {"edit_pattern", "edit_scores"}),
-        ("BERT", {"causal", "edit_pattern", "edit_scores", "drop_parts"}),
+        ("BERT", {"causal", "edit_pattern", "edit_scores", "drop_parts", "prefix"}),
         pytest.param(
             "RoBERTa",
-            {"causal", "edit_pattern", "edit_scores", "drop_parts"},
+            {"causal", "edit_pattern", "edit_scores", "drop_parts", "prefix"},
             marks=architectures.needs_tl4,
         ),
     ],

@@ -16,6 +16,8 @@ import interp_compose as ic
 from interp_compose.errors import CorruptFileError, InputError
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
+from interp_compose.interventions.streams import resumed
+from interp_compose.models.lens_model import Streams
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.text.vocabulary import Vocabulary
@@ -175,8 +177,8 @@ def test_one_pass_over_all_layers_equals_one_call_for_each(model: SmallSeq2SeqMo
     groups[:, 2:4], groups[:, 7:9] = 0, 1
     positions, layers = model.positions(tokens, mask), list(range(5))
 
-    def finish(stream: Tensor, layer: int, m: Tensor, p: Tensor, row: Tensor) -> Tensor:
-        return model.resume(stream, layer, attention_mask=m, position_ids=p)[:, -1]
+    def finish(streams: Streams, layer: int, row: Tensor) -> Tensor:
+        return resumed(model, streams, layer)[:, -1]
 
     found = sweep(
         model,

@@ -100,7 +100,7 @@ def _resumed(model: LensModel, tokens: Tensor) -> Outcome:
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(model.n_layers)]
     whole, store = model.capture(tokens, names, read=_read(model))
     mask = torch.ones_like(tokens)
-    options = {"attention_mask": mask, "position_ids": model.positions(tokens, mask)}
+    options: Any = {"attention_mask": mask, "position_ids": model.positions(tokens, mask)}
 
     def found() -> Iterator[Outcome]:
         for layer, name in enumerate(names):

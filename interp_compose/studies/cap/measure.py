@@ -16,7 +16,8 @@ from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import shuffled_groups, shuffled_sides
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
-from interp_compose.models.lens_model import LensModel
+from interp_compose.interventions.streams import capture_kept, resumed
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions
 from interp_compose.studies.cap.result import CONTROLS, CapCurve
@@ -129,7 +130,7 @@ def _measure(
     targets = Targets.of(items, model.device)
     affected = any(item.affected for item in items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
-    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
+    logits, resid, kept = capture_kept(model, batch.tokens, names, batch.mask)
     clean = _rows(items, targets.outcomes(logits), ["clean"], [CLEAN])
     if not affected:
         return clean
@@ -137,14 +138,9 @@ def _measure(
     shuffled = batch.layout([_shuffled(item, asked.seed) for item in items])
 
     def finish(
-        stream: Float[Tensor, "stream pos d_model"],
-        layer: int,
-        mask: Int[Tensor, "stream pos"],
-        positions: Int[Tensor, "stream pos"],
-        row: Int[Tensor, "stream"],
+        streams: Streams, layer: int, row: Int[Tensor, "stream"]
     ) -> Float[Tensor, "stream 4"]:
-        logits = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
-        return targets.outcomes(logits, row)
+        return targets.outcomes(resumed(model, streams, layer), row)
 
     pooled = sweep(
         model,
@@ -157,6 +153,7 @@ def _measure(
         mode=asked.mode,
         renumber=asked.renumber,
         max_tokens=chunk_tokens(model, units.n_positions, logits=True),
+        kept=kept,
     )
     rows = _rows(items, pooled.flatten(0, 2), protocols, layers)
     return pd.concat([clean, rows], ignore_index=True)

@@ -21,9 +21,10 @@ from interp_compose.errors import InputError, InterventionError, NonFiniteError,
 from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep
 from interp_compose.interventions.select import resolve_layers
+from interp_compose.interventions.streams import resumed
 from interp_compose.models.bert import Output
 from interp_compose.models.embed import EmbeddingReader, check_first, embedding_reader
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.small_encoder import SmallEncoderModel
@@ -312,16 +313,10 @@ def _measure(
         special = _special_slots(batch, units)[affected]
 
         def finish(
-            stream: Float[Tensor, "stream pos d_model"],
-            layer: int,
-            mask: Int[Tensor, "stream pos"],
-            positions: Int[Tensor, "stream pos"],
-            row: Int[Tensor, "stream"],
+            streams: Streams, layer: int, row: Int[Tensor, "stream"]
         ) -> Float[Tensor, "stream d_model"]:
-            final = model.resume(
-                stream, layer, attention_mask=mask, position_ids=positions, read="hidden"
-            )
-            return reading(final, mask, special[row])
+            final = resumed(model, streams, layer, read="hidden")
+            return reading(final, streams.mask, special[row])
 
         pooled[:, :, affected] = sweep(
             model,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -17,10 +18,10 @@ from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
 from interp_compose.interventions.pooling import How
 from interp_compose.interventions.select import resolve_layers
-from interp_compose.interventions.streams import sweep_streams
+from interp_compose.interventions.streams import Shared, capture_kept, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
-from interp_compose.models.lens_model import LensModel
+from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import (
@@ -155,7 +156,7 @@ def _measure(
     sources = Batch.of([pair.source.prompt for pair in (*pairs, *donors)], model.device)
     names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
     hooks = list(names.values())
-    logits, resid = model.capture(targets.tokens, hooks, attention_mask=targets.mask, read="last")
+    logits, resid, kept = capture_kept(model, targets.tokens, hooks, targets.mask)
     _, given = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
     answers = Answers.of(pairs, [pair.expected for pair in pairs], model.device)
     parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
@@ -170,18 +171,15 @@ def _measure(
         return entering(target, source, places, poolings, vectors, direction, layer)
 
     def finish(
-        stream: Float[Tensor, "stream pos d_model"],
-        layer: int,
-        mask: Int[Tensor, "stream pos"],
-        positions: Int[Tensor, "stream pos"],
-        row: Int[Tensor, "stream"],
+        streams: Streams, layer: int, row: Int[Tensor, "stream"]
     ) -> Float[Tensor, "stream 8"]:
-        logits = model.resume(stream, layer, attention_mask=mask, position_ids=positions)
-        return answers.outcomes(logits, row % len(pairs))
+        return answers.outcomes(resumed(model, streams, layer), row % len(pairs))
 
     kinds = len(poolings) * len(vectors)
     layout = places.layout
     positions = layout.positions(model.positions(targets.tokens, targets.mask))
+    example = torch.arange(len(pairs), device=model.device).repeat(kinds)
+    first = places.phrase[example]  # before a phrase nothing is replaced
     measured = sweep_streams(
         model,
         enter,
@@ -190,6 +188,7 @@ def _measure(
         layers,
         finish,
         max_tokens=chunk_tokens(model, layout.n_positions, logits=True),
+        shared=None if kept is None else Shared(kept, example, layout.of_token[example], first),
     )
     cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]
     parts.append(answers.rows(measured.flatten(0, 1), cells))
