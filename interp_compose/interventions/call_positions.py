@@ -122,7 +122,8 @@ class CallPositions:
             if side is not None and self.positions is not None:
                 raise InterventionError(
                     f"the wrapped encoder–decoder was called directly, so that {self.name} cannot "
-                    "be counted over source and target; call the model that load_model returned."
+                    "be counted over source and target; call the model that load_model returned: "
+                    "model(…) or model.generate(…)."
                 )
             return self._by_shape(batch, length, device, start, fresh)
         flags = self._of_call
@@ -151,8 +152,8 @@ class CallPositions:
         elif self._prompt is None:
             raise InterventionError(
                 f"the wrapped model was called on one position: whether that is a prompt, whose "
-                f"{self.name} count, or goes on from a cache cannot be told. Call the model that "
-                "load_model returned, or give a prompt of two tokens or more."
+                f"{self.name} count, or goes on from a cache cannot be told. Call model(…) or "
+                "model.generate(…), or give a prompt of two tokens or more."
             )
         else:
             prompt = self._prompt.shape[1]
@@ -201,14 +202,16 @@ class CallPositions:
         if any(isinstance(each, str) for each in listed):
             raise InterventionError(
                 f"{self.name}={positions!r} are words, and the wrapped model was called directly; "
-                "call the model that load_model returned, or pass numbers."
+                "call the model that load_model returned, model(…) or model.generate(…), or pass "
+                "numbers."
             )
         grown = self._prompt is not None and length == self._prompt.shape[1] + 1
         if grown and any(each < 0 for each in listed):
             raise InterventionError(
                 f"{self.name}={positions!r} count from the end, and the wrapped model was called "
                 f"on {length - 1} positions and then on {length}: a generation without a "
-                "cache, whose end moves. Count from the start, or open a block for each call."
+                "cache, whose end moves. Count from the start, or call model.generate(…), in which "
+                "they count the prompt."
             )
         flags = torch.zeros((batch, length), dtype=torch.bool, device=device)
         flags[:, numbered(listed, length, self.name)] = True

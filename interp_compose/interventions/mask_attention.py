@@ -147,10 +147,12 @@ def mask_attention(
 
     Blocks nest, and combine with :func:`.ablate.ablate`, :func:`.mask_residual.mask_residual`,
     :func:`.pool_at.pool_at` and your own hooks; above a collapse, positions mean the units that
-    hold them. In ``model.lens.generate`` with a key–value cache, numbers and tensors count the
-    prompt, and tokens that are generated are queries where ``queries`` is None, keys where ``keys``
-    is None. Without one (TransformerLens' own small decoder never has one) every token is a call on
-    all tokens so far: numbers count from the start, and negative ones and tensors are refused.
+    hold them. In ``model.generate`` numbers, tensors and words are those of the prompt, and tokens
+    that are generated are queries where ``queries`` is None, keys where ``keys`` is None. So they
+    are in ``model.lens.generate`` with a key–value cache, but for words. Without one
+    (TransformerLens' own small decoder never has one) every token is a call on all tokens so far,
+    of which ``model.lens`` does not know the prompt: numbers count from the start, and negative
+    ones and tensors are refused.
 
     In an encoder–decoder, positions are those of the joint sequence, and so edges say which
     attention they belong to: from source to source, self-attention of the encoder's layers; in the
@@ -242,14 +244,15 @@ class _Pairs:
             if site.queries is not None:
                 raise InterventionError(
                     "mask_attention acts on calls of the model, and the wrapped encoder–decoder "
-                    "was called directly; call the model that load_model returned."
+                    "was called directly; call the model that load_model returned: model(…) or "
+                    "model.generate(…)."
                 )
             before = self._cached.get(site, more)
             if more and more != before:
                 raise InterventionError(
                     f"the cache of layer {site} held {before} positions and now holds {more}, as "
-                    "local attention drops old ones, so that they cannot be counted; generate with "
-                    "use_past_kv_cache=False."
+                    "local attention drops old ones, so that they cannot be counted; call "
+                    "model.generate(…)."
                 )
             self._cached[site] = n_keys
             keys = self._keys.flags(batch, n_keys, device, fresh=more == 0)

@@ -72,6 +72,8 @@ def pool_at(
     once each; in a collapse, those up to ``blocks.{layer}.hook_resid_pre`` see tokens, before
     they are pooled, and those above see units.
 
+    In ``model.generate`` units are those of the prompt, and new tokens stay alone.
+
     Args:
         model: from :func:`load_model`.
         layer: 0 pools the embeddings.
@@ -158,8 +160,8 @@ def pool_at(
         layout = record.layout
         if layout is None:
             raise InterventionError(
-                "the wrapped model was called directly, past pool_at; call the model that "
-                "load_model returned."
+                "the wrapped model was called directly, past pool_at; call model(…) or "
+                "model.generate(…)."
             )
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         out = spread_groups(pooled, layout.of_token, resid)

@@ -26,6 +26,7 @@ from interp_compose.errors import (
     OptionError,
     PositionError,
 )
+from interp_compose.models.generate import prompt_of
 from interp_compose.models.lens_model import LensModel
 from interp_compose.text.find_words import read_back, word_groups, word_positions
 
@@ -117,8 +118,9 @@ def resolve_positions(
     tokens: Tensor,
     mask: Tensor,
     name: str,
-) -> Bool[Tensor, "batch pos"]:
-    """True at the positions of a call that ``positions`` names; never in padding.
+) -> Bool[Tensor, "row length"]:
+    """True at the positions of a call that ``positions`` names; never in padding. In a generation,
+    these are positions of the prompt.
 
     Raises:
         PositionError: beyond the sequence or in its padding; a word that a row does not have.
@@ -128,6 +130,21 @@ def resolve_positions(
     valid = mask.bool()
     if positions is None:
         return valid
+    prompt = prompt_of(model)
+    if prompt is not None:
+        chosen = _positions(model, positions, prompt.tokens, prompt.mask, name)
+        return prompt.grown(chosen, (tokens.shape[0], tokens.shape[1]), False)
+    return _positions(model, positions, tokens, mask, name)
+
+
+def _positions(
+    model: LensModel,
+    positions: Positions,
+    tokens: Tensor,
+    mask: Tensor,
+    name: str,
+) -> Bool[Tensor, "batch pos"]:
+    valid = mask.bool()
     if isinstance(positions, Tensor):
         if positions.shape != tokens.shape:
             raise InputError(
@@ -175,9 +192,9 @@ def check_groups(model: LensModel, groups: Groups, unit: WordUnit | None) -> Non
 
 def resolve_groups(
     model: LensModel, groups: Groups, unit: WordUnit | None, tokens: Tensor, mask: Tensor
-) -> Int[Tensor, "batch pos"]:
+) -> Int[Tensor, "row length"]:
     """The unit of each token of a call, -1 for those that stay alone: every occurrence of a word is
-    a unit, or every word of the text.
+    a unit, or every word of the text. In a generation, of the prompt: new tokens stay alone.
 
     Raises:
         InterventionError: a tensor of another shape.
@@ -185,13 +202,23 @@ def resolve_groups(
         AlignmentError: words cannot be found with certainty.
         SpanError: words that share a token.
     """
+    prompt = prompt_of(model)
+    if prompt is not None:
+        of_prompt = _groups(model, groups, unit, prompt.tokens, prompt.mask)
+        return prompt.grown(of_prompt, (tokens.shape[0], tokens.shape[1]), -1)
+    return _groups(model, groups, unit, tokens, mask)
+
+
+def _groups(
+    model: LensModel, groups: Groups, unit: WordUnit | None, tokens: Tensor, mask: Tensor
+) -> Int[Tensor, "batch pos"]:
     if isinstance(groups, Tensor):
         if tokens.shape != groups.shape:
             raise InterventionError(
                 f"groups are {list(groups.shape)} and the tokens of this call "
                 f"{list(tokens.shape)}; make the groups from the batch that you run."
             )
-        return groups
+        return groups.to(tokens.device)
     found, tokenizer = torch.full_like(tokens, -1), model.tokenizer
     for row, real in _texts(model, tokens, mask):
         ids = tokens[row, real].tolist()

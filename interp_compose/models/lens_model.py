@@ -33,6 +33,7 @@ from interp_compose.models.attention import (
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks
+from interp_compose.models.generate import generated
 from interp_compose.models.hook_proofs import HookProofs
 from interp_compose.models.hooks import (
     check_call,
@@ -40,6 +41,7 @@ from interp_compose.models.hooks import (
     in_evaluation_mode,
     without_hooks,
 )
+from interp_compose.models.padding import PaddingProof
 from interp_compose.models.prefix import Kept, Prefix
 from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
@@ -123,7 +125,7 @@ class LensModel(ABC):
         self._capabilities: Capabilities | None = None
         self.proofs = HookProofs(self)
         self._proving = False
-        self._pads: dict[torch.dtype, bool] = {}
+        self._padding = PaddingProof(self)
         self._d_mlp: int | None = None
         self.exclusive = Exclusive()
         self._wrappers: list[CallWrapper] = []
@@ -385,7 +387,7 @@ class LensModel(ABC):
         tokens, mask = as_call(self, inputs, attention_mask)
         check_call(tokens, mask)
         mask = torch.ones_like(tokens) if mask is None else mask
-        self._check_padding(mask)
+        self._padding.check(mask)
         return tokens, mask
 
     def run_with_cache(
@@ -456,6 +458,46 @@ class LensModel(ABC):
         """
         options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
         return read_at(self, tokens, names, **options)
+
+    def generate(
+        self,
+        tokens: Inputs,
+        max_new_tokens: int = 10,
+        *,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Tokens that follow, one after the other: what Hugging Face's ``generate`` gives, under
+        every intervention that is open.
+
+        Under an intervention, and for models that Hugging Face did not write, every token comes
+        from a call on all tokens so far. Positions, words and groups of interventions are then
+        those of the prompt; a new token is none of them, and stays alone in :func:`pool_at`.
+
+        Args:
+            tokens: texts, or ids padded on the left; of an encoder–decoder, a source and the
+                beginning of its target.
+            max_new_tokens: for each row, unless its end comes before.
+            attention_mask: 0 at padding; texts make their own.
+            options: Hugging Face's: ``do_sample``, ``num_beams``, ``temperature``, ``top_p``,
+                ``num_return_sequences``, ``stop_strings``, ``return_dict_in_generate`` …. What is
+                not given is as the checkpoint's generation config states, else greedy. Dropout is
+                off.
+
+        Returns:
+            Of texts, texts: the prompt and what follows (of an encoder–decoder the target), without
+            special tokens; one of a single text. Of ids, ids ``[row pos]``, prompts included. With
+            ``return_dict_in_generate=True``, what Hugging Face returns.
+
+        Raises:
+            CapabilityError: an encoder.
+            OptionError: an option that Hugging Face refuses, or that cannot be had here.
+            InputError: padding on the right; see :meth:`forward` for what else is refused.
+            PromptError: more tokens than the model reads.
+        """
+        ids, mask = self._checked(tokens, attention_mask)
+        with self._read_by_name(ids):
+            return generated(self, tokens, ids, mask, max_new_tokens, options)
 
     def run_with_hooks(
         self,
@@ -727,7 +769,7 @@ class LensModel(ABC):
             raise InterventionError(
                 f"{self.name!r}: {what} was called inside a block of pool_at, which acts on "
                 "calls of the model alone, so that this one would bypass it. Call model(…), "
-                "model.encode(…) or model.capture(…)."
+                "model.generate(…), model.encode(…) or model.capture(…)."
             )
 
     @property
@@ -915,30 +957,6 @@ class LensModel(ABC):
             raise InputError(
                 f"resid is {list(resid.shape)} of {resid.dtype}; expected [batch pos {width}] of "
                 f"{dtype}, at least one position"
-            )
-
-    def _check_padding(self, mask: Tensor) -> None:
-        """Refuse padding in float64 where it makes NaN of real tokens.
-
-        transformers' eager attention takes its softmax in float32 on many architectures, where the
-        lowest float64, which it puts at masked keys, is minus infinity; padding on the left then
-        attends to nothing but minus infinity.
-        """
-        if self.dtype != torch.float64 or self._proving or bool(mask.all()):
-            return
-        if self.dtype not in self._pads:
-            length = min(3, self.n_ctx)
-            tokens = self.random_tokens(1, length, torch.Generator().manual_seed(0))
-            padded = torch.ones_like(tokens)
-            padded[0, 0] = 0
-            with torch.no_grad():
-                hidden = self.probing(tokens, padded, read="hidden")
-            self._pads[self.dtype] = bool(hidden[:, 1:].isfinite().all())
-        if not self._pads[self.dtype]:
-            raise CapabilityError(
-                f"{self.architecture} in float64 makes NaN of padded batches: transformers takes "
-                "this attention's softmax in float32. Run texts of one length at a time, or load "
-                "the model in float32."
             )
 
     @contextmanager

@@ -1,0 +1,303 @@
+"""Generation, under every intervention, by Hugging Face's own ``generate``.
+
+Where nothing acts on a model that Hugging Face wrote, its ``generate`` runs on the wrapped module,
+with a cache of keys and values, if a few tokens prove that this gives the model's own logits. In
+every other case the same ``generate`` is handed the model as a function: each token comes from a
+call of the whole model on all tokens so far, so that interventions act exactly as they do on a call
+of their own. What names positions then means those of the prompt (:func:`prompt_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+from interp_compose.errors import (
+    CapabilityError,
+    InputError,
+    InterpComposeError,
+    OptionError,
+    PromptError,
+    first_line,
+)
+from interp_compose.models.hooks import in_evaluation_mode
+from interp_compose.models.outcomes import Outcome, compared, guarded
+from interp_compose.models.texts import Inputs, output_tokenizer, texts_of
+
+if TYPE_CHECKING:
+    from interp_compose.models.lens_model import LensModel
+
+INSTEAD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("inputs", "input_ids"), "pass texts or token ids first"),
+    **dict.fromkeys(("inputs_embeds", "past_key_values"), "pass texts or token ids"),
+    "max_length": "pass max_new_tokens",
+    **dict.fromkeys(
+        ("assistant_model", "prompt_lookup_num_tokens", "custom_generate", "token_healing"),
+        "it does not call the model token by token; leave it out",
+    ),
+    **dict.fromkeys(
+        ("guidance_scale", "negative_prompt_ids", "negative_prompt_attention_mask"),
+        "it calls the model on other prompts, on which no intervention could act; leave it out",
+    ),
+}
+"""Options of Hugging Face's that are refused, and what to do."""
+READ_BY_CALLS: Final = ("output_attentions", "output_hidden_states")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The prompt of the texts that a generation has grown so far.
+
+    Attributes:
+        tokens, mask: as a call has them.
+    """
+
+    tokens: Int[Tensor, "row pos"]
+    mask: Int[Tensor, "row pos"]
+
+    def grown(
+        self, of_prompt: Shaped[Tensor, "row pos"], shape: tuple[int, int], fill: Any
+    ) -> Shaped[Tensor, "batch grown"]:
+        """What is true of the prompt's positions, for a call of ``shape``: a row for each beam or
+        sample of a prompt, side by side, and ``fill`` at new tokens."""
+        rows, length = shape
+        of_row = of_prompt.repeat_interleave(rows // len(of_prompt), dim=0)
+        return torch.nn.functional.pad(of_row, (0, length - of_prompt.shape[1]), value=fill)
+
+
+_PROMPTS: WeakKeyDictionary[LensModel, Prompt] = WeakKeyDictionary()
+_CACHES: WeakKeyDictionary[LensModel, bool] = WeakKeyDictionary()
+
+
+def prompt_of(model: LensModel) -> Prompt | None:
+    """The prompt, while a call of a generation is running; None in a call of its own."""
+    return _PROMPTS.get(model)
+
+
+@contextmanager
+def growing(model: LensModel, prompt: Prompt) -> Iterator[None]:
+    """Calls go on from ``prompt`` for the length of a ``with`` block."""
+    outer = _PROMPTS.get(model)
+    _PROMPTS[model] = prompt
+    try:
+        yield
+    finally:
+        if outer is None:
+            del _PROMPTS[model]
+        else:
+            _PROMPTS[model] = outer
+
+
+def generated(
+    model: LensModel,
+    inputs: Inputs,
+    tokens: Int[Tensor, "batch pos"],
+    mask: Int[Tensor, "batch pos"],
+    max_new_tokens: int,
+    options: Mapping[str, Any],
+) -> Any:
+    """See :meth:`LensModel.generate`; ``tokens`` and ``mask`` are the checked ``inputs``."""
+    _check(model, tokens, mask, max_new_tokens, options)
+    prompt = Prompt(tokens, mask)
+    given, real = _seen_by_hugging_face(model, prompt)
+    limit = model.n_ctx - int(real.sum(dim=1).max()) + 1
+    if max_new_tokens > limit:
+        raise PromptError(
+            f"max_new_tokens={max_new_tokens}: {model.name!r} reads {model.n_ctx} tokens, so that "
+            f"at most {max(limit, 0)} can follow this prompt; ask for fewer, or shorten it."
+        )
+    config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
+    with model.exclusive.held(model.name), in_evaluation_mode(model.lens):
+        caches = not acting(model) and options.get("use_cache") is not False and has_cache(model)
+        if caches:
+            module = model.lens.original_model
+        else:
+            _check_without_cache(model, options)
+            module = _as_function(model, prompt, given.shape[1])
+            config.use_cache = False
+        try:
+            out = module.generate(
+                given, generation_config=config, attention_mask=real.long(), **beside
+            )
+        except InterpComposeError:
+            raise
+        except ValueError as refusal:
+            if not caches and module.was_called:
+                raise  # a hook's own
+            raise OptionError(
+                f"Hugging Face's generate refuses {_short(options)}: {first_line(refusal, 300)}"
+            ) from refusal
+    if isinstance(inputs, Tensor) or not isinstance(out, Tensor):
+        return out
+    texts = _texts(model, prompt, out, given.shape[1], config)
+    return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
+
+
+def acting(model: LensModel) -> list[str]:
+    """What acts on calls of the model now."""
+    blocks = ["pool_at"] if model.wrappers else []
+    blocks += ["a mask or an ablation"] if model.preparations else []
+    return blocks + model.active_hooks
+
+
+def has_cache(model: LensModel) -> bool:
+    """Whether the wrapped Hugging Face model generates, and by its cache gives the logits of calls
+    of the model; tried once on a few tokens, one row padded on the left."""
+    module = getattr(model.lens, "original_model", None)
+    if not hasattr(module, "generate") or len(model.stacks) > 1 or model.length_limit is not None:
+        return False
+    if model not in _CACHES:
+        with model.bare(), torch.no_grad():
+            _CACHES[model] = guarded(partial(_compared, model, module)).status == "holds"
+    return _CACHES[model]
+
+
+def _compared(model: LensModel, module: Any) -> Outcome:
+    """The logits of a generation with a cache, with those of calls on the same tokens."""
+    length, new = min(5, model.n_ctx - 4), 4
+    tokens = model.random_tokens(2, length, torch.Generator().manual_seed(0)).to(model.device)
+    mask = torch.ones_like(tokens)
+    mask[1, : length // 2] = 0
+    greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": new, "use_cache": True}
+    kept = {"return_dict_in_generate": True, "output_logits": True}
+    config, beside = _config(model, {**greedy, **kept})
+    out = module.generate(tokens, generation_config=config, attention_mask=mask, **beside)
+    called = []
+    for step in range(len(out.logits)):
+        grown = out.sequences[:, : length + step]
+        real = torch.nn.functional.pad(mask, (0, step), value=1)
+        called.append(model.forward(grown, attention_mask=real, read="last")[:, -1])
+    return compared(model, torch.stack(out.logits), torch.stack(called))
+
+
+def _as_function(model: LensModel, prompt: Prompt, n_given: int) -> Any:
+    from interp_compose.models.hugging_face_generation import ModelAsFunction
+
+    shift = model.d_vocab_source if len(model.stacks) > 1 else 0
+
+    def last_logits(new: Tensor) -> Tensor:
+        before = prompt.tokens.shape[1]
+        shape = (len(new), before + new.shape[1])
+        tokens, mask = (prompt.grown(one, shape, 1) for one in (prompt.tokens, prompt.mask))
+        tokens[:, before:] = new + shift
+        with growing(model, prompt):
+            return model.forward(tokens, attention_mask=mask, read="last")
+
+    return ModelAsFunction(
+        last_logits, n_given, d_vocab=model.d_vocab, device=model.device, dtype=model.dtype
+    )
+
+
+def _seen_by_hugging_face(
+    model: LensModel, prompt: Prompt
+) -> tuple[Int[Tensor, "batch given"], Bool[Tensor, "batch given"]]:
+    """What new tokens are appended to, and where it is real: of an encoder–decoder, the target."""
+    real = prompt.mask.bool()
+    if len(model.stacks) == 1:
+        return prompt.tokens, real
+    real &= model.predicts(prompt.tokens)
+    first = int(real.any(dim=0).nonzero()[0])
+    given = (prompt.tokens - model.d_vocab_source) * real
+    return given[:, first:], real[:, first:]
+
+
+def _check(
+    model: LensModel,
+    tokens: Int[Tensor, "batch pos"],
+    mask: Int[Tensor, "batch pos"],
+    max_new_tokens: int,
+    options: Mapping[str, Any],
+) -> None:
+    if model.bidirectional:
+        raise CapabilityError(
+            f"{model.name!r} ({model.architecture}) is an encoder and predicts no next token; load "
+            "a decoder or an encoder–decoder to generate."
+        )
+    if max_new_tokens < 1:
+        raise OptionError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
+    for name in options:
+        if name in INSTEAD:
+            raise OptionError(f"generate({name}=…) is not supported: {INSTEAD[name]}.")
+    at_end = (mask[:, -1] == 0) | ~model.predicts(tokens)[:, -1]
+    if bool(at_end.any()):
+        raise InputError(
+            f"row {int(at_end.nonzero()[0])} ends in padding, or in a source token, from which "
+            "nothing can go on: pad on the left, as model.tokenize does."
+        )
+
+
+def _check_without_cache(model: LensModel, options: Mapping[str, Any]) -> None:
+    why = f"{', '.join(acting(model)[:3])} act" if acting(model) else "this model has no cache"
+    for name in READ_BY_CALLS:
+        if options.get(name):
+            raise OptionError(
+                f"generate({name}=True) cannot be had here ({why}): run model.run_with_cache on "
+                "the tokens that are returned."
+            )
+    if options.get("use_cache") or options.get("cache_implementation"):
+        raise OptionError(
+            f"generate(use_cache=True) cannot be had here: {why}, and every token comes from a "
+            "call on all tokens so far; leave it out."
+        )
+
+
+def _config(model: LensModel, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Hugging Face's generation config (the model's own, if it brought one) with the options in it,
+    and those that go beside it."""
+    from transformers import GenerationConfig
+
+    module = getattr(model.lens, "original_model", None)
+    stated = getattr(module, "generation_config", None)
+    asked = dict(options)
+    config = asked.pop("generation_config", None) or stated or GenerationConfig()
+    config = deepcopy(config)
+    beside: dict[str, Any] = config.update(**asked)
+    config.max_length = None
+    config.forced_bos_token_id = config.decoder_start_token_id = None  # the prompt begins with them
+    tokenizer = None if model.tokenizer is None else output_tokenizer(model)
+    if config.eos_token_id is None:
+        config.eos_token_id = getattr(tokenizer, "eos_token_id", None)
+    eos = config.eos_token_id
+    of_rows = (config.pad_token_id, getattr(tokenizer, "pad_token_id", None))
+    ids = (*of_rows, *(eos if isinstance(eos, list | tuple) else [eos]))
+    config.pad_token_id = next(
+        (one for one in ids if isinstance(one, int) and 0 <= one < model.d_vocab), 0
+    )
+    if config.stop_strings is not None:
+        beside.setdefault("tokenizer", tokenizer)
+    return config, beside
+
+
+def _texts(
+    model: LensModel,
+    prompt: Prompt,
+    out: Int[Tensor, "row grown"],
+    n_given: int,
+    config: Any,
+) -> list[str]:
+    """Decoders' texts with their prompts, encoder–decoders' targets, each up to its end."""
+    eos = config.eos_token_id
+    ends = set(eos if isinstance(eos, list | tuple) else [eos])
+    rows = []
+    for number, row in enumerate(out):
+        new = row[n_given:].tolist()
+        end = next((at for at, token in enumerate(new) if token in ends), len(new))
+        before: list[int] = []
+        if len(model.stacks) == 1:
+            of_prompt = number * len(prompt.tokens) // len(out)
+            before = prompt.tokens[of_prompt][prompt.mask[of_prompt].bool()].tolist()
+        rows.append(torch.tensor(before + new[:end], dtype=torch.long))
+    return texts_of(model, rows)
+
+
+def _short(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r:.40}" for name, value in options.items()) or "this"
