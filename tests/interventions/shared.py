@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from torch import Tensor
 
 from interp_compose.models.lens_model import LensModel
@@ -55,6 +56,24 @@ def make(name: str) -> LensModel:
 def shared(name: str) -> LensModel:
     """The same for every test, none of which may change it."""
     return make(name)
+
+
+@cache
+def mini() -> LensModel:
+    """The shipped model, which has a tokenizer."""
+    model: LensModel = load_model("mini-idm")
+    return model
+
+
+@cache
+def t5(start: int | None = 0) -> LensModel:
+    """A T5 with random weights that reads the words of :func:`mini`."""
+    tokenizer = mini().tokenizer
+    shape = architectures._T5 | {"vocab_size": len(tokenizer), "decoder_start_token_id": start}
+    torch.manual_seed(0)
+    built = hf.T5ForConditionalGeneration(hf.T5Config(**shape)).eval()
+    model: LensModel = load_model(built, tokenizer=tokenizer)
+    return model
 
 
 def run(model: LensModel, tokens: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.tl3
 NEW = 5
 
 
-@pytest.fixture(params=params("GPT-2", "Llama", "OPT", "native", "HookedTransformer"))
+@pytest.fixture(params=params("GPT-2", "OPT", "native", "HookedTransformer"))
 def model(request: pytest.FixtureRequest) -> LensModel:
     return shared(request.param)
 

@@ -28,8 +28,7 @@ from interp_compose.models.load import load_model
 from interp_compose.text.find_words import word_groups
 from interp_compose.text.units import tokenize_prompts
 from tests import architectures
-from tests.interventions.shared import assert_clean
-from tests.models.test_texts import t5
+from tests.interventions.shared import assert_clean, mini, shared, t5
 from tests.text.conftest import byte_level
 
 TEXT = "a young swine and a young dog and a swine"
@@ -38,7 +37,7 @@ TEXTS = ["the house of a swine", TEXT]
 
 @pytest.fixture(scope="module")
 def model() -> LensModel:
-    return load_model("mini-idm")
+    return mini()
 
 
 def by_hand(model: LensModel, texts: list[str], units: list[list[tuple[str, ...]]]) -> Tensor:
@@ -108,7 +107,7 @@ def test_all_words_are_those_of_the_studies(model: LensModel) -> None:
 @architectures.needs_tl4
 @torch.no_grad()
 def test_words_of_an_encoder_decoder_are_its_source_s(model: LensModel) -> None:
-    seq2seq = t5(model.tokenizer)
+    seq2seq = t5()
     tokens, mask = seq2seq.tokenize(TEXT)
     groups = by_hand(model, [TEXT], [[("swine",)]])
     groups = torch.nn.functional.pad(groups, (0, tokens.shape[1] - groups.shape[1]), value=-1)
@@ -119,7 +118,7 @@ def test_words_of_an_encoder_decoder_are_its_source_s(model: LensModel) -> None:
 
 
 def test_what_cannot_be_pooled_is_refused(model: LensModel) -> None:
-    without = architectures.load("small, pre")
+    without = shared("small, pre")
     on_entering: list[tuple[LensModel, dict[str, Any], type[Exception], str]] = [
         (model, {}, OptionError, "expected one of them"),
         (model, {"groups": "dog", "unit": "word"}, OptionError, "expected one of them"),
@@ -178,8 +177,9 @@ def bert(tokenizer: Any) -> LensModel:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-@pytest.mark.parametrize("how", ["mean", "max", "last"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("decoder", "mean"), ("decoder", "last"), ("encoder", "max")]
+)
 def test_vectors_of_words(model: LensModel, kind: str, how: Any) -> None:
     which = model if kind == "decoder" else bert(model.tokenizer)
     layer = which.n_layers - 1

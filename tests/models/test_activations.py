@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.tl3, pytest.mark.filterwarnings("ignore:.*hook points 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "BERT", "small, pre"])
 def test_all_hook_points_each_as_it_is_read_alone(name: str) -> None:
-    model = make(name)
+    model = shared(name)
     logits, cache = model.run_with_cache(TOKENS, attention_mask=MASK)
     assert torch.equal(logits, model(TOKENS, attention_mask=MASK))
     assert len({id(model.hook_dict[name]) for name in cache}) == len(cache) > 10 * model.n_layers

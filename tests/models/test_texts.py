@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers as hf
 
 from interp_compose.errors import InputError, OptionError, PromptError
 from interp_compose.models.decoder import DecoderConfig
@@ -19,13 +18,14 @@ from interp_compose.text.units import tokenize_prompts
 from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
 from tests import architectures
+from tests.interventions.shared import mini, shared, t5
 
 TEXTS = ["the house of a swine", "a dog", "a young dog"]
 
 
 @pytest.fixture(scope="module")
 def model() -> LensModel:
-    return load_model("mini-idm")
+    return mini()
 
 
 def test_ids_and_mask_are_those_of_the_studies(model: LensModel) -> None:
@@ -56,7 +56,7 @@ def test_every_call_takes_texts(model: LensModel) -> None:
 
 @torch.no_grad()
 def test_a_residual_without_a_mask_is_that_of_real_tokens() -> None:
-    model = architectures.load("Llama")
+    model = shared("Llama")
     tokens = torch.tensor([[5, 17, 3], [41, 29, 11]])
     expected = model.resid_pre(tokens, 1, attention_mask=torch.ones_like(tokens))
     assert torch.equal(model.resid_pre(tokens, 1), expected)
@@ -75,17 +75,10 @@ def test_whole_words() -> None:
         small("run walk")
 
 
-def t5(tokenizer: Any, start: int | None = 0) -> LensModel:
-    shape = architectures._T5 | {"vocab_size": len(tokenizer), "decoder_start_token_id": start}
-    torch.manual_seed(0)
-    built = hf.T5ForConditionalGeneration(hf.T5Config(**shape)).eval()
-    return load_model(built, tokenizer=tokenizer)
-
-
 @torch.no_grad()
 @architectures.needs_tl4
 def test_a_text_is_the_source_of_an_encoder_decoder(model: LensModel) -> None:
-    seq2seq = t5(model.tokenizer)
+    seq2seq = t5()
     tokens, mask = seq2seq.tokenize(TEXTS)
     asked = PromptOptions()
     items = prepare(seq2seq, [Example(text, " dog") for text in TEXTS], asked, answered=False)
@@ -94,7 +87,7 @@ def test_a_text_is_the_source_of_an_encoder_decoder(model: LensModel) -> None:
     assert torch.equal(mask, batch.mask)
     assert torch.equal(seq2seq(TEXTS)[:, -1], seq2seq(tokens, attention_mask=mask)[:, -1])
     with pytest.raises(InputError, match="no decoder_start_token_id.*set model.start_ids"):
-        t5(model.tokenizer, start=None)("a dog")
+        t5(None)("a dog")
 
 
 def test_what_is_no_text_is_refused(model: LensModel) -> None:
@@ -112,7 +105,7 @@ def test_what_is_no_text_is_refused(model: LensModel) -> None:
             model(texts, attention_mask=mask)
     with pytest.raises(OptionError, match=r"tokens=\[1, 2\] is a list; expected a tensor \[batch"):
         model([1, 2])  # type: ignore[list-item]
-    without = architectures.load("small, pre")
+    without = shared("small, pre")
     with pytest.raises(InputError, match="'small-decoder' came without a tokenizer; pass one"):
         without("a dog")
     with pytest.raises(InputError, match="the tokenizer gives token .* knows 97"):
