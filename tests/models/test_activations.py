@@ -16,7 +16,7 @@ from interp_compose.models.weights import copy_model
 from tests import architectures
 from tests.interventions.shared import MASK, TOKENS, assert_clean, make, shared
 
-pytestmark = [pytest.mark.tl3, pytest.mark.filterwarnings("ignore:.*hook points of")]
+pytestmark = pytest.mark.filterwarnings("ignore:.*hook points of")
 
 
 @torch.no_grad()
