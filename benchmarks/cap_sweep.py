@@ -9,11 +9,14 @@ clean
     one forward pass over the same batches with logits at every position: the unit of cost;
 sweep
     ``cap_curve``'s own engine, everything from tensors on the device to outcomes;
+whole
+    the same without the clean run's keys and values: streams run from their first position on;
 hooked
     36 forward passes, each with one hook that pools one layer by one protocol.
 
-The *floor* is the sweep's operation count over the clean pass's, by multiplications: every block
-that a stream has to go through, at its real length, without padding, and logits at the last
+On one thread of a CPU, times are processor time. The *floor* is the sweep's operation count over
+the clean pass's, by multiplications: every block that a stream has to go through, from its first
+unit of several tokens on (or, ``whole``, from the start), without padding, and logits at the last
 position only. What is above it is padding, pooling, copies and calls. It is a count and no law of
 time: a sweep's calls are larger than a clean pass's, and larger products run faster, so that a
 ratio a little below 1 is possible.
@@ -30,11 +33,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
+from benchmarks.common import (
+    byte_level,
+    core_seconds,
+    load_texts,
+    machine,
+    seconds,
+    spread,
+    write,
+)
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -111,17 +124,23 @@ def compare(
         for batch, part in zip(batches, parts, strict=True):
             hooked_passes(model, batch, part, layers)
 
+    def whole() -> None:
+        with patch.object(LensModel, "continues", False):
+            sweep()
+
     works: dict[str, Callable[[], None]] = {"clean": clean, "sweep": sweep}
     if hooked:
+        works["whole"] = whole
         works["hooked"] = one_by_one
     times: dict[str, list[float]] = {name: [] for name in works}
     model.require("resume", "positions", "edit_resid")
+    clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():
         for turn in range(repeats + 1):
             for name, work in works.items():
                 if turn == 0 and name == "hooked":
                     continue
-                taken = seconds(lambda work=work: synchronised(work, model.device))
+                taken = clock(lambda work=work: synchronised(work, model.device))
                 if turn:  # the first one warms up
                     times[name].append(taken)
     cost = [s / c for s, c in zip(times["sweep"], times["clean"], strict=True)]
@@ -140,6 +159,12 @@ def compare(
         "over_floor": median(cost) / floor,
     }
     if hooked:
+        in_whole = [w / c for w, c in zip(times["whole"], times["clean"], strict=True)]
+        row |= {
+            "whole_in_clean_passes": median(in_whole),
+            "whole_spread": spread(in_whole),
+            "whole_floor": operations(model, items, whole=True),
+        }
         ratios = [h / s for h, s in zip(times["hooked"], times["sweep"], strict=True)]
         in_clean = [h / c for h, c in zip(times["hooked"], times["clean"], strict=True)]
         row |= {
@@ -148,6 +173,11 @@ def compare(
             "hooked_over_sweep_range": spread(ratios),
         }
     return row
+
+
+def on_one_core(device: torch.device) -> bool:
+    """Whether processor time is the time that the work takes."""
+    return device.type == "cpu" and torch.get_num_threads() == 1
 
 
 def synchronised(work: Callable[[], None], device: torch.device) -> None:
@@ -167,24 +197,33 @@ def hooked_passes(
                 model(batch.tokens, attention_mask=batch.mask)
 
 
-def operations(model: LensModel, items: Sequence[Prepared]) -> float:
+def block(length: int, keys: int | None = None) -> float:
+    """Multiplications of a block that runs on ``length`` positions, which attend to ``keys``."""
+    dense = 4 * D_MODEL * D_MODEL + 2 * D_MODEL * D_MLP
+    return length * dense + 2 * length * (length if keys is None else keys) * D_MODEL
+
+
+def operations(model: LensModel, items: Sequence[Prepared], *, whole: bool = False) -> float:
     """Multiplications of a sweep over those of a clean pass, from the lengths alone."""
     n_layers = model.n_layers
-
-    def block(length: int) -> float:
-        dense = 4 * D_MODEL * D_MODEL + 2 * D_MODEL * D_MLP
-        return length * dense + 2 * length * length * D_MODEL
 
     unembed = D_MODEL * D_VOCAB
     clean = sum(n_layers * block(it.n_tokens) + it.n_tokens * unembed for it in items)
     kept = sum(n_layers * block(it.n_tokens) + unembed for it in items)
     streams_blocks = len(PROTOCOLS) * n_layers * (n_layers + 1) / 2
     pooled = sum(
-        streams_blocks * block(it.n_pooled) + len(PROTOCOLS) * n_layers * unembed
+        streams_blocks * block(it.n_pooled - (0 if whole else n_before(it)), it.n_pooled)
+        + len(PROTOCOLS) * n_layers * unembed
         for it in items
         if it.affected
     )
     return (kept + pooled) / clean
+
+
+def n_before(item: Prepared) -> int:
+    """Tokens before the first unit of several."""
+    several = np.flatnonzero(item.prompt.group_sizes() > 1)
+    return int(np.flatnonzero(np.isin(item.prompt.groups, several))[0])
 
 
 def growth(
@@ -199,7 +238,8 @@ def show(title: str, row: dict[str, Any]) -> None:
     hooked = ""
     if "hooked_over_sweep" in row:
         hooked = (
-            f"; hooked {row['hooked_in_clean_passes']:.1f}, "
+            f"; whole {row['whole_in_clean_passes']:.2f}, floor {row['whole_floor']:.2f}; "
+            f"hooked {row['hooked_in_clean_passes']:.1f}, "
             f"{row['hooked_over_sweep']:.2f} times the sweep"
         )
     print(

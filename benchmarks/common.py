@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,13 @@ def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
+
+
+def core_seconds(work: Callable[[], object]) -> float:
+    """Processor time of one call: of work on one thread, however busy the machine is."""
+    start = process_time()
+    work()
+    return process_time() - start
 
 
 def timed(work: Callable[[], object], times: int, device: str) -> float:

@@ -14,8 +14,8 @@ hooked
     that writes a vector at the phrase's place: what one cell costs that way, not counting how it
     got its vector.
 
-The *floor* is the operation count of a cell over that of a hooked pass, by multiplications, as in
-``benchmarks.cap_sweep``.
+On one thread of a CPU, times are processor time. The *floor* is the operation count of a cell over
+that of a hooked pass, by multiplications, as in ``benchmarks.cap_sweep``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.cap_sweep import BATCH, D_MLP, D_MODEL, D_VOCAB, gpt2, prepared, synchronised
-from benchmarks.common import byte_level, load_texts, machine, seconds, spread, write
+from benchmarks.cap_sweep import (
+    BATCH,
+    D_MODEL,
+    D_VOCAB,
+    block,
+    gpt2,
+    on_one_core,
+    prepared,
+    synchronised,
+)
+from benchmarks.common import (
+    byte_level,
+    core_seconds,
+    load_texts,
+    machine,
+    seconds,
+    spread,
+    write,
+)
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.inputs import Batch, Prepared
 from interp_compose.studies.core.study import Plan
@@ -120,10 +137,11 @@ def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
     cells = model.n_layers * 3 * 4
     works = {"study": lambda: plan.rows(pairs), "hooked": hooked}
     times: dict[str, list[float]] = {name: [] for name in works}
+    clock = core_seconds if on_one_core(model.device) else seconds
     with torch.no_grad():
         for turn in range(repeats + 1):
             for name, work in works.items():
-                taken = seconds(lambda work=work: synchronised(work, model.device))
+                taken = clock(lambda work=work: synchronised(work, model.device))
                 if turn:  # the first one warms up
                     times[name].append(taken)
     turns = zip(times["study"], times["hooked"], strict=True)
@@ -144,11 +162,6 @@ def compare(model: LensModel, plan: Plan[Any], repeats: int) -> dict[str, Any]:
 
 def floor(pairs: Sequence[Any], n_layers: int) -> float:
     """Multiplications of a cell over those of a hooked pass, from the lengths alone."""
-
-    def block(length: int) -> float:
-        dense = 4 * D_MODEL * D_MODEL + 2 * D_MODEL * D_MLP
-        return length * dense + 2 * length * length * D_MODEL
-
     unembed = D_MODEL * D_VOCAB
     hooked = sum(
         n_layers * block(pair.target.n_tokens) + pair.target.n_tokens * unembed for pair in pairs
@@ -158,7 +171,10 @@ def floor(pairs: Sequence[Any], n_layers: int) -> float:
     clean = sum(
         n_layers * (block(pair.target.n_tokens) + 2 * block(pair.source.n_tokens)) for pair in pairs
     )
-    swept = sum(streams * block(pair.target.n_pooled) + cells * unembed for pair in pairs)
+    swept = cells * unembed * len(pairs)
+    for pair in pairs:
+        before = int(pair.target_phrase.nonzero()[0][0])  # of which nothing is run
+        swept += streams * block(pair.target.n_pooled - before, pair.target.n_pooled)
     return float((swept + clean) / cells / hooked)
 
 
