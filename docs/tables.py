@@ -32,7 +32,7 @@ from docs import (
     verdict_page,
 )
 from docs.measured import Table
-from interp_compose.cli import COMMANDS, main as interp_compose
+from interp_compose.cli import COMMANDS, ON_RESULTS, main as interp_compose
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
 from interp_compose.tasks.mini import idm as mini_idm, sst as mini_sst
@@ -404,7 +404,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_settings.md": carma_settings,
     "prompts.md": prompts,
     "shipped_tasks.md": shipped_tasks,
-    **{f"{name}_help.txt": partial(help_of, name) for name in COMMANDS},
+    **{f"{name}_help.txt": partial(help_of, name) for name in (*COMMANDS, *ON_RESULTS)},
     "authors_cap.md": partial(compared_with_authors, "cap", authors_results.cap),
     "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),

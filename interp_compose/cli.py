@@ -33,6 +33,7 @@ from interp_compose.studies.generalise.options import GeneraliseCommand
 from interp_compose.studies.mechanism.options import MechanismCommand
 from interp_compose.studies.phases.options import PhasesCommand
 from interp_compose.studies.pretrain.options import PretrainCommand
+from interp_compose.studies.saved.options import CompareCommand, PlotCommand
 from interp_compose.studies.similarity.options import SimilarityCommand
 from interp_compose.studies.task_phases.options import TaskPhasesCommand
 from interp_compose.studies.text_phases.options import TextPhasesCommand
@@ -63,6 +64,11 @@ COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "audit": (AuditCommand, "audit.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
+ON_RESULTS: Final[Mapping[str, tuple[type, str]]] = {
+    "plot": (PlotCommand, "saved.plot:run"),
+    "compare": (CompareCommand, "saved.compare:run"),
+}
+"""Commands that measure nothing: their function returns what is printed."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
 """Tasks of ``phases --task`` that have a command of their own, and that command."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
@@ -107,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parsed(argv: Sequence[str]) -> Any:
     """The command; with --paper, all other options have the paper's defaults."""
     command = tyro.extras.subcommand_cli_from_dict(
-        {name: options for name, (options, _) in COMMANDS.items()},
+        {name: options for name, (options, _) in {**COMMANDS, **ON_RESULTS}.items()},
         prog="interp-compose",
         description="How, and where, does a transformer compose meaning?",
         args=argv,
@@ -158,6 +164,10 @@ def _kill_is_ctrl_c() -> Iterator[None]:
 
 def _run(command: Any) -> int:
     """Carry out a command; the exit status of its result."""
+    for kind, run in ON_RESULTS.values():
+        if type(command) is kind:
+            print(pkgutil.resolve_name(f"interp_compose.studies.{run}")(command))
+            return 0
     output = command.output
     if output.quiet:
         from transformers.utils import logging

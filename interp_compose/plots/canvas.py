@@ -26,7 +26,7 @@ WIDEST: Final = 30.0
 NARROW: Final = 560.0  # below which titles are set smaller
 SMALLEST: Final = 10.2  # pixels: letters of 7 points
 MARGIN: Final = 17.0
-LETTER: Final = 0.6  # a letter's width, of its size
+LETTER: Final = 0.555  # a letter's width, of its size
 LONGEST: Final = 240  # characters of a title or subtitle
 
 

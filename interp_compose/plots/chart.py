@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 from interp_compose.plots.theme import Style
 
 BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
+MOST_BANDS: Final = 3
+"""More would lie over each other until none can be told; then one line alone has its own."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,26 @@ class Panel:
     levels: Sequence[Level]
     title: str = ""
 
+    @property
+    def only(self) -> Line | None:
+        """The line whose interval alone is drawn, where all would be too many: the widest."""
+        n_bands = sum(not line.has_bars for line in self.lines)
+        if not n_bands or len(self.lines) <= MOST_BANDS:
+            return None
+        return max(self.lines, key=lambda line: line.style.width)
+
+    @property
+    def banded(self) -> list[Line]:
+        """Lines whose interval is drawn as a band."""
+        if self.only is not None:
+            return [self.only]
+        return [line for line in self.lines if not line.has_bars]
+
+    @property
+    def barred(self) -> list[Line]:
+        """Lines whose interval is drawn as bars."""
+        return [] if self.only is not None else [line for line in self.lines if line.has_bars]
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -81,6 +103,14 @@ class Chart:
     x_notes: Sequence[str] = ()
     x_step: float = 1.0
     x_is_category: bool = False
+
+    @property
+    def told(self) -> str:
+        """The subtitle, and which intervals are drawn where not all are."""
+        names = (panel.only.label.split(":")[0] for panel in self.panels if panel.only is not None)
+        alone = " and ".join(dict.fromkeys(names))
+        notes = [f"band of {alone} alone"] if alone else []
+        return " · ".join(filter(None, (self.subtitle, *notes)))
 
     @property
     def label_length(self) -> int:
@@ -129,7 +159,7 @@ class Chart:
 
         Single points are apart already (:func:`side_by_side`).
         """
-        barred = [line for line in panel.lines if line.has_bars]
+        barred = panel.barred
         left, right = self.x_range
         step = 0.0 if self.has_one_layer else share * (right - left)
         first = -(len(barred) - 1) / 2

@@ -65,7 +65,7 @@ def lay_out(chart: Chart, width: float | None) -> ChartLayout:
     n = len(chart.panels)
     usual = width is None
     width = WIDTH + MORE * (n - 1) if width is None else width
-    head = head_of(chart.title, chart.subtitle, width)
+    head = head_of(chart.title, chart.told, width)
     left = 74.0 if chart.y_is_share else 87.0
     labels = 35 + 8.3 * chart.label_length
     beside = usual or labels <= BESIDE * width

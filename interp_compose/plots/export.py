@@ -6,10 +6,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+import plotly.graph_objects as go
+
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width, pixels
+from interp_compose.plots.chart import Chart
 from interp_compose.plots.edits import as_edited
 from interp_compose.plots.interactive import CONFIG, ChartFigure
+from interp_compose.plots.scatter import Scatter
 from interp_compose.plots.static import DPI, picture
 from interp_compose.runs.files import atomic_write
 
@@ -23,7 +27,9 @@ def page_bytes(figure: ChartFigure) -> bytes:
     No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
     string as escapes.
     """
-    page = figure.to_html(
+    as_high_as_window = isinstance(figure.chart, Chart | Scatter) and figure.layout.width is None
+    shown = go.Figure(figure).update_layout(height=None) if as_high_as_window else figure
+    page = shown.to_html(
         config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
     )
     return page.encode()  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ import plotly.graph_objects as go
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import WIDTH, Width, head_of
-from interp_compose.plots.chart import Chart, Level, Line, short
+from interp_compose.plots.chart import Chart, Level, Line, Panel, short
 from interp_compose.plots.chart_layout import MORE
 from interp_compose.plots.static import Picture, small_png_bytes
 from interp_compose.plots.theme import BAND_OPACITY, LEADER, LEVEL_OPACITY, TEMPLATE, harmless
@@ -28,6 +29,8 @@ HEIGHT: Final = 480  # pixels
 LABEL_SHARE: Final = 0.052  # a label's height, of the axis
 GAP: Final = 0.03  # between panels, of the plot's width
 HOVER: Final = "%{y:.1%}  [%{customdata[0]:.1%}, %{customdata[1]:.1%}]  n = %{customdata[2]}"
+VALUE: Final = re.compile(r" [0-9.]+%$")
+"""At the end of a level's name."""
 PLOTLY_MIME: Final = "application/vnd.plotly.v1+json"
 
 
@@ -126,15 +129,16 @@ def draw(chart: Chart) -> ChartFigure:
     figure._chart = chart
     for i, panel in enumerate(chart.panels):
         x, y = _axis("x", i), _axis("y", i)
-        bands = [_band(line) for line in panel.lines if not line.has_bars]
+        bands = [_band(line) for line in panel.banded]
         bars = [_bars(line, xs) for line, xs in chart.bar_places(panel) if len(xs) > 1]
         curves = [_curve(line, chart.y_is_share) for line in panel.lines]
-        for trace in [*bands, *bars, *curves]:
+        levels = [] if chart.has_one_layer else _hover_of_levels(chart, panel)
+        for trace in [*bands, *bars, *curves, *levels]:
             figure.add_trace(trace.update(xaxis=x, yaxis=y))
         for level in panel.levels:
             for shape in _level(level):
                 figure.add_shape(shape | {"xref": f"{x} domain", "yref": y})
-    head = head_of(chart.title, chart.subtitle, WIDTH + MORE * (len(chart.panels) - 1))
+    head = head_of(chart.title, chart.told, WIDTH + MORE * (len(chart.panels) - 1))
     titled = any(panel.title for panel in chart.panels)
     figure.update_layout(
         template=TEMPLATE,
@@ -233,6 +237,24 @@ def _level(level: Level) -> list[dict[str, Any]]:
         fill = {"fillcolor": style.colour, "opacity": LEVEL_OPACITY, "line": {"width": 0}}
         shapes.append({**across, "type": "rect", "y0": low, "y1": high, "layer": "below", **fill})
     return shapes
+
+
+def _hover_of_levels(chart: Chart, panel: Panel) -> list[go.Scatter]:
+    """Each named level among what the hover says of a place; the shape itself says nothing."""
+    xs = sorted({x for line in panel.lines for x in line.x})
+    number = "%{y:.1%}" if chart.y_is_share else "%{y:.3f}"
+    return [
+        go.Scatter(
+            x=xs,
+            y=[level.y] * len(xs),
+            name=harmless(VALUE.sub("", level.label)),
+            hovertemplate=number,
+            mode="lines",
+            line={"color": level.style.colour, "width": 0},
+        )
+        for level in panel.levels
+        if level.label
+    ]
 
 
 def _band(line: Line) -> go.Scatter:

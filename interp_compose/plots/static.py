@@ -41,6 +41,7 @@ from interp_compose.plots.theme import (
 
 DPI: Final = 160
 SMALL_DPI: Final = 110
+MOST_BYTES: Final = 140_000  # of a picture in a notebook
 BAR: Final = 3.4  # pixels from one line's bars to the next one's, at least
 VECTORS: Final[dict[Any, Any]] = {
     "pdf.fonttype": 42,  # a font's own outlines, which editors and publishers can read
@@ -60,11 +61,13 @@ Picture = Chart | HeatMap | Scatter | MatrixGrid | ImageGrid
 
 
 def small_png_bytes(chart: Picture, width: float | None = None) -> bytes:
-    """The chart as a PNG of 110 pixels an inch in a palette, for notebooks: about 30 kB.
+    """The chart as a PNG of 110 pixels an inch, for notebooks: about 30 kB.
 
-    256 colours, so that a colour bar stays even.
+    In a palette of 256 colours, but where colours are numbers and the file stays small without.
     """
-    return few_colours(picture(chart, "png", dpi=SMALL_DPI, width=width), 256)
+    png = picture(chart, "png", dpi=SMALL_DPI, width=width)
+    shaded = isinstance(chart, HeatMap | MatrixGrid)
+    return png if shaded and len(png) <= MOST_BYTES else few_colours(png, 256)
 
 
 def few_colours(png: bytes, colours: int) -> bytes:
@@ -123,9 +126,8 @@ def paint(chart: Chart, dpi: int = DPI, width: float | None = None) -> Figure:
     ):
         axes = add_axes(figure, layout, x, y, across, high)
         all_axes.append(axes)
-        for line in panel.lines:
-            if not line.has_bars:
-                _draw_band(axes, line)
+        for line in panel.banded:
+            _draw_band(axes, line)
         for line, xs in chart.bar_places(panel, max(BAR_STEP, BAR / across)):
             axes.vlines(xs, line.low, line.high, color=line.style.colour, lw=1)
         for level in panel.levels:

@@ -40,7 +40,7 @@ def titles(figure: ChartFigure) -> tuple[str, str]:
 
 
 def lines_of(figure: ChartFigure) -> dict[str, Any]:
-    return {trace.name: trace for trace in figure.data if trace.name}
+    return {one.name: one for one in figure.data if one.name and one.customdata is not None}
 
 
 def cells_of(figure: ChartFigure) -> Any:
@@ -61,7 +61,7 @@ def test_the_curve_draws_the_frames_numbers() -> None:
         ].values.tolist()
     assert titles(figure) == (
         "tiny: accuracy when a word is hidden from later positions",
-        "toy · mode exclude · 90 examples · bands: 95 % intervals",
+        "task toy · masked before the softmax · 90 examples · bands: 95 % intervals",
     )
     assert figure.layout.xaxis.title.text == "layer ℓ; knocked out in layers ℓ and above"
     assert "clean 75.0%" in figure.to_json()
@@ -96,10 +96,14 @@ def test_of_many_kinds_those_with_most_words_are_drawn() -> None:
     assert [name.split(":")[0] for name in lines_of(figure)] == expected
     looks = {(trace.line.color, trace.marker.symbol) for trace in lines_of(figure).values()}
     assert len(looks) == 6
-    assert titles(figure)[1].endswith("bands: 95 % intervals · 6 rarer groups not drawn")
+    assert (
+        titles(figure)[1]
+        .replace("<br>", " ")
+        .endswith("bands: 95 % intervals · 6 rarer groups not drawn · band of all words alone")
+    )
     six = curve_figure(frame_of(dict(list(groups.items())[:6])), clean_accuracy=0.5, config=CONFIG)
     assert len(lines_of(six)) == 6
-    assert "not drawn" not in titles(six)[1]
+    assert "rarer" not in titles(six)[1]
 
 
 def test_one_layer_is_drawn_side_by_side() -> None:
@@ -128,7 +132,8 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
     assert title.endswith(" → ran")
     assert len(title) <= 80
     assert subtitle == (
-        "toy · mode exclude · untouched: −0.30 nats, right · knocked out in layers ℓ and above"
+        "task toy · masked before the softmax · untouched: −0.30 nats, right"
+        " · knocked out in layers ℓ and above"
     )
 
 
@@ -152,7 +157,7 @@ def test_heads_are_drawn_with_dots_where_the_interval_leaves_out_zero() -> None:
     assert places == {(head, layer) for head in range(11) for layer in (0, 1)} - {(2, 1)}
     assert titles(figure) == (
         "tiny: effect on the answer when a head gives its mean",
-        "toy · how mean · mean over 40 examples · dot: 95 % interval excludes 0, uncorrected",
+        "task toy · mean over 40 examples · dot: 95 % interval excludes 0, uncorrected",
     )
     assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("layer", "head")
 

@@ -18,6 +18,7 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.matrices_interactive import draw_matrices
+from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from tests.plots.reading import HOSTILE, Tags
 from tests.plots.test_matrices import EVERY_GRID
@@ -88,10 +89,32 @@ def test_hover_gives_interval_and_count() -> None:
         assert part in trace.hovertemplate
 
 
+def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> None:
+    figure, few = curve(), curve(poolings=POOLINGS[:3])
+    assert [sum(trace.fill == "toself" for trace in one.data) for one in (figure, few)] == [1, 3]
+    (band,) = (trace for trace in figure.data if trace.fill == "toself")
+    assert band.fillcolor == "#0072B2"
+    assert figure.chart.told.endswith("bands: 95 % intervals · band of mean alone")
+    assert few.chart.told == few.chart.subtitle
+    assert sum(trace.customdata is not None for trace in figure.data) == 5
+    clean = figure.data[-1]
+    assert (clean.name, set(clean.y), list(clean.x)) == ("clean", {0.5}, list(range(12)))
+
+
+def test_leaders_to_names_are_no_data() -> None:
+    assert {note.arrowcolor for note in curve().layout.annotations} == {LEADER}
+
+
+def test_a_page_of_lines_is_as_high_as_its_window(tmp_path: Path) -> None:
+    page = curve().save(tmp_path / "f.html").read_text()
+    assert '"height"' not in page[page.rindex("Plotly.newPlot(") :]
+    assert curve().layout.height > 400  # in a notebook
+
+
 def test_labels_name_every_line_and_the_clean_level() -> None:
     figure = curve()
     texts = [a.text for a in figure.layout.annotations]
-    assert texts == [*POOLINGS, "clean 50.0%"]
+    assert texts == [*POOLINGS[:3], "last (control)", "shuffled (control)", "clean 50.0%"]
     # plotly leaves out shapes "between" grid and traces that span the width of the plot
     assert [(shape.y0, shape.layer) for shape in figure.layout.shapes] == [(0.5, "above")]
     assert figure.layout.xaxis.title.text == "layer at which tokens are pooled (0 = embeddings)"
@@ -203,7 +226,7 @@ def test_vector_files_have_fonts_and_text_and_no_date(tmp_path: Path, kind: str)
     else:
         root = ElementTree.fromstring(data)
         texts = ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
-        assert {"clean 50.0%", "accuracy", *POOLINGS} <= set(texts)
+        assert {"clean 50.0%", "accuracy", "mean", "last (control)"} <= set(texts)
         assert b"<dc:date>" not in data
 
 
@@ -258,7 +281,7 @@ def test_edited_texts_arrive_in_the_picture(tmp_path: Path) -> None:
         (lambda figure: figure.update_traces(line_color="red"), r"data\[0\]\.line\.color"),
         (lambda figure: figure.update_yaxes(range=[0, 1]), r"layout\.yaxis\.range"),
         (lambda figure: figure.add_hline(0.3), r"layout\.shapes\[1\]"),
-        (lambda figure: figure.add_scatter(x=[1], y=[1]), r"data\[10\]"),
+        (lambda figure: figure.add_scatter(x=[1], y=[1]), r"data\[7\]"),
         (lambda figure: figure.update_layout(title="<b>bold</b>"), "title.text has markup"),
     ],
 )

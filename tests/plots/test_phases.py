@@ -134,7 +134,9 @@ def test_seeds_are_counted() -> None:
     frame = cells()
     frame.loc[frame["init_rate"] == 0.2, "n"] = 1
     assert "· 1–3 seeds ·" in curve(frame).subtitle
-    assert "· 1 seed ·" in curve(frame.assign(n=1)).subtitle
+    alone = curve(frame.assign(n=1)).subtitle
+    assert "· 1 seed" in alone
+    assert "bands" not in alone
 
 
 def test_a_setting_without_clipping_says_so() -> None:

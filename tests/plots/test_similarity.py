@@ -22,6 +22,7 @@ from interp_compose.studies.similarity.figures import (
 )
 
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
+LABELS = [*POOLINGS[:3], "last (control)", "first (control)", "shuffled (control)"]
 SUBSETS = {"all": (1627, 0.64, 0.025, 0.703), "mirror": (410, -0.08, 0.09, 0.358)}
 CONFIG = {"model": "tiny", "task": "bird", "unit": "text", "embedding": "mean"}
 
@@ -88,9 +89,10 @@ def test_the_chart_holds_the_frames_numbers(metric: str) -> None:
     made = chart(similarity_figure(shuffled_rows, metric=metric, config=CONFIG))
     assert len(made.panels) == 2
     for panel, subset in zip(made.panels, SUBSETS, strict=True):
-        assert {line.label for line in panel.lines} == set(POOLINGS)
+        assert {line.label for line in panel.lines} == set(LABELS)
         for line in panel.lines:
-            rows = frame[(frame["pooling"] == line.label) & (frame["subset"] == subset)]
+            pooling = line.label.removesuffix(" (control)")
+            rows = frame[(frame["pooling"] == pooling) & (frame["subset"] == subset)]
             assert line.x == list(range(6))
             assert line.y == rows[metric].tolist()
             assert line.low == rows[f"{metric}_low"].tolist()
@@ -113,7 +115,7 @@ def test_both_pens_draw_the_chart(make: object) -> None:
     assert len(all_axes) == len(panels)
     for i, (panel, axes) in enumerate(zip(panels, all_axes, strict=True)):
         name = f"y{i + 1}" if i else "y"
-        traces = [t for t in made.data if t.yaxis == name and t.name]
+        traces = [t for t in made.data if t.yaxis == name and t.customdata is not None]
         shapes = [s for s in made.layout.shapes if s.yref == name]
         drawn = [
             art for art in axes.lines if len(art.get_xdata()) != 2 or art.get_marker() != "None"
@@ -134,37 +136,40 @@ def test_both_pens_draw_the_chart(make: object) -> None:
         assert made.layout[f"yaxis{i + 1}" if i else "yaxis"].range == chart(made).y_range
 
 
-def test_every_interval_is_drawn_poolings_as_bands_controls_as_bars() -> None:
-    made = figure()
+def test_poolings_have_bands_and_controls_bars() -> None:
+    made = figure(curve(("mean", "last", "first")))
     unnamed = [t for t in made.data if not t.name]
     bands = [t for t in unnamed if t.fill == "toself"]
     bars = [t for t in unnamed if t.fill is None]
-    assert {t.fillcolor for t in bands} == {PROTOCOL_STYLES[p].colour for p in POOLINGS[:3]}
-    assert {t.line.color for t in bars} == {PROTOCOL_STYLES[p].colour for p in POOLINGS[3:]}
-    assert len(bands) == len(bars) == 2 * 3
-    for panel, three in zip(chart(made).panels, (bars[:3], bars[3:]), strict=True):
-        controls = [line for line in panel.lines if line.label in POOLINGS[3:]]
-        for line, trace in zip(controls, three, strict=True):
+    assert {t.fillcolor for t in bands} == {PROTOCOL_STYLES["mean"].colour}
+    assert {t.line.color for t in bars} == {PROTOCOL_STYLES[p].colour for p in ("last", "first")}
+    assert (len(bands), len(bars)) == (2, 2 * 2)
+    for panel, two in zip(chart(made).panels, (bars[:2], bars[2:]), strict=True):
+        controls = [line for line in panel.lines if line.label.endswith("(control)")]
+        for line, trace in zip(controls, two, strict=True):
             assert trace.y[0::3] == tuple(line.low)
             assert trace.y[1::3] == tuple(line.high)
             assert set(trace.y[2::3]) == set(trace.x[2::3]) == {None}
-        xs = np.array([trace.x[0::3] for trace in three])
+        xs = np.array([trace.x[0::3] for trace in two])
         assert np.all(np.diff(xs, axis=0) > 0.05)  # beside each other
         assert np.all(np.abs(xs - np.arange(6)) < 0.1)  # at their layer
-    first = next(t for t in made.data if t.name == "first")
+    first = next(t for t in made.data if t.name == "first (control)")
     assert not first.error_y.visible
+    crowded = figure()
+    fills = [t.fillcolor for t in crowded.data if not t.name]
+    assert fills == [PROTOCOL_STYLES["mean"].colour] * 2  # one band a panel, and no bars
 
 
 def test_labels_stand_beside_the_last_panel_in_both_pens() -> None:
     made = figure()
     beside = [a for a in made.layout.annotations if a.showarrow]
-    assert [a.text for a in beside] == [*POOLINGS, "untouched"]
+    assert [a.text for a in beside] == [*LABELS, "untouched"]
     assert {(a.xref, a.yref, a.axref, a.ayref) for a in beside} == {("x2", "y2", "x2", "y2")}
     with mpl.rc_context():
         mpl.rcdefaults()
         first, last = paint(chart(made)).axes
     assert [text.get_text() for text in first.texts] == []
-    assert [text.get_text() for text in last.texts] == [*POOLINGS, "untouched"]
+    assert [text.get_text() for text in last.texts] == [*LABELS, "untouched"]
 
 
 def test_levels_are_in_a_layer_that_plotly_draws() -> None:

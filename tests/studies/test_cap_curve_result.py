@@ -187,7 +187,11 @@ def test_summary_is_an_aligned_table() -> None:
 
 
 def drawn(figure: object) -> dict[str, object]:
-    return {trace.name: trace for trace in figure.data if trace.name}
+    return {
+        trace.name.removesuffix(" (control)"): trace
+        for trace in figure.data
+        if trace.name and trace.customdata is not None
+    }
 
 
 def test_plot_draws_the_frames_numbers() -> None:

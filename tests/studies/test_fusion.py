@@ -563,7 +563,10 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     assert [level.y for level in accuracy.levels] == [0.4]
     assert forgetting.panels[0].lines[1].y == pytest.approx([1.0, 0.8, 0.6])
     (panel,) = cap.panels
-    assert [line.label for line in panel.lines][:2] == ["transformer", "transformer, shuffled"]
+    assert [line.label for line in panel.lines][:2] == [
+        "transformer",
+        "transformer, shuffled (control)",
+    ]
     assert panel.lines[2].y == pytest.approx([10 / 40, 15 / 40])
     assert panel.lines[2].low[0] == pytest.approx(wilson_interval(10, 40)[0])
     assert {level.y for level in panel.levels} == {30 / 40}

@@ -227,4 +227,4 @@ def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None
         figure = embedding_figure(frames, config=opened.config)
         assert isinstance(figure.chart, Scatter)
         for panel in figure.chart.panels:
-            assert f"({told}) · 1.00, 1.00, 1.00 · " in panel.heading
+            assert f"({told}): 1.00, 1.00, 1.00; " in panel.heading

@@ -12,7 +12,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import lines_of, model_name
 from interp_compose.studies.core.text import about
 
 MINUS: Final = "\N{MINUS SIGN}"
@@ -28,6 +28,7 @@ HEADS: Final = {
     "mean": "a head gives its mean",
     "resample": "a head gives what it gave elsewhere",
 }
+MASKS: Final = {"exclude": "masked before the softmax", "zero": "masked after the softmax"}
 LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK)
 """As many as can be told apart, and from the untouched model's black level."""
 
@@ -45,7 +46,7 @@ def curve_figure(
     one_layer = all(len(line.x) == 1 for line in lines)
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
-        title=f"{config.get('model', 'Model')}: accuracy when {_what(config)}",
+        title=f"{model_name(config)}: accuracy when {_what(config)}",
         subtitle=_about(
             config,
             _examples(frame),
@@ -103,7 +104,7 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
     heads = config["what"] == "heads"
     return draw_heatmap(
         HeatMap(
-            title=f"{config.get('model', 'Model')}: effect on the answer when {_what(config)}",
+            title=f"{model_name(config)}: effect on the answer when {_what(config)}",
             subtitle=_about(config, f"mean over {_examples(frame)}"),
             x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
             y_title="head" if heads else "",
@@ -143,7 +144,8 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
 
 
 def _about(config: Mapping[str, Any], *more: str) -> str:
-    return " · ".join(filter(None, (config.get("task"), about(config, ("mode", "how"), *more))))
+    mask = MASKS.get(config.get("mode") or "", "") if config["what"] == "words" else ""
+    return " · ".join(filter(None, (about(config, ("task",)), mask, *more)))
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import lines_of, model_name, protocol_name
 from interp_compose.studies.core.text import about
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
@@ -31,12 +31,15 @@ def curve_figure(
     ``config`` names model, task and unit in the title.
     """
     names = dict.fromkeys(frame["pooling"])
-    named = [(name, PROTOCOL_STYLES[name], frame[frame["pooling"] == name]) for name in names]
+    named = [
+        (protocol_name(name), PROTOCOL_STYLES[name], frame[frame["pooling"] == name])
+        for name in names
+    ]
     lines = side_by_side(_lines(named, normalised_depth), normalised_depth)
     examples = f"{frame['n'].max()} examples, {n_affected} with a unit of several tokens"
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
-        title=f"{config.get('model', 'Model')}: accuracy when tokens are pooled",
+        title=f"{model_name(config)}: accuracy when tokens are pooled",
         subtitle=about(config, ("task", "unit"), examples, "bands: 95 % intervals"),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",

@@ -122,11 +122,13 @@ def training_figure(
 
     ``curve`` is :func:`.differences.training_curve`'s; the rest as in :func:`cap_figure`.
     """
-    lines = _lines(curve, "step", scale=1.0)
+    below = bool((curve["ci_low"] < 0).any())
+    lines = _lines(curve.assign(ci_low=curve["ci_low"].clip(lower=0)), "step", scale=1.0)
+    ends = "bands end at 0, the least loss" if below else ""
     return draw(
         Chart(
             title=f"{model_name(config)}: the task's loss in training",
-            subtitle=_about(config, curve, "points: means of nearby steps", notice),
+            subtitle=_about(config, curve, "points: means of nearby steps", ends, notice),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
             x_is_share=False,

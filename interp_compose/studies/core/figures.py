@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -11,10 +12,12 @@ from interp_compose.plots.chart import Chart, Line, Panel, short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
+UNTELLING: Final = ("/", "model", "models", "checkpoint", "final")
+"""Folders of a model's path that do not say which model it is."""
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
 
@@ -254,6 +257,14 @@ def n_seeds(config: Mapping[str, Any]) -> str:
 
 
 def model_name(config: Mapping[str, Any]) -> str:
-    """The model's name, a long one without its folder or organisation."""
+    """The model's name; a path or a long name without its folders or organisation."""
     name = str(config.get("model", "Model"))
-    return name if len(name) <= 30 else short(name.rstrip("/").rsplit("/", 1)[-1], 30)
+    if len(name) <= 30 and not Path(name).is_absolute():
+        return name
+    parts = [part for part in Path(name).parts if part not in UNTELLING]
+    return short(parts[-1] if parts else name, 30)
+
+
+def protocol_name(name: str) -> str:
+    """A pooling as a figure's label calls it: controls, which are dashed, are named as such."""
+    return name if PROTOCOL_STYLES[name].dash == "solid" else f"{name} (control)"

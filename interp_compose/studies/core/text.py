@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
@@ -31,8 +32,13 @@ def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
 
 def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
     """Like "task bird · unit text · 20 examples": what of ``keys`` is in the config, and more."""
-    named = [f"{key} {config[key]}" for key in keys if config.get(key)]
+    named = [f"{key} {_without_folders(config[key])}" for key in keys if config.get(key)]
     return " · ".join(filter(None, (*named, *answers_note(config), *more)))
+
+
+def _without_folders(value: Any) -> Any:
+    """A file's name alone of an absolute path; anything else as it is."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:

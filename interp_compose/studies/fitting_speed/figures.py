@@ -77,7 +77,7 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
     for rate, own in pair_cells.groupby("init_rate", sort=True):
         placed = own.assign(place=[order.index(pair) + 1.0 for pair in own["pair"]])
         named = [
-            ("of those anchors alone", TOUCHED, placed[own["touched"]]),
+            ("both anchors in wrong pairs", TOUCHED, placed[own["touched"]]),
             ("others", OTHERS, placed[~own["touched"]]),
         ]
         lines = lines_of(named, "place", "epochs", "low", "high", interval="bars")
@@ -125,7 +125,7 @@ def violations_roc_figure(
         lines.append(Line("chance", CHANCE, x=ends, y=ends, low=ends, high=ends, n=n))
         areas = cells[(cells["init_rate"] == rate) & cells["auc"].notna()]
         told = ", ".join(
-            f"{row['auc']:.2f} ({row['violations']})"
+            f"{row['auc']:.2f} ({_groups(row['violations'])})"
             for row in _rows(areas.sort_values("violations"))
         )
         panels.append((f"γ = {rate:g}, AUC {told}", lines))
@@ -179,7 +179,9 @@ def _subtitle(
 ) -> str:
     """Like "5,000 samples · 3 seeds · bars: …"."""
     told = [f"{config['samples']:,} samples"] if config.get("samples") is not None else []
-    told += [seeds_of(cells["n"].tolist()), *(more or [BARS]), *clipping_of(config)]
+    several = cells["n"].max() > 1
+    spans = [part for part in more or [BARS] if several or not part.startswith(("bars:", "bands:"))]
+    told += [seeds_of(cells["n"].tolist()), *filter(None, spans), *clipping_of(config)]
     if left_out:
         counted = f"{left_out} {what}" if left_out == 1 else f"{left_out} {what}s"
         told.append(f"not drawn: {counted} that some run never reached")

@@ -137,7 +137,11 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
             for model, plain in _styles(own)
             for spans, label, style in (
                 ("phrases", model, plain),
-                ("shuffled", f"{model}, shuffled", replace(plain, dash="dash", width=1.4)),
+                (
+                    "shuffled",
+                    f"{model}, shuffled (control)",
+                    replace(plain, dash="dash", width=1.4),
+                ),
             )
         ]
         counts = rows.drop_duplicates("model").set_index("model")

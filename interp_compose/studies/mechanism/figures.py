@@ -31,9 +31,9 @@ AXES: Final = {
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
 MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
-ORDER: Final = "distance 1, 3, 4 apart, over random · variance shown"
+ORDER: Final = "above: distances of numbers 1, 3 and 4 apart over a random pair's; variance shown"
 LINES: Final = {
-    "stable_rank": ("stable rank, of its largest", Style(GREEN, "diamond", width=2.2)),
+    "stable_rank": ("stable rank, share of largest", Style(GREEN, "diamond", width=2.2)),
     "id": ("seen pairs (ID)", Style(BLUE, "circle", width=1.8)),
     "ood": ("unseen pairs (OOD)", Style(VERMILLION, "square", width=2.6)),
 }
@@ -77,7 +77,7 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     for rate, phase in _models(frames):
         own = embedding[embedding["init_rate"] == rate]
         steps = orders[orders["init_rate"] == rate].set_index("step")
-        told = ", ".join(f"{steps['distance'][step]:.2f}".lstrip("0") for step in (1, 3, 4))
+        told = ", ".join(f"{steps['distance'][step]:.2f}" for step in (1, 3, 4))
         share = own["explained"].iloc[0]
         group = Group(
             "",
@@ -86,7 +86,7 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
             y=own["y"].tolist(),
             texts=[str(number) for number in own["number"]],
         )
-        panels.append(ScatterPanel([group], f"{_name(rate, phase)} · {told} · {share:.0%}"))
+        panels.append(ScatterPanel([group], f"{_name(rate, phase)}: {told}; {share:.0%}"))
     return draw_scatter(
         Scatter(
             title="Embeddings of the numbers",
@@ -194,7 +194,7 @@ def training_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure
             title="Condensation of W_Q, and reasoning",
             subtitle=_subtitle(config),
             x_title="optimiser step",
-            y_title="share",
+            y_title="accuracy, or share of the largest rank",
             x_is_share=False,
             panels=panels,
             x_name="step",

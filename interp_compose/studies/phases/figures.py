@@ -40,7 +40,7 @@ LINES: Final = {
     "train": ("train", Style(GREEN, "diamond", width=1.6, filled=False)),
     "id": ("seen pairs (ID)", Style(BLUE, "circle", width=2.6)),
     "commutativity": ("commutativity", Style("#A3478A", "triangle-up", dash="dash", width=1.6)),
-    "ood": ("unseen pairs (OOD)", Style(VERMILLION, "square", width=2.6)),
+    "ood": ("unseen pairs (OOD)", Style(VERMILLION, "square", width=2.8)),
 }
 RATE: Final = "init rate γ"
 MOST_TICKS: Final = 17
@@ -79,6 +79,7 @@ def phase_curve_figure(
     lines = side_by_side(lines, True)
     kept = ticks[:: -(-len(ticks) // MOST_TICKS)]
     phases = {row["init_rate"]: row["phase"] + row["doubt"] for row in rows}
+    several = any(row["n"] > 1 for row in rows)
     used = {row[name] for row in rows for name in ("phase", "doubt")}
     said = ", ".join(f"{mark}: {means}" for mark, means in MARKS.items() if mark in used)
     explained = f" ({said})" if said else ""
@@ -88,7 +89,7 @@ def phase_curve_figure(
             subtitle=" · ".join(
                 [
                     *_run(config, rows),
-                    "bands: smallest to largest seed",
+                    *(["bands: smallest to largest seed"] if several else []),
                     *([f"{NOT_MEASURED}: γ {', '.join(gaps)}"] if gaps else []),
                 ]
             ),

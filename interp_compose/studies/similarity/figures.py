@@ -14,9 +14,10 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import line_of, model_name
+from interp_compose.studies.core.figures import line_of, model_name, protocol_name
 from interp_compose.studies.core.text import about
 
+MINUS: Final = "\N{MINUS SIGN}"
 ALL, MIRROR = "all", "mirror"
 LAYER: Final = "layer at which {} pooled (0 = embeddings)"
 DEPTH: Final = "depth at which {} pooled (0 % = embeddings, 100 % = last block)"
@@ -62,7 +63,10 @@ def similarity_figure(
     """
     panels = []
     for subset, rows in _split(frame, "subset"):
-        named = [(name, PROTOCOL_STYLES[name], part) for name, part in _split(rows, "pooling")]
+        named = [
+            (protocol_name(name), PROTOCOL_STYLES[name], part)
+            for name, part in _split(rows, "pooling")
+        ]
         lines = _lines(named, metric, normalised_depth)
         title, level = _clean(rows, metric)
         title = f"{_pairs(subset, [rows])} · {title}"
@@ -239,11 +243,11 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
     if not math.isfinite(value):
         return "untouched: undefined", []
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"untouched {value:.3f}", [
-            Level("untouched", value, Style(INK, "circle", width=1.3))
-        ]
+        level = Level("untouched", value, Style(INK, "circle", width=1.3))
+        return f"untouched {value:.3f}".replace("-", MINUS), [level]
     level = Level("untouched", value, Style(INK, "circle", width=1.3), (low, high))
-    return f"untouched {value:.3f} [{low:.3f}, {high:.3f}]", [level]
+    told = f"untouched {value:.3f} [{low:.3f}, {high:.3f}]"
+    return told.replace("-", MINUS), [level]
 
 
 def _reference(metric: str) -> Level:

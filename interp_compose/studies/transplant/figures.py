@@ -59,7 +59,9 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
     panels = []
     for pooling, own in frame.groupby("pooling", sort=False):
         named = [
-            (name, STYLES[name], own[own["vector"] == name]) for name in own["vector"].unique()
+            (label, STYLES[name], own[own["vector"] == name])
+            for name in own["vector"].unique()
+            for label in [name if name == "transplant" else f"{name} (control)"]
         ]
         lines = side_by_side(lines_of(named, *columns, n=n), False)
         panels.append(Panel(lines, levels, title=f"{pooling} pooling"))

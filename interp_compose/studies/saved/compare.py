@@ -1,0 +1,225 @@
+"""Several saved results of one study: a figure for each of its line charts, one table, a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from interp_compose._versions import environment_versions
+from interp_compose.errors import InputError, OptionError, shortened
+from interp_compose.plots.chart import Chart, Level, Line, Panel
+from interp_compose.plots.export import page_bytes, picture_bytes
+from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.runs.result import Result, store
+from interp_compose.studies.core import report
+from interp_compose.studies.core.figures import model_name
+from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.saved.options import CompareCommand
+from interp_compose.studies.saved.read import result_at
+
+PAGE: Final = "compare.html"
+TABLE: Final = "compared"
+MOST_ROWS: Final = 400
+"""Of the table on the page; the files have all."""
+MOST_PANELS: Final = 12
+
+
+def run(command: CompareCommand) -> str:
+    """Read, draw, write, and say what was written.
+
+    Raises:
+        OptionError: fewer than two folders, or labels that are not one for each, each its own.
+        InputError: results of several studies; ``out`` holds another result.
+        MissingDataError, CorruptFileError: a folder holds no result, or one that was altered.
+    """
+    results = labelled(command.folders, command.labels)
+    table = joined(results)
+    figures = compared_figures(results)
+    study = type(next(iter(results.values()))).__name__
+    folders = dict(zip(results, map(str, command.folders), strict=True))
+    config = {"study": study, "results": folders, "settings": differing(results)}
+    kept = Result(config=config, frames={TABLE: table}, versions=environment_versions())
+    others: dict[str, bytes | str] = {PAGE: page(study, results, figures, table).encode()}
+    for name, figure in figures.items():
+        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+    store(kept, command.out, others, overwrite=command.overwrite)
+    told = [PAGE, *(f"{name}.html, {name}.png" for name in figures), f"{TABLE} (.parquet, .csv)"]
+    summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
+    return "\n".join([*summaries, f"written to {command.out}/: {', '.join(told)}"])
+
+
+def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyResult]:
+    """The results by label: those given, else models' names, else folders' names."""
+    if len(folders) < 2:
+        raise OptionError(f"{len(folders)} folder to compare; name two or more")
+    if labels and (len(labels) != len(folders) or len({*labels}) < len(labels)):
+        raise OptionError(
+            f"--labels {' '.join(labels)}: expected {len(folders)} labels, one for each folder, no "
+            "two alike"
+        )
+    results = [result_at(folder) for folder in folders]
+    kinds = [type(result).__name__ for result in results]
+    if len({*kinds}) > 1:
+        told = ", ".join(f"{folder} a {kind}" for folder, kind in zip(folders, kinds, strict=True))
+        raise InputError(f"results of one study can be compared; {told}")
+    for names in (labels, [_model(result) for result in results], [f.name for f in folders]):
+        if names and all(names) and len({*names}) == len(results):
+            return dict(zip(names, results, strict=True))
+    return dict(zip(map(str, folders), results, strict=True))
+
+
+def _model(result: StudyResult) -> str:
+    return model_name(result.config) if "model" in result.config else ""
+
+
+def joined(results: Mapping[str, StudyResult]) -> pd.DataFrame:
+    """The study's summary, or else its first table, of all results; ``result`` is the label."""
+    frames = []
+    for label, result in results.items():
+        name = "summary" if "summary" in result.frames else result.TABLES[0]
+        frames.append(result.frames[name].assign(result=label))
+    table = pd.concat(frames, ignore_index=True)
+    return table[["result", *(column for column in table if column != "result")]]
+
+
+def differing(results: Mapping[str, StudyResult]) -> dict[str, dict[str, Any]]:
+    """Settings that are not the same in all: name -> label -> value."""
+    names = dict.fromkeys(name for result in results.values() for name in result.config)
+    found = {}
+    for name in names:
+        values = {label: result.config.get(name) for label, result in results.items()}
+        if any(value != next(iter(values.values())) for value in values.values()):
+            found[name] = values
+    return found
+
+
+def compared_figures(results: Mapping[str, StudyResult]) -> dict[str, ChartFigure]:
+    """A figure for each line chart that all results have, by its name."""
+    drawn = {label: result.figures() for label, result in results.items()}
+    found = {}
+    for name in next(iter(drawn.values())):
+        charts = {label: own[name].chart for label, own in drawn.items() if name in own}
+        chart = facets({k: one for k, one in charts.items() if isinstance(one, Chart)})
+        if chart is not None and len(charts) == len(results):
+            found[name] = draw(chart)
+    return found
+
+
+def facets(charts: Mapping[str, Chart]) -> Chart | None:
+    """A panel for each line that the charts share, and in it a line for each chart.
+
+    None where they share fewer than two axes or no line, or where panels would be too many.
+    """
+    if len(charts) < 2 or len({_axes(chart) for chart in charts.values()}) > 1:
+        return None
+    first = next(iter(charts.values()))
+    if len({len(chart.panels) for chart in charts.values()}) > 1:
+        return None
+    panels = [
+        panel
+        for i in range(len(first.panels))
+        for panel in _facets_of({label: chart.panels[i] for label, chart in charts.items()})
+    ]
+    if not 0 < len(panels) <= MOST_PANELS:
+        return None
+    parts = [chart.subtitle.split(" · ") for chart in charts.values()]
+    shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    dotted = ["dotted: the level of each"] if any(panel.levels for panel in panels) else []
+    return replace(
+        first,
+        title=_title([chart.title for chart in charts.values()]),
+        subtitle=" · ".join([*shared, *dotted]),
+        panels=panels,
+        x_ticks=first.x_ticks
+        if first.x_notes
+        else sorted({tick for chart in charts.values() for tick in chart.x_ticks}),
+    )
+
+
+def _axes(chart: Chart) -> tuple[Any, ...]:
+    notes = tuple(zip(chart.x_ticks, chart.x_notes, strict=True)) if chart.x_notes else ()
+    return chart.x_title, chart.y_title, chart.x_is_share, chart.y_is_share, notes
+
+
+def _facets_of(panels: Mapping[str, Panel]) -> list[Panel]:
+    by_name: dict[str, dict[str, Line]] = {}
+    for label, panel in panels.items():
+        for line in panel.lines:
+            by_name.setdefault(line.label, {})[label] = line
+    styles = {
+        label: COMPARISON_STYLES[i % len(COMPARISON_STYLES)] for i, label in enumerate(panels)
+    }
+    levels = [
+        Level("", level.y, Style(styles[label].colour, "circle", dash="dot", width=1.3))
+        for label, panel in panels.items()
+        for level in panel.levels
+        if level.label
+    ]
+    titles = {panel.title for panel in panels.values()}
+    title = titles.pop() if len(titles) == 1 else next(iter(titles)).split(" · ")[0]
+    return [
+        Panel(
+            [replace(line, label=label, style=styles[label]) for label, line in lines.items()],
+            levels,
+            " · ".join(filter(None, (title, name if len(by_name) > 1 else ""))),
+        )
+        for name, lines in by_name.items()
+        if len(lines) == len(panels)
+    ]
+
+
+def _title(titles: Sequence[str]) -> str:
+    """Without the models' names, where they are what differs."""
+    after = {title.partition(": ")[2] for title in titles}
+    if len({*titles}) == 1 or len(after) > 1 or not (name := after.pop()):
+        return titles[0]
+    return name[0].upper() + name[1:]
+
+
+def page(
+    study: str,
+    results: Mapping[str, StudyResult],
+    figures: Mapping[str, ChartFigure],
+    table: pd.DataFrame,
+) -> str:
+    """What was asked, the figures and the table, as one page that needs no network."""
+    settings = [
+        [name, *(shortened(str(values[label]), 40) for label in results)]
+        for name, values in differing(results).items()
+    ]
+    shown = table.head(MOST_ROWS)
+    cut = f"the first {MOST_ROWS} of {len(table)} rows; all are in {TABLE}.csv"
+    rows = [[_cell(value) for value in row] for row in shown.itertuples(index=False)]
+    return report.page(
+        f"{study}: {len(results)} results",
+        f"<h1>{report.escaped(f'{study}: {len(results)} results')}</h1>",
+        report.paragraph(", ".join(results), "lead"),
+        *(
+            report.figure(name.replace("_", "-"), figure, figure.chart.told)
+            for name, figure in figures.items()
+            if isinstance(figure.chart, Chart)
+        ),
+        report.section(
+            "Settings that differ",
+            report.table(["setting", *results], settings, numbers=0) if settings else "",
+        ),
+        report.section(
+            "Table",
+            report.table(
+                list(map(str, table.columns)),
+                rows,
+                numbers=len(table.columns) - 1,
+                caption=cut if len(table) > MOST_ROWS else "",
+            ),
+        ),
+    )
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("-", "\N{MINUS SIGN}") if isinstance(value, float) else text

@@ -1,0 +1,28 @@
+"""A saved result of whatever study."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+from interp_compose.errors import InputError
+from interp_compose.runs.files import read_json
+from interp_compose.runs.result import RESULT, Result
+from interp_compose.studies.core.result import StudyResult
+
+
+def result_at(folder: str | os.PathLike[str]) -> StudyResult:
+    """The result that a folder holds, of the study that wrote it.
+
+    Raises:
+        MissingDataError: the folder holds no result.
+        CorruptFileError: a file was altered.
+        InputError: the result is no study's.
+    """
+    Result.load(folder)  # every file is checked
+    name = read_json(Path(folder) / RESULT)["study"]
+    kind = getattr(import_module("interp_compose"), name, None)
+    if not isinstance(kind, type) or not issubclass(kind, StudyResult):
+        raise InputError(f"{folder} holds a {name}, which no study of this version makes")
+    return kind.load(folder)

@@ -1,0 +1,163 @@
+"""Saved results drawn again, and several of one study side by side: by the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+import interp_compose as ic
+from interp_compose import cli
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.export import page_bytes
+from interp_compose.runs.result import Result
+from interp_compose.studies.saved import compare, plot
+from interp_compose.studies.saved.compare import compared_figures, differing, joined
+from interp_compose.studies.saved.read import result_at
+from tests.studies.test_cap_curve_result import make_curve
+from tests.studies.test_transplant import result as transplanted
+
+
+@pytest.fixture
+def curves(tmp_path: Path) -> list[Path]:
+    """Curves of one model's name and two others' numbers."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for seed, folder in enumerate(folders):
+        make_curve(seed=seed).save(folder)
+    return folders
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(argv))
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_saved_result_is_drawn_again_into_its_folder(
+    curves: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = curves[0]
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    argv = ["plot", str(folder), "--format", "svg", "pdf", "--width", "column"]
+    cli.main(argv)
+    assert "cap_curve.svg, cap_curve.pdf" in capsys.readouterr().out
+    root = ElementTree.parse(folder / "cap_curve.svg").getroot()
+    assert float(root.attrib["width"].removesuffix("pt")) <= 3.25 * 72
+    drawn = (folder / "cap_curve.svg").read_bytes()
+    assert drawn == _saved(make_curve(seed=0), folder.parent / "f.svg", "column")
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {name: after[name] for name in before if name != "manifest.json"} == {
+        name: data for name, data in before.items() if name != "manifest.json"
+    }
+    named = set(json.loads(after["manifest.json"])["files"])
+    assert named == set(after) - {"manifest.json"}
+    cli.main(argv)  # again: the same bytes under names that it knows
+    assert (folder / "cap_curve.svg").read_bytes() == drawn
+    assert ic.CapCurve.load(folder).frame.equals(make_curve(seed=0).frame)
+
+
+def _saved(curve: ic.CapCurve, path: Path, width: float | str) -> bytes:
+    return curve.plot().save(path, width=width).read_bytes()
+
+
+def test_what_cannot_be_drawn_is_refused(
+    curves: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(curves[0])
+    assert "expected column, page or a number" in refused(capsys, "plot", folder, "--width", "a4")
+    assert "expected 'column'" in refused(capsys, "plot", folder, "--width", "99")
+    assert "no result" in refused(capsys, "plot", str(curves[0].parent / "three"))
+    (curves[0] / "cap_curve.pdf").write_text("mine")
+    assert "cap_curve.pdf, which no run" in refused(capsys, "plot", folder)
+    assert (curves[0] / "cap_curve.pdf").read_text() == "mine"
+    cli.main(["plot", folder, "--overwrite"])
+    assert (curves[0] / "cap_curve.pdf").read_bytes().startswith(b"%PDF")
+    bare = curves[0].parent / "bare"
+    Result({}, {"a": pd.DataFrame({"b": [1]})}, {}).save(bare)
+    assert "a Result, which no study" in refused(capsys, "plot", str(bare))
+
+
+def test_results_keep_their_figures_where_asked(tmp_path: Path) -> None:
+    curve = make_curve()
+    curve.save(tmp_path / "plain")
+    curve.save(tmp_path / "drawn", figures=True)
+    names = {path.name for path in (tmp_path / "drawn").iterdir()}
+    more = names - {path.name for path in (tmp_path / "plain").iterdir()}
+    assert more == {"cap_curve.html", "cap_curve.png"}
+    assert (tmp_path / "drawn" / "cap_curve.html").read_bytes() == page_bytes(curve.plot())
+    curve.save(tmp_path / "drawn")
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == names
+
+
+def test_a_panel_for_each_line_and_a_line_for_each_result(
+    curves: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "both"
+    argv = ["compare", *map(str, curves), "--out", str(out)]
+    cli.main(argv)
+    told = capsys.readouterr().out
+    assert "one\n" in told
+    assert "compare.html, cap_curve.html, cap_curve.png" in told
+    results = compare.labelled(curves, ())
+    assert list(results) == ["one", "two"]  # the models' names are the same
+    (figure,) = compared_figures(results).values()
+    chart = figure.chart
+    assert isinstance(chart, Chart)
+    frame = results["two"].frames["curve"]
+    assert [panel.title.removesuffix(" (control)") for panel in chart.panels] == list(
+        dict.fromkeys(frame["pooling"])
+    )
+    for panel in chart.panels:
+        assert [line.label for line in panel.lines] == ["one", "two"]
+        rows = frame[frame["pooling"] == panel.title.removesuffix(" (control)")]
+        assert list(panel.lines[1].y) == rows["accuracy"].tolist()
+        levels = [one.clean["correct"].mean() for one in results.values()]
+        assert [level.y for level in panel.levels] == levels
+    kept = Result.load(out)
+    pd.testing.assert_frame_equal(kept.frames["compared"], joined(results))
+    assert kept.frames["compared"]["result"].value_counts().to_dict() == {
+        "one": len(frame), "two": len(frame),
+    }  # fmt: skip
+    page = (out / "compare.html").read_text()
+    assert "CapCurve: 2 results" in page
+    assert page.count("<figure>") == 1
+    cli.main(argv)  # again, into its own folder
+    assert "holds a different result" in refused(capsys, *argv, "--labels", "a", "b")
+
+
+def test_settings_that_differ_are_named(curves: list[Path]) -> None:
+    one, two = (result_at(folder) for folder in curves)
+    assert differing({"one": one, "two": two}) == {}
+    changed = type(two)({**two.config, "unit": "token", "new": 1}, two.frames, two.versions)
+    found = differing({"one": one, "two": changed})
+    assert found["new"] == {"one": None, "two": 1}
+    assert found["unit"]["two"] == "token"
+    assert set(found) == {"new", "unit"}
+
+
+def test_what_cannot_be_compared_is_refused(
+    curves: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = map(str, curves)
+    assert "name two or more" in refused(capsys, "compare", one)
+    assert "expected 2 labels" in refused(capsys, "compare", one, two, "--labels", "a")
+    assert "no two alike" in refused(capsys, "compare", one, two, "--labels", "a", "a")
+    transplanted().save(tmp_path / "moved")
+    told = refused(capsys, "compare", one, str(tmp_path / "moved"))
+    assert "results of one study can be compared" in told
+    assert "a CapCurve" in told
+
+
+def test_heat_maps_and_charts_of_other_axes_are_left_out() -> None:
+    a, b = make_curve().plot(), make_curve().plot(normalised_depth=True)
+    assert compare.facets({"a": a.chart, "b": b.chart}) is None
+    assert compare.facets({"a": a.chart}) is None
+
+
+@pytest.mark.parametrize("text", [None, "column", "page", "5.5"])
+def test_widths_of_the_command_line(text: str | None) -> None:
+    assert plot.width_of(text) == (5.5 if text == "5.5" else text)
