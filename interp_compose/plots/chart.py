@@ -6,6 +6,7 @@ matplotlib, so that the picture in a paper and the one in a notebook cannot disa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal
 from interp_compose.plots.theme import Style
 
 BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
+BANDS: Final = re.compile(r"\bbands( and bars)?:")
 MOST_BANDS: Final = 3
 """More would lie over each other until none can be told; then one line alone has its own."""
 
@@ -109,8 +111,10 @@ class Chart:
         """The subtitle, and which intervals are drawn where not all are."""
         names = (panel.only.label.split(":")[0] for panel in self.panels if panel.only is not None)
         alone = " and ".join(dict.fromkeys(names))
-        notes = [f"band of {alone} alone"] if alone else []
-        return " · ".join(filter(None, (self.subtitle, *notes)))
+        if not alone:
+            return self.subtitle
+        told, n = BANDS.subn(lambda _: f"band of {alone}:", self.subtitle, count=1)
+        return told if n else " · ".join(filter(None, (self.subtitle, f"band of {alone} alone")))
 
     @property
     def label_length(self) -> int:

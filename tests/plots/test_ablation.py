@@ -99,7 +99,7 @@ def test_of_many_kinds_those_with_most_words_are_drawn() -> None:
     assert (
         titles(figure)[1]
         .replace("<br>", " ")
-        .endswith("bands: 95 % intervals · 6 rarer groups not drawn · band of all words alone")
+        .endswith("band of all words: 95 % intervals · 6 rarer groups not drawn")
     )
     six = curve_figure(frame_of(dict(list(groups.items())[:6])), clean_accuracy=0.5, config=CONFIG)
     assert len(lines_of(six)) == 6

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
@@ -94,8 +95,10 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
     assert [sum(trace.fill == "toself" for trace in one.data) for one in (figure, few)] == [1, 3]
     (band,) = (trace for trace in figure.data if trace.fill == "toself")
     assert band.fillcolor == "#0072B2"
-    assert figure.chart.told.endswith("bands: 95 % intervals · band of mean alone")
+    assert figure.chart.told.endswith("several tokens · band of mean: 95 % intervals")
     assert few.chart.told == few.chart.subtitle
+    bare = replace(figure.chart, subtitle="")
+    assert bare.told == "band of mean alone"
     assert sum(trace.customdata is not None for trace in figure.data) == 5
     clean = figure.data[-1]
     assert (clean.name, set(clean.y), list(clean.x)) == ("clean", {0.5}, list(range(12)))
