@@ -27,6 +27,9 @@ CARRIED: Final = {
     "layout.yaxis.title.text": "y_title",
 }
 """Where plotly keeps a text, and where the description does."""
+SUBTITLE: Final = "layout.title.subtitle"
+GONE: Final = {SUBTITLE, *(f"layout.title.{name}" for name in ("x", "y", "xref"))}
+"""What ``update_layout(title="…")`` takes away from plotly's title: its subtitle and its place."""
 MOST_NAMED: Final = 4
 
 
@@ -49,6 +52,8 @@ def as_edited(figure: ChartFigure) -> tuple[Picture, float | None]:
         field = CARRIED.get(place)
         if place == "layout.width" and value is not None:
             width = pixels(value / PIXELS)
+        elif place in GONE and value is None:
+            texts |= {"subtitle": ""} if place == SUBTITLE else {}
         elif field is None or not hasattr(described, field) or not isinstance(value, str):
             refused.append(place)
         else:

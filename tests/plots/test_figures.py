@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -273,6 +274,11 @@ def test_edited_texts_arrive_in_the_picture(tmp_path: Path) -> None:
     for text in (">R&amp;D of mine<", ">depth &lt; 3<", ">share<"):
         assert text in drawn
     assert "mini-idm" not in drawn
+    for made in (curve(), draw_matrices(EVERY_GRID["gaps"]())):
+        alone = svg(made.update_layout(title="mine"), tmp_path)  # as plotly does, without subtitle
+        assert ">mine<" in alone
+        assert not {"mini-idm", "between neurons"} & set(re.split("[<>·] ?", alone))
+    assert "grey: not measured" in alone
     bundle = figure._repr_mimebundle_()
     assert bundle["text/plain"].startswith("figure: R&D of mine")
     assert bundle["image/png"] != curve()._repr_mimebundle_()["image/png"]
