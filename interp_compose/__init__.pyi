@@ -16,6 +16,7 @@ from .models.from_bert import composed_encoder as composed_encoder
 from .models.init import InitRates as InitRates
 from .models.load import load_model as load_model
 from .models.own_folder import save_model as save_model
+from .models.save_pretrained import save_pretrained as save_pretrained
 from .models.seq2seq import Seq2SeqConfig as Seq2SeqConfig
 from .models.small_decoder import save_decoder as save_decoder, small_decoder as small_decoder
 from .models.small_encoder import small_encoder as small_encoder

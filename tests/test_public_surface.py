@@ -117,6 +117,7 @@ NAMES = {
     "run_sweep",
     "save_decoder",
     "save_model",
+    "save_pretrained",
     "save_weights",
     "similarity_curve",
     "small_decoder",

@@ -73,17 +73,28 @@ def save_model(model: LensModel, folder: str | Path) -> Path:
             f"the model is a {type(model).__name__}: expected one that was made here, as by "
             "small_decoder(…); of others, keep the weights with save_weights(model, path)."
         )
-    folder = Path(os.path.abspath(folder))
-    with disk(folder):
-        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    if occupied:
-        raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
+    folder = new_folder(folder)
     with temporary_folder(folder.parent) as temporary:
         write_weights(model, temporary / WEIGHTS)
         described = {"format": model.FORMAT, **model.described()}
         atomic_write(temporary / model.CONFIG, json_bytes(described))
         write_sums(temporary / SUMS, digests_of(temporary, (model.CONFIG, WEIGHTS)))
         os.replace(temporary, folder)
+    return folder
+
+
+def new_folder(folder: str | Path) -> Path:
+    """``folder`` as a whole path, on which a finished folder can be put.
+
+    Raises:
+        OptionError: it exists and is not empty.
+        OutputError: it cannot be looked at.
+    """
+    folder = Path(os.path.abspath(folder))
+    with disk(folder):
+        occupied = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if occupied:
+        raise OptionError(f"{folder} exists and is not empty: give a new folder's name.")
     return folder
 
 

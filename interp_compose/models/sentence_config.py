@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interp_compose.errors import CapabilityError, CorruptFileError
-from interp_compose.runs.files import json_value
+from interp_compose.runs.files import atomic_write, json_bytes, json_value
 
 POOLING_FLAGS = {
     "pooling_mode_mean_tokens": "mean",
@@ -97,6 +97,29 @@ def read_sentence_config(source: str, revision: str | None = None) -> SentenceCo
     return SentenceConfig(
         pooling, kinds[-1] == "Normalize", length, subfolder, option or unsupported
     )
+
+
+def write_sentence_config(stated: SentenceConfig, folder: Path, d_model: int) -> None:
+    """The files of ``stated`` beside a transformer in ``folder``, which
+    :func:`read_sentence_config` and sentence-transformers read; none where a part of the embedding
+    is unsupported."""
+    if stated.unsupported is not None:
+        return
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if stated.normalise else [])]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    listed = [
+        {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for k, (kind, path) in enumerate(zip(kinds, paths, strict=False))
+    ]
+    flags = {flag: mode == stated.pooling for flag, mode in POOLING_FLAGS.items()}
+    atomic_write(folder / "modules.json", json_bytes(listed))
+    for path in paths[1 : len(kinds)]:
+        (folder / path).mkdir()
+    pooling = {"word_embedding_dimension": d_model, **flags}
+    atomic_write(folder / paths[1] / "config.json", json_bytes(pooling))
+    if stated.max_length is not None:
+        length = {"max_seq_length": stated.max_length, "do_lower_case": False}
+        atomic_write(folder / TRANSFORMER_FILES[0], json_bytes(length))
 
 
 def _transformer(
