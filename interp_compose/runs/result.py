@@ -121,15 +121,18 @@ class Result:
         frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
         return cls(config=about["config"], frames=frames, versions=about["versions"])
 
-    def _files(self) -> dict[str, bytes]:
-        """File name -> content, of everything but the manifest."""
-        about = {
+    def _about(self) -> dict[str, Any]:
+        """What ``result.json`` holds."""
+        return {
             "study": type(self).__name__,
             "config": self.config,
             "versions": self.versions,
             "frames": list(self.frames),
         }
-        files = {RESULT: json_bytes(about)}
+
+    def _files(self) -> dict[str, bytes]:
+        """File name -> content, of everything but the manifest."""
+        files = {RESULT: json_bytes(self._about())}
         for name, frame in self.frames.items():
             files[f"{name}.parquet"] = parquet_bytes(name, frame)
             files[f"{name}.csv"] = _csv_bytes(frame)

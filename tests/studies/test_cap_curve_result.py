@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import statistics
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve, compare_curves
 
 N, LAYERS, N_LAYERS = 7, (0, 2, 4), 5
@@ -179,8 +180,65 @@ def test_summary_is_an_aligned_table() -> None:
     assert lines[1].startswith(f"clean accuracy {right / N:.3f} [")
     assert lines[2] == "layer  depth      mean       max       sum      last  shuffled"
     assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
-    assert len(lines) == 3 + len(LAYERS)
-    assert len({len(line) for line in lines[2:]}) == 1
+    assert len({len(line) for line in lines[2 : 3 + len(LAYERS)]}) == 1
+    assert lines[4 + len(LAYERS)].startswith("mean − control, paired by example")
+    assert len({len(line) for line in lines[5 + len(LAYERS) : -1]}) == 1
+    assert lines[-1] == (
+        "! 7 examples, fewer than 30: the 95 % interval of an accuracy of 0.5 is [0.20, 0.80]"
+    )
+
+
+def test_differences_pair_examples() -> None:
+    curve = make_curve()
+    right = {
+        (row["example"], row["layer"], row["pooling"]): row["correct"]
+        for row in curve.outcomes.to_dict("records")
+    }
+    clean = dict(zip(curve.clean["example"], curve.clean["correct"], strict=True))
+    for second in ("shuffled", "clean"):
+        table = curve.differences("mean", second)
+        assert table["layer"].tolist() == list(LAYERS)
+        for row in table.to_dict("records"):
+            pairs = [
+                (right[e, row["layer"], "mean"], right.get((e, row["layer"], second), clean[e]))
+                for e in range(N)
+            ]
+            only = [sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)]
+            assert [row["only_first"], row["only_second"]] == only
+            assert row["difference"] == pytest.approx((only[0] - only[1]) / N)
+            assert row["n"] == N
+            assert row["p"] <= row["p_holm"] <= 1
+    assert all(column in (CapCurve.differences.__doc__ or "") for column in table)
+    for first, second in (("mean", "mean"), ("clean", "mean"), ("mean", "first")):
+        with pytest.raises(OptionError, match="expected two of mean, max, sum, last, shuffled"):
+            curve.differences(first, second)
+
+
+def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
+    clean = make_clean().assign(correct=False)
+    outcomes = make_outcomes(clean).assign(correct=False)
+    curve = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+    said = "the clean model gets nothing right"
+    assert said in curve.summary()
+    assert "mean log-probability of the answer (nats)" in curve.summary()
+    assert said in json.loads(curve._files()["result.json"])["notes"][0]
+    figures = curve.figures()
+    assert said in figures["cap_curve"].chart.subtitle
+    lines = {line.label: line for line in figures["cap_logprob"].chart.panels[0].lines}
+    for name, line in lines.items():
+        name = name.removesuffix(" (control)")
+        rows = curve.frame[curve.frame["pooling"] == name]
+        assert line.y == pytest.approx(rows["target_logprob"].tolist())
+        at_0 = outcomes.query("layer == 0 and pooling == @name")["target_logprob"]
+        half = 2.446912 * statistics.stdev(at_0) / math.sqrt(N)  # t of 6 degrees of freedom
+        assert line.high[0] - line.y[0] == pytest.approx(half, rel=1e-6)
+    assert said not in make_curve().summary()
+    assert "notes" not in json.loads(_large()._files()["result.json"])
+
+
+def _large() -> CapCurve:
+    clean = make_clean(30)
+    return CapCurve.from_outcomes(make_outcomes(clean), clean, CONFIG, n_layers=N_LAYERS)
 
 
 # --- figures -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.figures import lines_of, model_name, protocol_name
-from interp_compose.studies.core.text import about
+from interp_compose.studies.core.text import FLOOR, about, counted
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
 DEPTH_TITLE = "depth at which tokens are pooled (0 % = embeddings, 100 % = last block)"
@@ -30,23 +30,58 @@ def curve_figure(
 
     ``config`` names model, task and unit in the title.
     """
-    names = dict.fromkeys(frame["pooling"])
-    named = [
-        (protocol_name(name), PROTOCOL_STYLES[name], frame[frame["pooling"] == name])
-        for name in names
-    ]
-    lines = side_by_side(_lines(named, normalised_depth), normalised_depth)
-    examples = f"{frame['n'].max()} examples, {n_affected} with a unit of several tokens"
+    lines = side_by_side(_lines(_protocols(frame), normalised_depth), normalised_depth)
+    n = counted(int(frame["n"].max()), "examples")
+    shown = [f"{n}, {n_affected} with a unit of several tokens", _intervals(lines)]
+    if not clean_accuracy:
+        shown.append(FLOOR)
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{model_name(config)}: accuracy when tokens are pooled",
-        subtitle=about(config, ("task", "unit"), examples, "bands: 95 % intervals"),
+        subtitle=about(config, ("task", "unit"), *shown),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
         panels=[Panel(lines, [clean])],
     )
     return draw(chart)
+
+
+def logprob_figure(
+    frame: pd.DataFrame, *, clean: float, config: Mapping[str, Any], normalised_depth: bool
+) -> ChartFigure:
+    """One curve per pooling of ``frame`` (layer, depth, pooling, target_logprob, low, high, n);
+    ``clean`` is the untouched model's mean."""
+    x = "depth" if normalised_depth else "layer"
+    lines = side_by_side(lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth)
+    level = Level(f"clean {clean:.2f}", clean, Style(INK, "circle", width=1.3))
+    chart = Chart(
+        title=f"{model_name(config)}: log-probability of the answer, tokens pooled",
+        subtitle=about(
+            config,
+            ("task", "unit"),
+            f"mean over {counted(int(frame['n'].max()), 'examples')}",
+            _intervals(lines),
+        ),
+        x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
+        y_title="log-probability (nats)",
+        x_is_share=normalised_depth,
+        y_is_share=False,
+        panels=[Panel(lines, [level])],
+    )
+    return draw(chart)
+
+
+def _protocols(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each pooling."""
+    return [
+        (protocol_name(name), PROTOCOL_STYLES[name], frame[frame["pooling"] == name])
+        for name in dict.fromkeys(frame["pooling"])
+    ]
+
+
+def _intervals(lines: Iterable[Line]) -> str:
+    return f"{'bars' if all(line.has_bars for line in lines) else 'bands'}: 95 % intervals"
 
 
 def comparison_figure(

@@ -7,8 +7,8 @@ example, layer and protocol) and ``frame`` (one row per layer and protocol, comp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,13 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.stats.intervals import share_interval, wilson_interval
+from interp_compose.stats.paired_shares import paired_shares
+from interp_compose.stats.seeds import holm, mean_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
-from interp_compose.studies.core.text import about, text_table
+from interp_compose.studies.core.text import about, cautions, counted, probability, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -48,6 +50,7 @@ CLEAN: Final = Table(
 )
 
 AVERAGE: Final = "average"
+UNTOUCHED: Final = "clean"
 
 
 @public
@@ -61,7 +64,7 @@ class CapCurve(StudyResult):
 
     SCHEMA = (OUTCOMES, CLEAN)
     TABLES = ("curve", "outcomes", "clean")
-    FIGURES = ("cap_curve",)
+    FIGURES = ("cap_curve", "cap_logprob")
 
     @classmethod
     def from_outcomes(
@@ -161,17 +164,73 @@ class CapCurve(StudyResult):
             }
         )
 
-    def plot(self, *, normalised_depth: bool = False, average: bool = False) -> ChartFigure:
+    def differences(self, first: str, second: str = UNTOUCHED) -> pd.DataFrame:
+        """One protocol's accuracy minus another's on the same examples, a row per layer.
+
+        Intervals of the two accuracies do not tell whether they differ, since both are of the same
+        examples. Here examples are paired (:func:`.paired_shares`).
+
+        Columns: layer; depth; first; second; difference of the accuracies with its 95 % interval
+        ci_low, ci_high (Newcombe's of paired shares); only_first and only_second, the examples that
+        one of them gets right alone; p (McNemar's exact test, two-sided); p_holm (Holm, over the
+        layers); n.
+
+        Args:
+            first: a protocol that was run.
+            second: another, or "clean", the model untouched.
+
+        Raises:
+            OptionError: a protocol that was not run, or the same twice.
+        """
+        right = self.outcomes.pivot(index="example", columns=["layer", "pooling"], values="correct")
+        known = [*dict.fromkeys(self.frame["pooling"]), UNTOUCHED]
+        if first not in known[:-1] or second not in known or first == second:
+            raise OptionError(
+                f"first={first!r}, second={second!r}: expected two of {', '.join(known)}; "
+                f"{UNTOUCHED!r} comes second"
+            )
+        clean = self.clean.set_index("example")["correct"]
+        depths = self.frame.drop_duplicates("layer").set_index("layer")["depth"].sort_index()
+        rows = []
+        for layer, depth in depths.items():
+            other = clean if second == UNTOUCHED else right[layer, second]
+            found = paired_shares(
+                right[layer, first].to_numpy(bool), other[right.index].to_numpy(bool)
+            )
+            place = {"layer": layer, "depth": depth, "first": first, "second": second}
+            rows.append(place | asdict(found))
+        table = pd.DataFrame(rows)
+        n = table.pop("n")
+        return table.assign(p_holm=holm(table["p"].tolist()), n=n)
+
+    def plot(
+        self,
+        *,
+        normalised_depth: bool = False,
+        average: bool = False,
+        value: Literal["accuracy", "target_logprob"] = "accuracy",
+    ) -> ChartFigure:
         """Accuracy against the layer at which tokens are pooled, one curve per protocol.
 
         Bands are 95 % intervals, the horizontal line is the clean accuracy, controls are dashed.
 
         Args:
             normalised_depth: the x axis is depth in per cent instead of the layer's number.
-            average: one curve for the mean over POOLINGS instead of one each.
+            average: one curve for the mean over POOLINGS instead of one each; of accuracies.
+            value: "target_logprob": the mean log-probability of the answer (nats), with Student's t
+                interval over examples.
         """
-        from interp_compose.studies.cap.figures import curve_figure
+        from interp_compose.studies.cap.figures import curve_figure, logprob_figure
 
+        if value == "target_logprob":
+            if average:
+                raise OptionError("average=True is of accuracies; leave it out")
+            return logprob_figure(
+                _logprobs(self.outcomes).merge(self.frame[["layer", "depth", "pooling"]]),
+                clean=float(self.clean["target_logprob"].mean()),
+                config=self.config,
+                normalised_depth=normalised_depth,
+            )
         frame = self.frame
         if average:
             controls = frame[frame["pooling"].isin(CONTROLS)]
@@ -186,25 +245,60 @@ class CapCurve(StudyResult):
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
-        return {"cap_curve": self.plot()}
+        figures = {"cap_curve": self.plot()}
+        if not self.clean["correct"].any():
+            figures["cap_logprob"] = self.plot(value="target_logprob")
+        return figures
+
+    @property
+    def notes(self) -> list[str]:
+        """Few examples, or a clean model that gets nothing right."""
+        return cautions(len(self.clean), int(self.clean["correct"].sum()))
 
     def summary(self) -> str:
-        """The curve as aligned text: a row per layer, a column per protocol, then what it means."""
+        """The curve as aligned text, a row per layer and a column per protocol; then ``mean`` minus
+        each control, paired by example."""
         n, affected = len(self.clean), int(self.clean["affected"].sum())
         right = int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
-        table = self.frame.pivot(index=["layer", "depth"], columns="pooling", values="accuracy")
-        names = [name for name in (*POOLINGS, *CONTROLS) if name in table.columns]
+        place = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
+        names = list(dict.fromkeys(self.frame["pooling"]))
+        columns = [*place, *((name, name, ">10.3f") for name in names)]
+        by_layer = self.frame.pivot(index=["layer", "depth"], columns="pooling")
+        shown = f"{counted(n, 'examples')}, {affected} with a unit of several tokens"
+        lines = [
+            about(self.config, ("model", "task", "unit"), shown),
+            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
+            *text_table(by_layer["accuracy"].reset_index(), columns),
+        ]
+        if not right:
+            value = float(self.clean["target_logprob"].mean())
+            lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]
+            lines += text_table(by_layer["target_logprob"].reset_index(), columns)
+        elif "mean" in names:
+            lines += self._mean_less([name for name in CONTROLS if name in names])
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+
+    def _mean_less(self, controls: Sequence[str]) -> list[str]:
+        """What ``mean`` gains on each control, in words and numbers."""
+        if not controls:
+            return []
+        found = {name: self.differences("mean", name) for name in controls}
+        table = found[controls[0]][["layer", "depth"]].copy()
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
-        columns += [(name, name, ">10.3f") for name in names]
-        shown = f"{n} examples, {affected} with a unit of several tokens"
-        return "\n".join(
-            [
-                about(self.config, ("model", "task", "unit"), shown),
-                f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
-                *text_table(table.reset_index(), columns),
-            ]
-        )
+        for name, rows in found.items():
+            cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
+            signed = [f"{d:+.3f} [{low:+.3f}, {high:+.3f}]" for d, low, high in cells]
+            table[name] = [text.replace("-", "−") for text in signed]
+            table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
+            columns += [(f"− {name}", name, ">26"), ("p", f"p {name}", ">9")]
+        drawn = " shuffled: one draw, of the seed." if "shuffled" in controls else ""
+        return [
+            "",
+            "mean − control, paired by example: 95 % interval, p of McNemar's exact test (Holm, "
+            f"over layers).{drawn}",
+            *text_table(table, columns),
+        ]
 
 
 @public
@@ -237,6 +331,18 @@ def compare_curves(
             )
         clean[label] = float(curve.clean["correct"].mean())
     return comparison_figure(frames, clean, pooling=pooling, normalised_depth=normalised_depth)
+
+
+def _logprobs(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """A row per layer and pooling: target_logprob, a mean with its interval low, high; n."""
+    rows = []
+    for (layer, pooling), group in outcomes.groupby(["layer", "pooling"], sort=False):
+        values = group["target_logprob"].tolist()
+        low, high = mean_interval(values)
+        mean = sum(values) / len(values)
+        ends = {"target_logprob": mean, "low": low, "high": high, "n": len(values)}
+        rows.append({"layer": layer, "pooling": pooling, **ends})
+    return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
 
 
 def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:

@@ -34,12 +34,11 @@ from interp_compose.studies.core.report import (
     figure,
     page,
     paragraph,
-    probability,
     section,
     table,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import decimal
+from interp_compose.studies.core.text import decimal, probability
 
 SENTENCES: Final = 20
 TITLES: Final = {

@@ -11,7 +11,6 @@ from plotly.offline import get_plotlyjs
 
 from interp_compose.plots.export import picture_bytes
 from interp_compose.plots.interactive import CONFIG, ChartFigure
-from interp_compose.studies.core.text import decimal
 
 CSS: Final = """
 :root { color-scheme: light; --ink: #222; --muted: #666; --rule: #d8d8d8; }
@@ -62,11 +61,6 @@ def paragraph(text: str, kind: str = "") -> str:
     """A paragraph of plain text; ``kind`` is its class."""
     attribute = f' class="{escaped(kind)}"' if kind else ""
     return f"<p{attribute}>{escaped(text)}</p>"
-
-
-def probability(p: float | None) -> str:
-    """With four decimals; never 0."""
-    return decimal(p, 4) if p is None or not p < 0.0001 else "<0.0001"
 
 
 def table(

@@ -33,6 +33,15 @@ class StudyResult(Result):
     """What else its command writes, in words."""
 
     @property
+    def notes(self) -> list[str]:
+        """What a reader has to know before the numbers, such as too few examples; also in the
+        summary and in ``result.json``."""
+        return []
+
+    def _about(self) -> dict[str, Any]:
+        return super()._about() | ({"notes": self.notes} if self.notes else {})
+
+    @property
     def exit_status(self) -> int:
         """Of the command that made it."""
         return 0

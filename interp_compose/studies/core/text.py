@@ -11,9 +11,12 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.plots.chart import answers_note
+from interp_compose.stats.intervals import wilson_interval
 
 NOTHING: Final = 1e-9  # smaller numbers are 0 to rounding
 SMALL: Final = 0.005  # smaller numbers show two significant digits
+FEW: Final = 30  # of fewer examples, numbers say little
+FLOOR: Final = "the clean model gets nothing right"
 
 
 def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
@@ -30,6 +33,11 @@ def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
 
 
+def probability(p: float | None) -> str:
+    """With four decimals; never 0."""
+    return decimal(p, 4) if p is None or not p < 0.0001 else "<0.0001"
+
+
 def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
     """Like "task bird · unit text · 20 examples": what of ``keys`` is in the config, and more."""
     named = [f"{key} {_without_folders(config[key])}" for key in keys if config.get(key)]
@@ -39,6 +47,25 @@ def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
 def _without_folders(value: Any) -> Any:
     """A file's name alone of an absolute path; anything else as it is."""
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def cautions(n: int, right: int | None = None, *, of: str = "examples") -> list[str]:
+    """What to know before numbers over ``n`` examples, ``right`` of them the clean model's."""
+    found = []
+    if right == 0:
+        found.append(f"{FLOOR}: accuracies say nothing here; compare log-probabilities")
+    if n < FEW:
+        low, high = wilson_interval(n / 2, n)
+        found.append(
+            f"{counted(n, of)}, fewer than {FEW}: the 95 % interval of an accuracy of 0.5 is "
+            f"[{low:.2f}, {high:.2f}]"
+        )
+    return found
+
+
+def counted(n: int, plural: str) -> str:
+    """Like "1 pair" and "2 pairs"."""
+    return f"{n} {plural if n != 1 else plural.removesuffix('s')}"
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -13,7 +13,7 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import counted, text_table
 from interp_compose.studies.watch.rows import LOOKS, MEASURED, Rows
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class Watched(StudyResult):
         """Looks taken and skipped, what they took, and each measure at the first and the last."""
         looks = self.looks
         skipped = int((~looks["taken"]).sum())
-        lines = [f"{int(looks['taken'].sum())} looks, {skipped} skipped for the budget"]
+        taken = counted(int(looks["taken"].sum()), "looks")
+        lines = [f"{taken}, {skipped} skipped for the budget"]
         if len(looks):
             last = looks.iloc[-1]
             lines[0] += (
@@ -110,19 +111,12 @@ class Watched(StudyResult):
             )
         if self.frame.empty:
             return lines[0]
-        first, latest = (self.frame["step"] == step for step in self.frame["step"].agg([min, max]))
-        means = pd.DataFrame(
-            {
-                name: self.frame[rows].groupby(["measure", "layer"], sort=False)["value"].mean()
-                for name, rows in (("first", first), ("last", latest))
-            }
-        ).reset_index()
-        cells = means.assign(
-            first=means["first"].map("{:.4g}".format), last=means["last"].map("{:.4g}".format)
-        )
+        steps = sorted({self.frame["step"].min(), self.frame["step"].max()})
+        by_step = self.frame.groupby(["step", "measure", "layer"], sort=False)["value"].mean()
+        cells = pd.DataFrame({f"step {step}": by_step[step].map("{:.4g}".format) for step in steps})
         columns = [("measure", "measure", "<16"), ("layer", "layer", ">6")]
-        columns += [(name, name, ">10") for name in ("first", "last")]
-        return "\n".join([*lines, "", *text_table(cells, columns)])
+        columns += [(name, name, ">10") for name in cells]
+        return "\n".join([*lines, "", *text_table(cells.reset_index(), columns)])
 
 
 def of_rows(rows: Rows) -> Watched:
