@@ -53,7 +53,9 @@ def logprob_figure(
     """One curve per pooling of ``frame`` (layer, depth, pooling, target_logprob, low, high, n);
     ``clean`` is the untouched model's mean."""
     x = "depth" if normalised_depth else "layer"
-    lines = side_by_side(lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth)
+    lines = side_by_side(
+        lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth
+    )
     level = Level(f"clean {clean:.2f}", clean, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{model_name(config)}: log-probability of the answer, tokens pooled",

@@ -115,7 +115,7 @@ class Watched(StudyResult):
         by_step = self.frame.groupby(["step", "measure", "layer"], sort=False)["value"].mean()
         cells = pd.DataFrame({f"step {step}": by_step[step].map("{:.4g}".format) for step in steps})
         columns = [("measure", "measure", "<16"), ("layer", "layer", ">6")]
-        columns += [(name, name, ">10") for name in cells]
+        columns += [(str(name), str(name), ">10") for name in cells]
         return "\n".join([*lines, "", *text_table(cells.reset_index(), columns)])
 
 
