@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for sphinx-build, too
 sys.modules["ic"] = interp_compose  # public names are described as `ic.load_model`
 
-from docs import reference_pages  # noqa: E402
+from docs import explore_page, reference_pages  # noqa: E402
 
 project = "interp_compose"
 author = "The interp_compose developers"
@@ -45,6 +45,7 @@ python_maximum_signature_line_length = 90
 
 html_theme = "furo"
 html_title = f"interp_compose {release}"
+html_static_path = ["explore"]
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"  # MathJax would be fetched
@@ -63,6 +64,7 @@ def setup(app: Any) -> None:
     """
     reference_pages.write_reference(HERE / "reference")
     reference_pages.write_notebooks(HERE / "notebook")
+    explore_page.write_model()
 
     def inline(translator: Any, node: nodes.math) -> None:
         translator.body.append(tex2mathml(node.astext()))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
+import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,6 +31,8 @@ from docs import (
     verdict_page,
 )
 from interp_compose import cli
+from tests import test_explore
+from tests.browser import Browser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -94,6 +100,73 @@ def test_it_builds_without_a_warning(site: Path) -> None:
     assert expected <= {page.name for page in site.glob("*.html")}
     assert 'class="table' in (site / "models.html").read_text(encoding="utf-8")
     assert "BloomForCausalLM" in (site / "models.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.docs
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
+    """From a folder, with nothing from elsewhere: its example, its curve, its keys, its numbers."""
+    model = interp_compose.load_model("mini-idm", device="cpu")
+    with Browser(tmp_path) as browser:
+
+        def of_page(name: str) -> str:
+            text: str = browser.js(f"document.getElementById('x-{name}').textContent")
+            return text
+
+        def click(selector: str) -> None:
+            browser.js(f"document.querySelector({selector!r}).click()")
+
+        def log_probability() -> float:
+            """As shown, which the code below it returns."""
+            shown = browser.js("document.querySelectorAll('#x-numbers td')[3].textContent")
+            *lines, last = of_page("python").splitlines()
+            names: dict[str, Any] = {}
+            exec("\n".join([*lines, f"found = {last}"]), names)
+            value = float(shown.replace("−", "-"))
+            assert names["found"].detach() == pytest.approx(value, abs=1e-4)
+            return value
+
+        browser.open((site / "explore.html").as_uri())
+        example = (DOCS / "explore.md").read_text(encoding="utf-8").partition("For the model below")
+        clean, *by_layer = re.findall(r"0\.\d{3}", example[2].partition("```")[0])
+        assert browser.js("document.querySelector('#x-numbers td').textContent") == clean
+        for layer, said in enumerate(by_layer):
+            click(f'[name="x-layer"][value="{layer}"]')
+            assert f"{math.exp(log_probability()):.3f}" == said
+        browser.js("document.querySelector('[data-x=\"hidden 2\"]').focus()")
+        browser.press("Enter", "\r")
+        log_probability()
+        assert browser.js("document.querySelector('#x-top span').textContent") == "puppy"
+        browser.press("Enter", "\r")  # the focus stays where it was
+        assert browser.js("document.querySelector('#x-top span').textContent") == "kitten"
+
+        browser.js("page.choose('the sound that a dog that a dog has makes')")
+        click('[data-x="hidden 6"]')  # the second "dog", and not the first
+        click('[data-x="pooled 1"]')
+        click('[name="x-how"][value="first"]')
+        log_probability()
+        assert "keys=[" in of_page("python")
+
+        browser.js("page.choose('a young zebra')")
+        assert "has never read the word “zebra”" in of_page("refusal")
+        assert browser.js("document.getElementById('x-rest').inert")
+
+        examples = [{"prompt": 'a female horse is called a "', "answer": "mare"}]
+        curve = interp_compose.cap_curve(model, examples, controls=False, progress=False)
+        browser.js("page.choose('a female horse')")
+        curves = dict(browser.js("[...page.curves]"))
+        for one in curve.outcomes.itertuples():
+            assert curves[one.pooling][one.layer] == pytest.approx(one.target_logprob, abs=1e-5)
+
+        asked = json.dumps(test_explore.asked_of_it())
+        work = f"{{ const [asked, model] = [{asked}, page.model]; return ({test_explore.RUN})() }}"
+        test_explore.check_log_probabilities(browser.js(f"(() => {work})()"), model)
+        browser.open((site / "index.html").as_uri())
+        assert browser.problems == []
+        files = [url for url in browser.requested if not url.startswith("data:")]
+        assert all(url.startswith(site.as_uri()) for url in files), files
+        of_files = {Path(urlsplit(url).path) for url in files}
+        assert sum(path.stat().st_size for path in of_files) < 6_000_000
 
 
 @pytest.mark.docs
