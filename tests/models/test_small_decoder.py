@@ -49,7 +49,7 @@ def test_every_capability_that_can_hold_does(
     model = make(norm, init_rate=init_rate, n_layers=n_layers)
     model.lens.to(getattr(torch, dtype))
     held = {name for name in MEANING if model.capabilities[name].held}
-    assert held == set(MEANING) - ({"drop_parts"} if norm == "post" else set())
+    assert held == set(MEANING) - {"prefix", *(["drop_parts"] if norm == "post" else [])}
 
 
 def test_what_cannot_hold_is_refused_by_name() -> None:
@@ -58,7 +58,7 @@ def test_what_cannot_hold_is_refused_by_name() -> None:
         CapabilityError, match=r"SmallDecoder\(norm='post'\) cannot do 'drop_parts'"
     ):
         model.require("drop_parts")
-    model.require(*(set(MEANING) - {"drop_parts"}))
+    model.require(*(set(MEANING) - {"drop_parts", "prefix"}))
 
 
 def test_the_default_is_the_phase_diagram_s_model() -> None:
