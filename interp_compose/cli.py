@@ -14,7 +14,9 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import tyro
@@ -71,6 +73,16 @@ ON_RESULTS: Final[Mapping[str, tuple[type, str]]] = {
 """Commands that measure nothing: their function returns what is printed."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
 """Tasks of ``phases --task`` that have a command of their own, and that command."""
+BY_BLANKS: Final = ("--layers", "--pooling", "--carma-layers", "--seeds", "--format")
+BY_COMMAS: Final = (
+    *("--gammas", "--weight-decays", "--sizes", "--depths", "--violations", "--models"),
+    *("--train-nodes", "--tasks", "--outputs", "--embeddings", "--tuned", "--shares"),
+)
+"""Options that read a list, by how; the other way is taken as well."""
+ABOUT: Final = """How, and where, does a transformer compose meaning?
+
+Each command has its own help: interp-compose cap --help. Also: interp-compose --version, and
+interp-compose --tyro-print-completion bash (zsh, tcsh), which prints a script for the shell."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
 
@@ -82,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv == ["--version"]:
         print(f"interp-compose {__version__}")
         return
+    argv = argv or ["--help"]
     if argv and argv[0] in RENAMED:
         name = RENAMED[argv[0]]
         print(f"`interp-compose {argv[0]}` is called `interp-compose {name}` now", file=sys.stderr)
@@ -91,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(2)
     if argv[:1] == ["phases"]:
         argv = _of_a_task(argv[1:])
-    command = _parsed(argv)
+    command = _parsed(_lists(argv))
     from interp_compose.errors import InterpComposeError
 
     if _is_empty(argv):
@@ -112,14 +125,60 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parsed(argv: Sequence[str]) -> Any:
     """The command; with --paper, all other options have the paper's defaults."""
-    command = tyro.extras.subcommand_cli_from_dict(
-        {name: options for name, (options, _) in {**COMMANDS, **ON_RESULTS}.items()},
-        prog="interp-compose",
-        description="How, and where, does a transformer compose meaning?",
-        args=argv,
-    )
+    kinds: dict[str, Any] = {
+        name: options for name, (options, _) in {**COMMANDS, **ON_RESULTS}.items()
+    }
+    name = argv[0]
+    if name not in kinds:
+        if not name.startswith("-"):
+            from interp_compose.errors import did_you_mean
+
+            meant = (
+                did_you_mean(name, [*kinds, *RENAMED]) or f"; expected one of {', '.join(kinds)}"
+            )
+            print(f"interp-compose has no command {name!r}{meant}", file=sys.stderr)
+            raise SystemExit(2)
+        return tyro.extras.subcommand_cli_from_dict(
+            kinds, prog="interp-compose", description=ABOUT, args=argv
+        )
+    given = list(argv[1:])
+    if name in COMMANDS and not any(word.partition("=")[0] == "--out" for word in given):
+        given = ["--out", f"out/{name}", *given]
+    if {"-h", "--help"} & {*given}:
+        _wrap_help(kinds[name])
+    prog = f"interp-compose {name}"  # suggestions for a misspelt option are then its own options
+    command: Any = tyro.cli(kinds[name], prog=prog, args=given)
     preset = command.preset() if hasattr(command, "preset") else None
-    return command if preset is None else tyro.cli(type(command), default=preset, args=argv[1:])
+    return command if preset is None else tyro.cli(type(command), default=preset, args=given)
+
+
+def _wrap_help(command: type) -> None:
+    """Let descriptions of options wrap at the terminal's width: tyro keeps the source's lines."""
+    from interp_compose.studies.core.keywords import descriptions
+
+    modules = [vars(sys.modules[base.__module__]) for base in command.__mro__]
+    for kind in {id(one): one for module in modules for one in module.values()}.values():
+        if isinstance(kind, type) and is_dataclass(kind):
+            about = descriptions(kind)
+            for each in fields(kind):
+                each.metadata = MappingProxyType({"help": about.get(each.name) or None})
+
+
+def _lists(argv: Sequence[str]) -> list[str]:
+    """Lists as their options read them: those by commas may be given by blanks, and vice versa."""
+    found: list[str] = []
+    option = ""
+    for word in argv:
+        if word.startswith("--"):
+            option = word
+        elif option in BY_BLANKS and "," in word:
+            found += filter(None, word.split(","))
+            continue
+        elif option in BY_COMMAS and not found[-1].startswith("-") and not word.startswith("-"):
+            found[-1] += f",{word}"
+            continue
+        found.append(word)
+    return found
 
 
 def _of_a_task(options: Sequence[str]) -> list[str]:
@@ -166,7 +225,9 @@ def _run(command: Any) -> int:
     """Carry out a command; the exit status of its result."""
     for kind, run in ON_RESULTS.values():
         if type(command) is kind:
-            print(pkgutil.resolve_name(f"interp_compose.studies.{run}")(command))
+            told = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
+            with _while_read():
+                print(told)
             return 0
     output = command.output
     if output.quiet:
@@ -177,9 +238,20 @@ def _run(command: Any) -> int:
     result = pkgutil.resolve_name(f"interp_compose.studies.{run}")(command)
     is_first = os.environ.get("RANK", "0") == "0"  # of several processes, under torchrun
     if is_first and not output.quiet:
-        _show(result, output.out)
+        with _while_read():
+            _show(result, output.out)
     status: int = result.exit_status
     return status
+
+
+@contextmanager
+def _while_read() -> Iterator[None]:
+    """A reader that has enough, such as ``head``, ends the printing and not the command."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show(result: StudyResult, out: Path) -> None:

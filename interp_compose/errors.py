@@ -5,6 +5,9 @@ A message says what came, what was expected, and what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 LONGEST = 500
 """Characters of a message."""
 
@@ -15,6 +18,12 @@ def shortened(text: str, limit: int = LONGEST) -> str:
         return text
     end = limit // 3
     return f"{text[: limit - end - 3]} … {text[-end:]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Like "; did you mean 'layers'?", or an empty text where nothing known is near."""
+    near = get_close_matches(word, list(known), 1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def first_line(error: BaseException, limit: int = 160) -> str:

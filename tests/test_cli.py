@@ -43,6 +43,43 @@ def test_the_version_and_the_module_as_a_command() -> None:
     assert done.stdout == f"interp-compose {ic.__version__}\n"
 
 
+def test_what_is_misspelt_is_asked_back(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cpa", "--limit", "3"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "interp-compose has no command 'cpa'; did you mean 'cap'?\n"
+    with pytest.raises(SystemExit):
+        cli.main(["cap", "--modle", "x"])
+    error = capsys.readouterr().err
+    assert "--model STR" in error
+    assert "exclude" not in error  # another command's --mode
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 0
+    assert "interp-compose --version" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("cap --layers 0,1 --pooling mean,max -q", "cap --layers 0 1 --pooling mean max -q"),
+        ("phases --gammas 0.5 0.8 --seeds 2", "phases --gammas 0.5,0.8 --seeds 2"),
+        ("cap --task a,b.jsonl --layers 0.0 1.0", "cap --task a,b.jsonl --layers 0.0 1.0"),
+    ],
+)
+def test_lists_by_commas_and_by_blanks(given: str, read: str) -> None:
+    assert cli._lists(given.split()) == read.split()
+
+
+def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, here = os.pipe()
+    os.close(there)
+    with os.fdopen(here, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with cli._while_read():
+            print("a table")
+
+
 @pytest.mark.parametrize(("old", "new"), [("complexity", "phases"), ("probe", "weights")])
 def test_commands_are_known_by_their_earlier_names(
     old: str, new: str, capsys: pytest.CaptureFixture[str]

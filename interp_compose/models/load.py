@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
+from transformers.utils import logging
 
 from interp_compose._public import public
 from interp_compose.errors import (
@@ -18,6 +20,7 @@ from interp_compose.errors import (
     DeviceError,
     InterpComposeError,
     OptionError,
+    did_you_mean,
     first_line,
 )
 from interp_compose.models.bert import SmallEncoder
@@ -99,7 +102,7 @@ def load_model(
         CapabilityError: an architecture that TransformerLens refuses.
     """
     if isinstance(source, str | Path):
-        with LOADING_LOCK:
+        with LOADING_LOCK, _no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )
@@ -226,6 +229,10 @@ def _load_pretrained(
             raise OptionError(_is_a_run(folder))
         if (folder / SUMS).is_file():
             check_sums(folder / SUMS)
+    else:
+        meant = "" if "/" in source or folder.exists() else did_you_mean(source, SHIPPED)
+        if meant:  # where there is no hub, it would be asked for a minute
+            raise OptionError(f"no model {name!r}{meant}")
     config = None
     try:
         config, stated = peek(source, revision, trust_remote_code=trust_remote_code)
@@ -271,6 +278,18 @@ def _load_pretrained(
     if isinstance(model, BridgeModel):
         model.states(stated)
     return model
+
+
+@contextmanager
+def _no_bar() -> Iterator[None]:
+    """Without transformers' bar of weights that are loaded in a moment."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _is_a_run(folder: Path) -> str:

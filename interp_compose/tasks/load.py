@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from interp_compose._public import public
-from interp_compose.errors import OptionError
+from interp_compose.errors import OptionError, did_you_mean
 from interp_compose.tasks.bird import bird
 from interp_compose.tasks.examples import read_examples
 from interp_compose.tasks.glue import FORMATS, glue
@@ -23,9 +23,10 @@ from interp_compose.tasks.shifted import (
     paws_swap,
     stsb_images,
 )
-from interp_compose.tasks.sst import sst, sst_labelled
+from interp_compose.tasks.sst import sst, sst_files, sst_labelled
 from interp_compose.tasks.task import Task
 from interp_compose.text.targets import TargetTokenizer
+from interp_compose.types import Example
 
 PAIR_TASK_NAMES = ("bird", "paws-qqp")
 
@@ -143,23 +144,10 @@ def load_task(
         AnswerError: the answers are not single tokens for this model.
     """
     name = str(name)
-    is_file = name.endswith(".jsonl")
-    if name in PAIR_TASK_NAMES:
-        raise OptionError(
-            f"task {name!r} holds pairs of texts, not prompts; load it with load_pairs and measure "
-            "it with similarity_curve (interp-compose similarity)"
-        )
-    if name not in TASK_NAMES and not is_file:
-        raise OptionError(
-            f"task {name!r} is unknown; choose one of {', '.join(TASK_NAMES)}, "
-            "or give the path of a .jsonl file"
-        )
-    if data_dir is not None and name not in ("idm", "sst"):
-        raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")
-    if is_file:
-        examples = read_examples(name)
+    examples = check_task(name, data_dir)
+    if examples is not None:
         report: dict[str, int | str | float] = {"source": name, "test_all": len(examples)}
-        return Task(name, "{}", (), (), examples, report)
+        return Task(Path(name).name, "{}", (), (), examples, report)
     if model.tokenizer is None:
         raise OptionError(
             f"the model {model.name!r} has no tokenizer, which task {name!r} needs; "
@@ -182,3 +170,23 @@ def load_task(
 
         return wordnet_idm(tokenizer, prompt, data_dir, seed)
     return sst(tokenizer, prompt, data_dir)
+
+
+def check_task(name: str, data_dir: str | Path | None) -> tuple[Example, ...] | None:
+    """Refuse what :func:`load_task` refuses of a task without its model; the examples of a file."""
+    is_file = name.endswith(".jsonl")
+    if name in PAIR_TASK_NAMES:
+        raise OptionError(
+            f"task {name!r} holds pairs of texts, not prompts; load it with load_pairs and measure "
+            "it with similarity_curve (interp-compose similarity)"
+        )
+    if name not in TASK_NAMES and not is_file:
+        raise OptionError(
+            f"task {name!r} is unknown; choose one of {', '.join(TASK_NAMES)}, "
+            f"or give the path of a .jsonl file{did_you_mean(name, TASK_NAMES)}"
+        )
+    if data_dir is not None and name not in ("idm", "sst"):
+        raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")
+    if name == "sst":
+        sst_files(data_dir)
+    return read_examples(name) if is_file else None

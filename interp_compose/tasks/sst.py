@@ -42,7 +42,7 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
         "template_of": prompt.family,
     }
     kept: dict[str, tuple[Example, ...]] = {}
-    for split, path in zip(FILES, _files(data_dir), strict=True):
+    for split, path in zip(FILES, sst_files(data_dir), strict=True):
         kept[split] = read_trees(path, prompt)
         report[f"{split}_all"] = len(kept[split])
         for label in LABELS:
@@ -51,7 +51,8 @@ def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
     return Task("sst", prompt.template, report=report, labels=labels, **kept)
 
 
-def _files(data_dir: str | Path | None) -> list[Path]:
+def sst_files(data_dir: str | Path | None) -> list[Path]:
+    """The files of the three splits; ``MissingDataError`` where one is not there."""
     hint = (
         "unpack https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip and "
         "pass the folder with train.txt, dev.txt and test.txt as data_dir (--data-dir)"
@@ -94,7 +95,7 @@ def sst_labelled(data_dir: str | Path | None) -> LabelledTask:
     """
     splits: dict[str, tuple[LabelledText, ...]] = {}
     left_out: dict[str, int] = {}
-    for split, path in zip(FILES, _files(data_dir), strict=True):
+    for split, path in zip(FILES, sst_files(data_dir), strict=True):
         trees = list(_trees(path))
         splits[split] = tuple(
             LabelledText(text, None, float(root > 2)) for root, text, _ in trees if root != 2

@@ -52,6 +52,18 @@ class Task:
         chosen: tuple[Example, ...] = getattr(self, name)
         return chosen
 
+    def filtered(self, split: str) -> str:
+        """What filters left of the data of a split, by the report; an empty text for all."""
+        one = "answers of one token"
+        for before, after, what in (
+            ("usable_definitions", "one_token_in_context", f"definitions: {one}, none twice"),
+            (f"{split}_all", f"{split}_one_token", f"examples: {one}"),
+        ):
+            n, left = self.report.get(before), self.report.get(after)
+            if isinstance(n, int) and isinstance(left, int) and left < n:
+                return f"filters left {left:,} of {n:,} {what}"
+        return ""
+
     def answer_set(self, answers: str) -> str | tuple[str, ...]:
         """What ``answers=`` of the studies takes: "vocabulary" itself, or for "labels" the task's.
 

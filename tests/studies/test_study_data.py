@@ -31,7 +31,7 @@ def test_what_data_may_come_as(model: LensModel, task: ic.Task) -> None:
     for data in (task, rows, frame):
         found = ic.cap_curve(model, data, layers=[-1], pooling="mean", progress=False)
         pd.testing.assert_frame_equal(found.outcomes, expected.outcomes)
-        name = "mini-idm" if data is task else ""
+        name = "mini-idm (test)" if data is task else ""
         assert found.config == {**expected.config, "task": name}
     named = ic.cap_curve(model, task, layers=[0], task="mine", progress=False)
     assert named.config["task"] == "mine"

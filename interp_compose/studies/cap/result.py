@@ -252,8 +252,8 @@ class CapCurve(StudyResult):
 
     @property
     def notes(self) -> list[str]:
-        """Few examples, or a clean model that gets nothing right."""
-        return cautions(len(self.clean), int(self.clean["correct"].sum()))
+        """What filters left, few examples, or a clean model that gets nothing right."""
+        return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
 
     def summary(self) -> str:
         """The curve as aligned text, a row per layer and a column per protocol; then ``mean`` minus

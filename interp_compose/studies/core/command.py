@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
+from interp_compose._versions import environment_versions
 from interp_compose.checks import check_limit
+from interp_compose.errors import InterpComposeError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.runs.files import plain_json
 from interp_compose.studies.core.options import (
     OF_TASK,
     ModelSource,
@@ -19,8 +24,8 @@ from interp_compose.studies.core.options import (
 )
 from interp_compose.studies.core.output import held_folder, write_result
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.study import Plan, measure
-from interp_compose.tasks.load import load_task
+from interp_compose.studies.core.study import Plan, measure, noting
+from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
 A = TypeVar("A", bound=PromptOptions)
@@ -49,25 +54,34 @@ def run_on_task(
     """
     source, asked = command.task, command.study
     check_limit(source.limit)
+    check_task(source.task, source.data_dir)
     model = loaded(command.model)
     task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
     examples = limited(task.split(source.split), source.limit, asked.seed)
     answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
     asked = replace(asked, answers=answers, task=f"{task.name} ({source.split})")
-    return carried_out(plan(model, examples, asked), command.output)
+    planned = noting(plan(model, examples, asked), filtered=task.filtered(source.split))
+    return carried_out(planned, command.output)
 
 
 def carried_out(plan: Plan[R], output: Output) -> R:
     """Measure, and write into the output's folder.
 
     An interrupted run resumes, batch by batch, when it is started again with the same options,
-    and ends in the same result.
+    and ends in the same result. One that had ended, with packages of the same versions, is read
+    from the folder.
 
     Raises:
         InputError: as :func:`.output.check_folder`.
     """
     out, overwrite = output.out, output.overwrite
     with held_folder(out, plan.kind, plan.config, overwrite=overwrite):
+        earlier = None if overwrite else finished(out, plan)
+        if earlier is not None:
+            if not output.quiet:
+                print(f"{out} holds this result; --overwrite measures it again", file=sys.stderr)
+            write_result(out, earlier, overwrite=False)
+            return earlier
         return measure(
             plan,
             progress=not output.quiet,
@@ -75,3 +89,13 @@ def carried_out(plan: Plan[R], output: Output) -> R:
             start_afresh=overwrite,
             keep=lambda result: write_result(out, result, overwrite=overwrite),
         )
+
+
+def finished(out: Path, plan: Plan[R]) -> R | None:
+    """The result of this very run, where the folder holds it whole."""
+    try:
+        earlier = plan.kind.load(out)
+    except InterpComposeError:
+        return None
+    same = earlier.config == plain_json(plan.config, "config")
+    return earlier if same and earlier.versions == environment_versions() else None

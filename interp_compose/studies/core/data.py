@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import pandas as pd
 
 from interp_compose.studies.core.options import Options
+from interp_compose.tasks.task import Task
 
 Asked = TypeVar("Asked", bound=Options)
 
@@ -25,10 +26,15 @@ class HasTest(Protocol):
 
 
 def rows_of(data: Any, asked: Asked) -> tuple[Any, Asked]:
-    """The rows of a task's test split or of a frame, and the task's name for the figure's title
-    where none is given; other data as they are."""
+    """The rows of a task's test split or of a frame, and the task's name and split for the figure's
+    title where none is given; other data as they are."""
     if isinstance(data, pd.DataFrame):
         return data.to_dict("records"), asked
     if isinstance(data, HasTest):
-        return data.test, replace(asked, task=asked.task or data.name)
+        return data.test, replace(asked, task=asked.task or f"{data.name} (test)")
     return data, asked
+
+
+def filtered_of(data: Any) -> str:
+    """What a task's filters left of its test split's data, where they left less."""
+    return data.filtered("test") if isinstance(data, Task) else ""

@@ -151,7 +151,7 @@ class TaskSource(WholeTask):
 class Output:
     """What is written, and what is shown."""
 
-    out: Path = Path("out")
+    out: Annotated[Path, by_default("out/ and the command's name")] = Path("out")
     """Folder for tables and figures."""
     overwrite: bool = False
     """Replace another run's result, or its unfinished batches, in the same folder."""

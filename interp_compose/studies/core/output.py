@@ -71,6 +71,8 @@ def check_folder(
             raise InputError(f"{damaged}. Or replace it with --overwrite.") from damaged
         here = {key: one for key, one in plain_json(config, "config").items() if key not in grows}
         differing = differences({name: earlier[name] for name in here if name in earlier}, here)
+        if differing and earlier.get("study") != here.get("study"):
+            differing = differences(earlier.get("study"), here.get("study"), "study")
         if earlier and differing:
             raise InputError(
                 f"{out} holds the result of another run: {differing}. Choose another --out, or "

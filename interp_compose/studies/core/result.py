@@ -34,9 +34,10 @@ class StudyResult(Result):
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know before the numbers, such as too few examples; also in the
-        summary and in ``result.json``."""
-        return []
+        """What a reader has to know before the numbers, such as too few examples or what filters
+        left of the data; also in the summary and in ``result.json``."""
+        filtered = self.config.get("filtered")
+        return [filtered] if filtered else []
 
     def _about(self) -> dict[str, Any]:
         return super()._about() | ({"notes": self.notes} if self.notes else {})

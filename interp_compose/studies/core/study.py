@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints
 
@@ -13,7 +13,7 @@ import torch
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.runs.batches import batch_by_batch
-from interp_compose.studies.core.data import HasTest, rows_of
+from interp_compose.studies.core.data import HasTest, filtered_of, rows_of
 from interp_compose.studies.core.keywords import with_keywords
 from interp_compose.studies.core.options import Options
 from interp_compose.studies.core.result import StudyResult
@@ -101,8 +101,9 @@ def study(
         plan: Callable[[LensModel, Data, Asked], Plan[R]],
     ) -> Study[Data, Asked, P, R]:
         def measured(model: LensModel, data: Any, asked: Asked) -> R:
-            data, asked = rows_of(data, asked)
-            return measure(plan(model, data, asked), progress=asked.progress, resume=asked.resume)
+            rows, asked = rows_of(data, asked)
+            planned = noting(plan(model, rows, asked), filtered=filtered_of(data))
+            return measure(planned, progress=asked.progress, resume=asked.resume)
 
         (result,) = get_args(get_type_hints(plan)["return"])
         function = with_keywords(
@@ -112,6 +113,19 @@ def study(
         return cast("Study[Data, Asked, P, R]", function)
 
     return decorate
+
+
+def noting(plan: Plan[R], **about: str) -> Plan[R]:
+    """A plan whose result's config says more; empty texts are left out."""
+    more = {name: text for name, text in about.items() if text}
+    if not more:
+        return plan
+
+    def noted(model: LensModel, rows: pd.DataFrame) -> R:
+        result = plan.result(model, rows)
+        return replace(result, config={**result.config, **more})
+
+    return replace(plan, config={**plan.config, **more}, result=noted)
 
 
 def config_of(study: str, model: LensModel, asked: Options, **settled: Any) -> dict[str, Any]:
