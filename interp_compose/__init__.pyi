@@ -61,6 +61,7 @@ from .studies.phases.result import PhaseDiagram as PhaseDiagram
 from .studies.pretrain.measure import pretrain as pretrain
 from .studies.pretrain.options import EncoderTraining as EncoderTraining
 from .studies.pretrain.result import Pretrained as Pretrained
+from .studies.saved.read import load_result as load_result
 from .studies.similarity.measure import similarity_curve as similarity_curve
 from .studies.similarity.result import (
     SimilarityCurve as SimilarityCurve,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.result import Result
@@ -49,8 +49,13 @@ def check_names(option: str, given: Sequence[str], known: Iterable[str]) -> None
         )
 
 
+TELLING: Final = ("task", "unit", "mode", "seed", "layers", "n_examples")
+"""Settings that tell results of one model apart."""
+
+
 def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
-    """Results by label: those of a list by their models' names, numbered where one comes again.
+    """Results by label: those of a list by their models' names, and by the first settings in which
+    those of one name differ; numbered where none does.
 
     Raises:
         InputError: no results.
@@ -60,6 +65,15 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
     if isinstance(curves, Mapping):
         return dict(curves)
     names = [str(curve.config.get("model", "model")) for curve in curves]
+    for key in TELLING:
+        values = [curve.config.get(key) for curve in curves]
+        for name in {name for name in names if names.count(name) > 1}:
+            same = [i for i, one in enumerate(names) if one == name]
+            if len({str(values[i]) for i in same}) > 1:
+                for i in same:
+                    value = values[i]
+                    shown = " ".join(map(str, value)) if isinstance(value, list) else value
+                    names[i] = f"{name}, {shown if key == 'task' else f'{key} {shown}'}"
     return {
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve
         for i, (name, curve) in enumerate(zip(names, curves, strict=True))

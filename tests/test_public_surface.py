@@ -88,6 +88,7 @@ NAMES = {
     "greedy_search",
     "load_compounds",
     "load_model",
+    "load_result",
     "LabelledTask",
     "LabelledText",
     "labelled_from_hub",

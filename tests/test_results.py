@@ -185,7 +185,7 @@ def test_a_damaged_result_is_not_overwritten_unasked(tmp_path: Path) -> None:
 def test_another_studys_result_is_refused_by_name(tmp_path: Path) -> None:
     plain = Result({}, {}, {})
     plain.save(tmp_path)
-    with pytest.raises(InputError, match=r"holds a Result, not a Study; load it with Result\.load"):
+    with pytest.raises(InputError, match=r"class Result, not Study; load it with ic\.load_result"):
         Study.load(tmp_path)
     result().save(tmp_path, overwrite=True)
     assert type(Result.load(tmp_path)) is Result

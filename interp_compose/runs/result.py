@@ -115,8 +115,8 @@ class Result:
         about = json.loads(contents[RESULT])
         if cls is not Result and about["study"] != cls.__name__:
             raise InputError(
-                f"{folder} holds a {about['study']}, not a {cls.__name__}; "
-                f"load it with {about['study']}.load, or with Result.load for the bare tables"
+                f"{folder} holds a result of the class {about['study']}, not {cls.__name__}; load "
+                "it with ic.load_result"
             )
         frames = {name: read_parquet(contents[f"{name}.parquet"]) for name in about["frames"]}
         return cls(config=about["config"], frames=frames, versions=about["versions"])

@@ -305,8 +305,8 @@ def test_summary_is_an_aligned_table() -> None:
     assert lines[3] == "clean        0.600        0.600        0.500        0.000"
     expected = curve.frame[curve.frame["layer"] == 2]["accuracy"]
     assert lines[5] == "    2" + "".join(f"{number:>13.3f}" for number in expected)
-    assert len(lines) == 4 + len(LAYERS)
-    assert len({len(line) for line in lines[2:]}) == 1
+    assert lines[4 + len(LAYERS)].startswith("! 6 examples, fewer than 30")
+    assert len({len(line) for line in lines[2:-1]}) == 1
 
 
 def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
@@ -314,14 +314,20 @@ def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
     cells = make_cells(words)
     curve = make_curve(clean=make_clean(words), cells=cells, outcomes=make_outcomes(cells))
     lines = curve.summary().splitlines()
-    assert len({len(line) for line in lines[2:-1]}) == 1
-    assert lines[-1] == "and 3 more columns in curve.csv"
+    assert len({len(line) for line in lines[2:-2]}) == 1
+    assert lines[-2] == "and 3 more columns in curve.csv"
 
 
 def test_the_summary_of_heads_is_of_log_probabilities() -> None:
     curve = make_curve(**heads_tables())
     lines = curve.summary().splitlines()
     assert lines[1].endswith("mean change of the answer's log-probability (nats), by head:")
-    assert lines[2] == "layer       head 0       head 1       head 2"
-    expected = curve.frame[curve.frame["layer"] == 0]["logprob_change"]
-    assert lines[3] == "    0" + "".join(f"{number:>13.3f}" for number in expected)
+    assert lines[2] == "layer      head 0       head 1       head 2"
+    rows = curve.frame[curve.frame["layer"] == 0]
+    ends = rows[["logprob_change", "logprob_change_low", "logprob_change_high"]].to_numpy()
+    marks = ["*" if low > 0 or high < 0 else " " for _, low, high in ends]
+    cells = [f"{value:.3f}{mark}" for (value, _, _), mark in zip(ends, marks, strict=True)]
+    assert lines[3] == ("    0" + "".join(f"{cell:>13}" for cell in cells)).rstrip()
+    marked = curve.frame["logprob_change_low"].gt(0) | curve.frame["logprob_change_high"].lt(0)
+    assert sum(line.count("*") for line in lines[3:-2]) == marked.sum() > 0
+    assert lines[-2].startswith("* the 95 % interval excludes 0")

@@ -282,6 +282,18 @@ def test_compare_overlays_models() -> None:
     assert list(lines["a"].x) == list(LAYERS)
 
 
+def test_curves_of_different_examples_are_drawn_with_a_warning() -> None:
+    own = [make_curve(), _large()]
+    with pytest.warns(UserWarning, match=r"different examples \(tiny \(1\): 7, tiny \(2\): 30\)"):
+        figure = compare_curves(own)
+    assert figure.chart.subtitle.startswith("task mini-idm · different examples · ")
+    curves = [make_curve(), make_curve()]
+    object.__setattr__(curves[1], "config", {**CONFIG, "task": "mine", "seed": 1})
+    figure = compare_curves(curves)
+    assert list(drawn(figure)) == ["tiny, mini-idm", "tiny, mine"]
+    assert figure.chart.subtitle.startswith("7 examples · ")
+
+
 def test_compare_refuses_nothing_and_unknown_protocols() -> None:
     with pytest.raises(InputError, match="nothing to compare; pass at least one curve"):
         compare_curves({})

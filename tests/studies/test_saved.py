@@ -16,7 +16,7 @@ from interp_compose.plots.export import page_bytes
 from interp_compose.runs.result import Result
 from interp_compose.studies.saved import compare, plot
 from interp_compose.studies.saved.compare import compared_figures, differing, joined
-from interp_compose.studies.saved.read import result_at
+from interp_compose.studies.saved.read import load_result
 from tests.studies.test_cap_curve_result import make_curve
 from tests.studies.test_transplant import result as transplanted
 
@@ -130,7 +130,7 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
 
 
 def test_settings_that_differ_are_named(curves: list[Path]) -> None:
-    one, two = (result_at(folder) for folder in curves)
+    one, two = (load_result(folder) for folder in curves)
     assert differing({"one": one, "two": two}) == {}
     changed = type(two)({**two.config, "unit": "token", "new": 1}, two.frames, two.versions)
     found = differing({"one": one, "two": changed})

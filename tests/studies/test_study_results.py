@@ -431,7 +431,8 @@ def test_a_result_returns_from_disk_as_it_was(study: str, tmp_path: Path) -> Non
         }
     other = FittingSpeed if study == "cap" else cap.CapCurve
     with pytest.raises(
-        InputError, match=f"holds a {type(result).__name__}, not a {other.__name__}"
+        InputError,
+        match=f"class {type(result).__name__}, not {other.__name__}; load it with ic.load_result",
     ):
         other.load(tmp_path)
 

@@ -231,7 +231,14 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
     assert (row["clean_answer"], row["clean_expected"], row["n"]) == (0.75, 0, 4)
     assert made.frame["depth"].unique().tolist() == [0, 0.5, 1]
     assert made.frame["vector"].unique().tolist() == list(VECTORS)
-    assert "accuracy of the untouched answer" in made.summary()
+    lines = made.summary().splitlines()
+    n = len(found.pairs)
+    at = lines.index(f"accuracy of the untouched answer, {n} pairs")
+    assert "target pooled" in lines[at + 1]
+    row = made.frame.query("pooling == 'mean' and layer == 0 and vector == 'transplant'").iloc[0]
+    ends = f"[{row['answer_low']:.3f}, {row['answer_high']:.3f}]"
+    assert f"{row['answer_accuracy']:.3f} {ends}" in lines[at + 2]
+    assert lines[-1].startswith(f"! {n} pairs, fewer than 30")
     with pytest.raises(InputError, match="no row for pair 3, layer 2, pooling sum"):
         Transplants.from_outcomes(outcomes[:-1], clean, found.pairs, {}, n_layers=3)
     with pytest.raises(InputError, match="no run 'target' of pair 0"):

@@ -21,7 +21,7 @@ from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.seeds import mean_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, text_table
+from interp_compose.studies.core.text import about, cautions, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -217,19 +217,35 @@ class AblationCurve(StudyResult):
             clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
             table = pd.concat([clean.to_frame("clean").T, table])
         columns = [("layer", "index", ">5")]
-        columns += [(f"head {name}" if heads else name, name, f">{wide}.3f") for name in shown]
+        if heads:
+            table = table.map("{:.3f} ".format).where(~self._sure(), table.map("{:.3f}*".format))
+            columns += [(f"head {name} ", name, f">{wide}") for name in shown]
+        else:
+            columns += [(name, name, f">{wide}.3f") for name in shown]
         lines = [
             about(
                 self.config,
                 ("model", "task", "what", "reach", "mode", "how"),
-                f"{n} examples, {len(self.outcomes)} outcomes",
+                f"{counted(n, 'examples')}, {len(self.outcomes)} outcomes",
             ),
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
             *text_table(table.rename_axis("index").reset_index(), columns),
         ]
+        if heads:
+            lines.append("* the 95 % interval excludes 0, uncorrected for the number of heads")
         if len(names) > len(shown):
             lines.append(f"and {len(names) - len(shown)} more columns in curve.csv")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What filters left, few examples, or a clean model that gets nothing right."""
+        return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
+
+    def _sure(self) -> pd.DataFrame:
+        """Layers × groups: whether the interval of the change of log-probability excludes 0."""
+        ends = self.frame.pivot(index="layer", columns="group")
+        return (ends["logprob_change_low"] > 0) | (ends["logprob_change_high"] < 0)
 
 
 def _check_cells(outcomes: pd.DataFrame, cells: pd.DataFrame) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -91,11 +91,12 @@ def comparison_figure(
     clean_accuracies: Mapping[str, float],
     *,
     pooling: str,
+    about: Sequence[str] = (),
     normalised_depth: bool,
 ) -> ChartFigure:
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
     styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
-    how = "averaged over protocols" if pooling == "average" else f"{pooling} pooling"
+    how = "mean over mean, max and sum pooling" if pooling == "average" else f"{pooling} pooling"
     lines = _lines([(k, styles[k], frame) for k, frame in frames.items()], normalised_depth)
     levels = [
         Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))
@@ -103,7 +104,7 @@ def comparison_figure(
     ]
     chart = Chart(
         title=f"Accuracy when tokens are pooled, {how}",
-        subtitle="bands: 95 % intervals · dotted: the model untouched",
+        subtitle=" · ".join((*about, _intervals(lines), "dotted: the model untouched")),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,

@@ -6,6 +6,7 @@ example, layer and protocol) and ``frame`` (one row per layer and protocol, comp
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -311,7 +312,9 @@ def compare_curves(
     """Several models in one figure, as in CARMA's figures 2 and 8.
 
     Args:
-        curves: with a label for each, or a list, labelled by the models' names.
+        curves: with a label for each, or a list, labelled by the models' names and by what else
+            differs. Curves of different examples are drawn with a warning: prompts and answers, as
+            ``clean`` has them, tell them apart.
         pooling: the protocol to compare, or "average" for the mean over POOLINGS.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
@@ -320,8 +323,17 @@ def compare_curves(
     """
     from interp_compose.studies.cap.figures import comparison_figure
 
-    frames, clean = {}, {}
-    for label, curve in labelled(curves).items():
+    frames, clean, given = {}, {}, labelled(curves)
+    tests = [curve.clean[["prompt", "answer"]] for curve in given.values()]
+    same = all(test.equals(tests[0]) for test in tests)
+    if not same:
+        shown = ", ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
+        warnings.warn(
+            f"these curves are of different examples ({shown}), so that more than the models may "
+            "differ; measure them on the same ones to compare them",
+            stacklevel=2,
+        )
+    for label, curve in given.items():
         frame = curve.average() if pooling == AVERAGE else curve.frame
         frames[label] = frame[frame["pooling"] == pooling]
         if frames[label].empty:
@@ -330,7 +342,12 @@ def compare_curves(
                 f"{', '.join([AVERAGE, *curve.frame['pooling'].unique()])}"
             )
         clean[label] = float(curve.clean["correct"].mean())
-    return comparison_figure(frames, clean, pooling=pooling, normalised_depth=normalised_depth)
+    tasks = {str(curve.config.get("task") or "") for curve in given.values()}
+    about = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
+    about.append(counted(len(tests[0]), "examples") if same else "different examples")
+    return comparison_figure(
+        frames, clean, pooling=pooling, about=about, normalised_depth=normalised_depth
+    )
 
 
 def _logprobs(outcomes: pd.DataFrame) -> pd.DataFrame:

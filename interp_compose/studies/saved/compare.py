@@ -20,7 +20,7 @@ from interp_compose.studies.core import report
 from interp_compose.studies.core.figures import model_name
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.saved.options import CompareCommand
-from interp_compose.studies.saved.read import result_at
+from interp_compose.studies.saved.read import load_result
 
 PAGE: Final = "compare.html"
 TABLE: Final = "compared"
@@ -62,7 +62,7 @@ def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyR
             f"--labels {' '.join(labels)}: expected {len(folders)} labels, one for each folder, no "
             "two alike"
         )
-    results = [result_at(folder) for folder in folders]
+    results = [load_result(folder) for folder in folders]
     kinds = [type(result).__name__ for result in results]
     if len({*kinds}) > 1:
         told = ", ".join(f"{folder} a {kind}" for folder, kind in zip(folders, kinds, strict=True))

@@ -11,7 +11,7 @@ from interp_compose.plots.export import page_bytes, picture_bytes
 from interp_compose.runs.checksums import listed
 from interp_compose.runs.result import store
 from interp_compose.studies.saved.options import PlotCommand
-from interp_compose.studies.saved.read import result_at
+from interp_compose.studies.saved.read import load_result
 
 
 def run(command: PlotCommand) -> str:
@@ -28,7 +28,7 @@ def run(command: PlotCommand) -> str:
     if not command.format:
         raise OptionError("--format: expected one or more of pdf, svg, png, html")
     width = width_of(command.width)
-    result = result_at(command.folder)
+    result = load_result(command.folder)
     made: dict[str, bytes | str] = {}
     for name, figure in result.figures().items():
         for kind in command.format:

@@ -6,14 +6,24 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from interp_compose._public import public
 from interp_compose.errors import InputError
 from interp_compose.runs.files import read_json
 from interp_compose.runs.result import RESULT, Result
 from interp_compose.studies.core.result import StudyResult
 
 
-def result_at(folder: str | os.PathLike[str]) -> StudyResult:
-    """The result that a folder holds, of the study that wrote it.
+@public
+def load_result(folder: str | os.PathLike[str]) -> StudyResult:
+    """The result that a folder holds, of the study that wrote it: a :class:`CapCurve`, …
+
+    Args:
+        folder: that a command wrote to, or a result's ``save``.
+
+    Example::
+
+        curve = ic.load_result("out/cap")
+        curve.frame, curve.plot()
 
     Raises:
         MissingDataError: the folder holds no result.

@@ -12,7 +12,8 @@ from interp_compose.plots.chart import Chart, Level, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, INK, MUTED, Style
 from interp_compose.studies.core.figures import lines_of, model_name
-from interp_compose.studies.core.text import about
+from interp_compose.studies.core.text import about, counted
+from interp_compose.studies.transplant.result import SHOWN
 
 STYLES: Final = {
     "transplant": Style(BLUE, "circle", width=3.0),
@@ -61,14 +62,16 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
         named = [
             (label, STYLES[name], own[own["vector"] == name])
             for name in own["vector"].unique()
-            for label in [name if name == "transplant" else f"{name} (control)"]
+            for label in [name if name == "transplant" else f"{SHOWN.get(name, name)} (control)"]
         ]
         lines = side_by_side(lines_of(named, *columns, n=n), False)
         panels.append(Panel(lines, levels, title=f"{pooling} pooling"))
     return draw(
         Chart(
             title=f"{model_name(config)}: {TITLES[answer]} when a phrase is replaced",
-            subtitle=about(config, ("task",), f"{first[n]} pairs", "bands: 95 % intervals"),
+            subtitle=about(
+                config, ("task",), counted(int(first[n]), "pairs"), "bands: 95 % intervals"
+            ),
             x_title="layer at which the phrase is replaced (0 = embeddings)",
             y_title=f"share of {TITLES[answer]}",
             x_is_share=False,

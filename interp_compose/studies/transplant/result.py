@@ -20,7 +20,7 @@ from interp_compose.interventions.transplants import VECTORS
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, text_table
+from interp_compose.studies.core.text import about, cautions, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -59,6 +59,8 @@ OUTCOMES: Final = Table(
     known={"pooling": POOLINGS, "vector": VECTORS},
     rules=RULES,
 )
+SHOWN: Final = {"own": "target pooled"}
+"""Vectors by what tables and figures call them."""
 PLACE: Final = ["layer", "pooling", "vector"]
 
 
@@ -180,31 +182,52 @@ class Transplants(StudyResult):
         """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
         first = self.frame.iloc[0]
         names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
+        n = int(first["n"])
+        own, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
         lines = [
-            about(self.config, ("model", "task"), f"{first['n']} pairs"),
-            f"untouched model: answers the target's own in {first['clean_answer']:.3f}, the "
-            f"expected answer in {first['clean_expected']:.3f}",
+            about(self.config, ("model", "task"), counted(n, "pairs")),
+            f"untouched model: the target's own answer in {own}, the expected one in {expected}",
         ]
         if first["n_composed"]:
+            n_composed = int(first["n_composed"])
             lines.append(
-                f"on {first['n_composed']} composed prompts: the expected answer in "
-                f"{first['composed_expected']:.3f}"
+                f"on {counted(n_composed, 'composed prompts')}: the expected answer in "
+                f"{_share(first['composed_expected'], n_composed)}"
             )
-        answers = {"expected": "expected_accuracy", "untouched": "answer_accuracy"}
+        answers = {"expected": ("expected", "n"), "untouched": ("answer", "n")}
         if first["n_remembered"]:
-            answers["source's own"] = "remembered"
-        for title, values in answers.items():
-            table = self.frame.pivot(
-                index=["pooling", "layer"], columns="vector", values=values
-            ).sort_index(key=lambda level: OUTCOMES.place(level.to_series()))
-            columns = [("pooling", "pooling", "<8"), ("layer", "layer", ">5")]
-            columns += [(name, name, ">18.3f") for name in names]
+            answers["source's own"] = ("remembered", "n_remembered")
+        place = [("pooling", "pooling", "<8"), ("layer", "layer", ">5")]
+        for title, (name, count) in answers.items():
+            value = name if name == "remembered" else f"{name}_accuracy"
+            cells = self.frame.assign(
+                shown=[
+                    f"{share:.3f} [{low:.3f}, {high:.3f}]"
+                    for share, low, high in zip(
+                        *(self.frame[one] for one in (value, f"{name}_low", f"{name}_high")),
+                        strict=True,
+                    )
+                ]
+            )
+            table = cells.pivot(index=["pooling", "layer"], columns="vector", values="shown")
+            table = table.sort_index(key=lambda level: OUTCOMES.place(level.to_series()))
+            shown = [(SHOWN.get(vector, vector), vector, ">22") for vector in names]
             lines += [
                 "",
-                f"accuracy of the {title} answer",
-                *text_table(table.reset_index(), columns),
+                f"accuracy of the {title} answer, {counted(int(first[count]), 'pairs')}",
+                *text_table(table.reset_index(), [*place, *shown]),
             ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What filters left, and few pairs."""
+        return super().notes + cautions(int(self.frame["n"].iloc[0]), of="pairs")
+
+
+def _share(share: float, n: int) -> str:
+    low, high = wilson_interval(round(share * n), n)
+    return f"{share:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _summarise(
