@@ -10,6 +10,17 @@ The public names are those of ``__init__.pyi``. They are imported when they are 
 ``import interp_compose`` is quick.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_named, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _named(name)
+    except AttributeError as error:
+        from interp_compose.errors import did_you_mean
+
+        raise AttributeError(f"{error}{did_you_mean(name, __all__)}") from None

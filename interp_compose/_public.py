@@ -157,7 +157,13 @@ class _Plan:
         came = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
         if unfit.value is None or (isinstance(unfit.value, str) and "one of '" in unfit.expected):
             came = f"={shown}"
-        return f"{function}: {name}{unfit.path}{came}; expected {unfit.expected}"
+        wants_model = "a model" in unfit.expected and _is_result(unfit.value)
+        hint = "; results are compared by compare_curves" if wants_model else ""
+        return f"{function}: {name}{unfit.path}{came}; expected {unfit.expected}{hint}"
+
+
+def _is_result(value: Any) -> bool:
+    return "Result" in [base.__name__ for base in type(value).__mro__]
 
 
 def _check_of(hint: Any) -> Check | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InputError, InterventionError, LayerError, OptionError
+from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
@@ -114,7 +114,7 @@ def _draws(activation: Tensor, n_tokens: int, seed: int) -> Int[Tensor, "batch p
 
 
 @public
-@contextmanager
+@intervention
 def ablate(
     model: LensModel,
     *,

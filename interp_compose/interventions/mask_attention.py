@@ -19,6 +19,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError
+from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -113,6 +114,9 @@ class KnockoutRecord:
         self.calls = 0
         self._edits = edits
 
+    def __repr__(self) -> str:
+        return f"<mask_attention: calls {self.calls}, entries cut {self.n_cut}>"
+
     @property
     def n_cut(self) -> int:
         """Entries knocked out that the causal mask or padding had not masked already."""
@@ -125,7 +129,7 @@ class KnockoutRecord:
 
 
 @public
-@contextmanager
+@intervention
 def mask_attention(
     model: LensModel,
     *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import LayerError
+from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import Layers, Positions, check_to_edit, resolve_layers
@@ -22,7 +22,7 @@ Part = Literal["block", "attn", "cross_attn", "mlp"]
 
 
 @public
-@contextmanager
+@intervention
 def mask_residual(
     model: LensModel,
     *,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError, LayerError, PromptError
+from interp_compose.interventions.block import intervention
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import Mode
@@ -31,7 +32,7 @@ from interp_compose.types import ForwardFn, Read
 _ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
 
 
-@dataclass
+@dataclass(repr=False)
 class Pooled:
     """What the intervention did so far.
 
@@ -46,9 +47,12 @@ class Pooled:
     n_affected: int = 0
     layout: PooledLayout | None = None
 
+    def __repr__(self) -> str:
+        return f"<pool_at: calls {self.calls}, rows of the last one changed {self.n_affected}>"
+
 
 @public
-@contextmanager
+@intervention
 def pool_at(
     model: LensModel,
     layer: int,

@@ -28,6 +28,9 @@ class AblationRecord:
         self._name = name
         self._n_changed: Tensor | int = 0
 
+    def __repr__(self) -> str:
+        return f"<{self._name}: calls {self.calls}, vectors changed {self.n_changed}>"
+
     @property
     def n_changed(self) -> int:
         """Vectors (one per layer, example, position and, of heads, head) that changed."""

@@ -311,8 +311,8 @@ def check_training(
         raise DeviceError('this GPU has no bfloat16; train with precision="float32"')
     if not train:
         raise InputError(
-            "the task's training split is empty; a file of your own is all test: make a "
-            "Task(name, template, train, validation, test, report) of read_examples(…)."
+            "the task's training split is empty; a file of your own is all test. Divide it: "
+            "dataclasses.replace(task, train=task.test[:800], test=task.test[800:])."
         )
     if config.patience is not None and not validation:
         raise InputError(

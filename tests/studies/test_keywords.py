@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_type_hints
 
 import pytest
 
@@ -63,6 +63,7 @@ def test_fields_are_keywords_with_their_types_and_defaults() -> None:
     assert signature.parameters["unit"].annotation == Literal["word", "text"]
     assert signature.parameters["progress"].default is False
     assert signature.return_annotation == tuple[int, str, Own]
+    assert get_type_hints(measured)["return"] == tuple[int, str, Own]  # what the pages show
     assert measured(1, "a") == (1, "a", Own())
     assert measured(first=1, second="a", rate=1) == (1, "a", Own(rate=1.0))
     assert measured(1, "a", "text") == measured(1, "a", unit="text") == (1, "a", Own(unit="text"))
@@ -88,7 +89,8 @@ def test_wrong_values_and_names_are_refused_by_the_functions_name() -> None:
     with pytest.raises(OptionError, match="^measured: second=2 is an int; expected a string"):
         measured(1, 2)  # type: ignore[arg-type]
     with pytest.raises(
-        TypeError, match=r"^measured\(\) got an unexpected keyword argument 'ratio'"
+        TypeError,
+        match=r"^measured\(\) got an unexpected keyword argument 'ratio'; did you mean 'rate'",
     ):
         measured(1, "a", ratio=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^measured\(\) too many positional arguments"):

@@ -244,8 +244,9 @@ class AblationCurve(StudyResult):
 
     def _sure(self) -> pd.DataFrame:
         """Layers × groups: whether the interval of the change of log-probability excludes 0."""
-        ends = self.frame.pivot(index="layer", columns="group")
-        return (ends["logprob_change_low"] > 0) | (ends["logprob_change_high"] < 0)
+        low, high = self.frame["logprob_change_low"], self.frame["logprob_change_high"]
+        sure = self.frame.assign(sure=(low > 0) | (high < 0))
+        return sure.pivot(index="layer", columns="group", values="sure")
 
 
 def _check_cells(outcomes: pd.DataFrame, cells: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.models.outcomes import Status
@@ -26,6 +26,10 @@ STATUSES: Final[Mapping[Status, str]] = {
     "holds": "as it should be",
 }
 """From the worst to the best."""
+TOLD: Final = {
+    "silent": "hook points that never fire (silent: no finding)",
+    "holds": "checks that hold",
+}
 FOUND: Final = ("wrong", "discarded")
 """Statuses of findings: what gives a wrong number without an error."""
 CHECKS: Final = Table(
@@ -78,8 +82,10 @@ class Audit(StudyResult):
     def summary(self) -> str:
         """How many checks have which status, and every finding."""
         counts = self.frame["status"].value_counts()
-        told = [f"{counts[one]} {one}" for one in STATUSES if counts.get(one, 0)]
-        lines = [f"model {self.config['model']} · {self.config['architecture']}", ", ".join(told)]
+        told = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]
+        found = counted(len(self.findings), "findings") if len(self.findings) else "no findings"
+        about = f"model {self.config['model']} · {self.config['architecture']}"
+        lines = [about, f"{found}: {', '.join(told)}"]
         if len(self.findings):
             columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
             lines += ["", *text_table(_placed(self.findings), columns)]

@@ -21,6 +21,7 @@ from typing import (
 )
 
 from interp_compose._public import public
+from interp_compose.errors import did_you_mean
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -85,13 +86,17 @@ def with_keywords(
         try:
             given = signature.bind(*args, **named).arguments
         except TypeError as misfit:
-            raise TypeError(f"{described.__name__}() {misfit}") from None
+            unknown = [did_you_mean(name, signature.parameters) for name in named]
+            meant = next((one for one in unknown if one and "unexpected" in str(misfit)), "")
+            raise TypeError(f"{described.__name__}() {misfit}{meant}") from None
         return function(*(given.pop(name) for name in first), options(**given))
 
     for name in ("__module__", "__name__", "__qualname__"):
         setattr(called, name, getattr(described, name))
     called.__doc__ = _documented(described.__doc__ or "", descriptions(cast(type, options)))
     called.__signature__ = signature  # type: ignore[attr-defined]
+    hints = {name: one.annotation for name, one in signature.parameters.items()}
+    called.__annotations__ = {**hints, "return": returns}
     return public(called)
 
 

@@ -43,6 +43,10 @@ class Watcher:
         self._measurements: Sequence[Measurement] = ()
         self.watch(model)
 
+    def __repr__(self) -> str:
+        taken = sum(bool(row["taken"]) for row in self._rows.looks)
+        return f"<Watcher of {', '.join(self._asked.measures)}: looks so far {taken}>"
+
     def watch(self, model: LensModel | nn.Module) -> None:
         """Look at this model from now on, such as the copy that :func:`finetune` trains.
 

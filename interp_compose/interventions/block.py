@@ -1,0 +1,60 @@
+"""Interventions as blocks: what acts inside ``with``, and says so where it was never entered."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from functools import partial, wraps
+from types import TracebackType
+from typing import Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Intervention(AbstractContextManager[R], ContextDecorator, Generic[R]):
+    """A block of an intervention. One that is never entered warns when it is thrown away."""
+
+    def __init__(self, name: str, opened: Callable[[], AbstractContextManager[R]]) -> None:
+        self._name, self._opened = name, opened
+        self._blocks: list[AbstractContextManager[R]] = []
+        self._entered = False
+
+    def __enter__(self) -> R:
+        self._entered = True
+        block = self._opened()
+        record = block.__enter__()
+        self._blocks.append(block)
+        return record
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._blocks.pop().__exit__(kind, error, traceback)
+
+    def __repr__(self) -> str:
+        state = "entered" if self._entered else "not entered"
+        return f"<{self._name}: {state}; it acts inside `with {self._name}(…):` alone>"
+
+    def __del__(self) -> None:
+        if not self._entered:
+            warnings.warn(
+                f"{self._name}(…) was never entered and changed nothing; write "
+                f"`with {self._name}(…):` around the calls of the model",
+                stacklevel=2,
+            )
+
+
+def intervention(function: Callable[P, Iterator[R]]) -> Callable[P, Intervention[R]]:
+    """Make a generator function, as :func:`contextlib.contextmanager` takes them, a block."""
+    made = contextmanager(function)
+
+    @wraps(function)
+    def opened(*args: P.args, **named: P.kwargs) -> Intervention[R]:
+        return Intervention(function.__name__, partial(made, *args, **named))
+
+    return opened
