@@ -258,7 +258,11 @@ def _show(result: StudyResult, out: Path) -> None:
     """What came out, and what was written where."""
     from interp_compose._versions import mixed_versions
 
-    print(result.summary())
+    summary = result.summary()
+    print(summary)
+    for note in result.notes:
+        if note not in summary:
+            print(f"! {note}")
     mixed = mixed_versions(result.versions)
     if mixed:
         print(f"\n! {mixed}")

@@ -197,7 +197,7 @@ def test_three_mirrors_judged_alike_are_measured_but_are_no_subset(decoder: Lens
     rows = [{**row, "score": 0.5} for row in rows[:3]] + rows[3:]
     curve = similarity_curve(decoder, rows, layers=[0], controls=False, progress=False)
     assert set(curve.frame["subset"]) == {"all"}
-    assert "3 mirror pair(s): too few, or judged alike, for a subset." in curve.summary()
+    assert "3 mirror pairs: too few, or judged alike, for a subset." in curve.summary()
     assert set(curve.figures()) == {"similarity_curve", "similarity_by_layer"}
     with pytest.raises(InputError, match="no mirror pairs"):
         curve.plot_order()

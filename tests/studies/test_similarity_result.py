@@ -222,7 +222,7 @@ def test_mirror_pairs_are_a_subset_from_three_on(number: int, is_subset: bool) -
     curve = SimilarityCurve.from_outcomes(make_cosines(pairs), pairs, CONFIG, n_layers=N_LAYERS)
     assert ("mirror" in set(curve.frame["subset"])) is is_subset
     assert ("order_sensitivity" in curve.figures()) is is_subset
-    assert (f"{number} mirror pair(s): too few" in curve.summary()) is not is_subset
+    assert (": too few, or judged alike" in curve.summary()) is not is_subset
 
 
 # ---- seen -------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_the_summary_holds_the_frame() -> None:
     ):
         assert part.startswith(f"{subset}: ")
         table = rows.pivot(index="layer", columns="pooling", values="pearson")[list(POOLINGS)]
-        lines = [line.split() for line in part.splitlines()[2:]]
+        lines = [line.split() for line in part.splitlines()[2:] if not line.startswith("!")]
         assert [line[2:] for line in lines] == [
             [f"{value:.3f}" for value in row] for row in table.to_numpy()
         ]

@@ -251,9 +251,9 @@ def about_decoders(config: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def n_seeds(config: Mapping[str, Any]) -> str:
-    """Like "3 seeds"."""
+    """Like "3 seeds"; of one, that its numbers have no spread."""
     count = len(config["seeds"])
-    return f"{count} seed{'' if count == 1 else 's'}"
+    return f"{count} seeds" if count != 1 else "1 seed: no spread"
 
 
 def model_name(config: Mapping[str, Any]) -> str:

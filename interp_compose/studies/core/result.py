@@ -34,10 +34,13 @@ class StudyResult(Result):
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know before the numbers, such as too few examples or what filters
-        left of the data; also in the summary and in ``result.json``."""
-        filtered = self.config.get("filtered")
-        return [filtered] if filtered else []
+        """What a reader has to know before the numbers, such as too few examples, one seed alone,
+        or what filters left of the data; printed, and kept in ``result.json``."""
+        seeds, filtered = self.config.get("seeds"), self.config.get("filtered")
+        found = [filtered] if filtered else []
+        if isinstance(seeds, list) and len(seeds) == 1:
+            found.append("one seed: by how much another would differ is not known")
+        return found
 
     def _about(self) -> dict[str, Any]:
         return super()._about() | ({"notes": self.notes} if self.notes else {})

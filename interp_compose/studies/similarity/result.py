@@ -24,7 +24,7 @@ from interp_compose.stats.agreement import METRICS, agreement, rounding, told_ap
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
-from interp_compose.studies.core.text import about, text_table
+from interp_compose.studies.core.text import FEW, about, counted, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -306,14 +306,22 @@ class SimilarityCurve(StudyResult):
             value, low, high = (first[f"clean_{metric}{end}"] for end in ("", "_low", "_high"))
             lines += [
                 "",
-                f"{subset}: {first['n']} pairs, {first['n_affected']} affected; {metric} of the "
-                f"model untouched {value:.3f} [{low:.3f}, {high:.3f}]",
+                f"{subset}: {counted(int(first['n']), 'pairs')}, {first['n_affected']} affected; "
+                f"{metric} of the model untouched {value:.3f} [{low:.3f}, {high:.3f}]",
                 *text_table(table.reset_index(), columns),
             ]
         few = int(self.clean["mirror"].sum())
         if few and MIRROR not in set(self.frame["subset"]):
-            lines += ["", f"{few} mirror pair(s): too few, or judged alike, for a subset."]
-        return "\n".join(lines)
+            few_pairs = counted(few, "mirror pairs")
+            lines += ["", f"{few_pairs}: too few, or judged alike, for a subset."]
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What filters left, and few pairs."""
+        n = len(self.clean)
+        few = [f"{counted(n, 'pairs')}, fewer than {FEW}: see how wide the intervals are"]
+        return super().notes + few * (n < FEW)
 
     def _metric(self, metric: str | None) -> str:
         if metric is None:
