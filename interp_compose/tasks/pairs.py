@@ -23,6 +23,7 @@ from interp_compose.tasks.rows import (
     shown,
     tsv_rows,
 )
+from interp_compose.tasks.shown_task import ShownTask
 
 FILE_KINDS = (".tsv", ".jsonl")
 RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
@@ -62,14 +63,17 @@ KEYS = tuple(field.name for field in fields(Pair))
 
 
 @public
-@dataclass(frozen=True)
-class PairTask:
+@dataclass(frozen=True, repr=False)
+class PairTask(ShownTask):
     """Pairs of a data set; ``report`` counts them and names their source."""
 
     name: str
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     report: Mapping[str, int | str | float]
+
+    def _splits(self) -> Mapping[str, Sequence[Pair]]:
+        return {name: self.split(name) for name in SPLITS}
 
     def split(self, name: str) -> tuple[Pair, ...]:
         """The pairs of one split; ``OptionError`` unless it is train or test."""

@@ -176,15 +176,23 @@ class Transplants(StudyResult):
         known = self.FIGURES if (self.frame["n_remembered"] > 0).all() else self.FIGURES[:2]
         return {answer: self.plot(answer) for answer in known}
 
+    def head(self) -> str:
+        """What was run, and the untouched model's accuracies."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, str]:
+        first = self.frame.iloc[0]
+        return (
+            about(self.config, ("model", "task"), f"{first['n']} pairs"),
+            f"untouched model: answers the target's own in {first['clean_answer']:.3f}, the "
+            f"expected answer in {first['clean_expected']:.3f}",
+        )
+
     def summary(self) -> str:
         """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
         first = self.frame.iloc[0]
         names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
-        lines = [
-            about(self.config, ("model", "task"), f"{first['n']} pairs"),
-            f"untouched model: answers the target's own in {first['clean_answer']:.3f}, the "
-            f"expected answer in {first['clean_expected']:.3f}",
-        ]
+        lines = [*self._head()]
         if first["n_composed"]:
             lines.append(
                 f"on {first['n_composed']} composed prompts: the expected answer in "
