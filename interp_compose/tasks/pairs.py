@@ -18,8 +18,8 @@ from interp_compose.tasks.rows import (
     check_keys,
     check_split,
     is_text,
-    jsonl_rows,
     mapping_of,
+    read_all,
     shown,
     tsv_rows,
 )
@@ -102,15 +102,13 @@ def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
             places = ((f"{path}, line {n}", row) for n, row in tsv_rows(path, ("text1", "text2")))
             numbered = [(where, pair_from_text(row, where)) for where, row in places]
         elif path.suffix == ".jsonl":
-            places = ((f"{path}, line {n}", row) for n, row in jsonl_rows(path))
-            numbered = [(where, read_pair(row, where)) for where, row in places]
+            numbered = read_all(path, lambda row, where: (where, read_pair(row, where)))
         else:
             raise OptionError(
                 f"{str(path)!r} is no file of pairs; expected one of {', '.join(FILE_KINDS)}"
             )
     else:
-        places = ((f"row {n}", row) for n, row in enumerate(source, start=1))
-        numbered = [(where, read_pair(row, where)) for where, row in places]
+        numbered = read_all(source, lambda row, where: (where, read_pair(row, where)))
     pairs = tuple(pair for _, pair in numbered)
     check_pairs(pairs, where=[where for where, _ in numbered])
     return pairs
