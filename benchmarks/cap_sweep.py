@@ -53,7 +53,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.studies.cap.measure import _measure, batches_of
 from interp_compose.studies.cap.options import CapOptions
-from interp_compose.studies.core.inputs import Batch, Prepared, prepare
+from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
 from interp_compose.types import Example
 
 ASKED = CapOptions(controls=False)
@@ -252,7 +252,7 @@ def show(title: str, row: dict[str, Any]) -> None:
 
 def prepared(model: LensModel, texts: Sequence[str]) -> list[Prepared]:
     examples = [Example(text, "a") for text in texts]
-    return prepare(model, examples, ASKED)
+    return prepare_all(model, examples, ASKED)
 
 
 def middle(items: Sequence[Prepared], n: int) -> list[Prepared]:

@@ -5,11 +5,13 @@ A message says what came, what was expected, and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 LONGEST = 500
 """Characters of a message."""
+MOST = 20
+"""Problems that one message lists."""
 
 
 def shortened(text: str, limit: int = LONGEST) -> str:
@@ -40,6 +42,28 @@ class InterpComposeError(Exception):
 
 class InputError(InterpComposeError, ValueError):
     """A value was refused before any work started."""
+
+
+def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> InputError:
+    """The one problem, or one error that lists the first 20 of them, a line each.
+
+    Args:
+        problems: at least one; of ``n`` rows, which are ``what`` in the plural.
+        remedy: what to do about them.
+
+    Returns:
+        Of the class of the problems, where they have one.
+    """
+    if len(problems) == 1:
+        return problems[0]
+    kinds = {type(problem) for problem in problems}
+    listed = [" ".join(str(problem).split()) for problem in problems[:MOST]]
+    more = len(problems) - len(listed)
+    lines = [f"{len(problems)} of {n} {what} cannot be used; {remedy}:"]
+    lines += [shortened(text, LONGEST // 2) for text in listed]
+    error = kinds.pop()() if len(kinds) == 1 else InputError()
+    error.args = ("\n".join([*lines, *([f"and {more} more"] if more else [])]),)
+    return error
 
 
 class PromptError(InputError):

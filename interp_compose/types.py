@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -76,7 +76,8 @@ class Example:
     ``spans`` are character ranges of the prompt to pool (your own units); ``tree`` is a
     Penn-style bracketing whose leaves occur in the prompt in order, from which phrases are read.
     ``target`` is for encoder–decoders alone, whose source the prompt is: the text with which the
-    target begins, which ``answer`` follows.
+    target begins, which ``answer`` follows. ``where`` is the line of the file that it was read
+    from, for messages; examples that differ in it alone are equal.
     """
 
     prompt: str
@@ -84,3 +85,4 @@ class Example:
     spans: tuple[Span, ...] | None = None
     tree: str | None = None
     target: str = ""
+    where: str = field(default="", compare=False, repr=False)

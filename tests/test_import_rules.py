@@ -12,14 +12,15 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"errors", "types", "tensors", "checks", "_public", "_versions"}
+BASE = {"errors", "types", "tensors", "checks", "_public", "_versions", "notebook"}
 MAY_IMPORT = {
     "errors": set(),
     "_public": {"errors"},
     "_versions": set(),
     "types": {"_public"},
     "tensors": {"errors"},
-    "runs": {"errors", "_public", "_versions"},
+    "notebook": {"errors"},
+    "runs": {"errors", "_public", "_versions", "notebook"},
     "checks": {"errors", "runs"},
     "stats": BASE,
     "plots": BASE | {"runs"},

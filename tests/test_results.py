@@ -228,9 +228,7 @@ def test_untidy_frames_are_refused(frame: pd.DataFrame, message: str) -> None:
 
 
 def test_repr_is_one_short_line() -> None:
-    assert repr(Study({"seed": 1}, {"outcomes": table()}, {})) == (
-        "<Study {'seed': 1}; outcomes: 5 rows>"
-    )
+    assert repr(Study({"seed": 1}, {"outcomes": table()}, {})) == ("<Study outcomes: 5 rows>")
 
 
 def test_a_filtered_frame_is_renumbered() -> None:

@@ -31,6 +31,7 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
+from interp_compose.notebook import block, facts
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -115,7 +116,14 @@ class KnockoutRecord:
         self._edits = edits
 
     def __repr__(self) -> str:
-        return f"<mask_attention: calls {self.calls}, entries cut {self.n_cut}>"
+        return (
+            f"<mask_attention: {self.calls} calls, {self.n_cut} entries cut, "
+            f"{self.n_emptied} queries left without a key>"
+        )
+
+    def _repr_html_(self) -> str:
+        counts = {"calls": self.calls, "cut": self.n_cut, "emptied": self.n_emptied}
+        return block("mask_attention", "", facts(counts))
 
     @property
     def n_cut(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.models.lens_model import LensModel
+from interp_compose.notebook import block, facts
 from interp_compose.types import HookFn
 
 
@@ -29,7 +30,10 @@ class AblationRecord:
         self._n_changed: Tensor | int = 0
 
     def __repr__(self) -> str:
-        return f"<{self._name}: calls {self.calls}, vectors changed {self.n_changed}>"
+        return f"<{self._name}: {self.calls} calls, {self.n_changed} vectors changed>"
+
+    def _repr_html_(self) -> str:
+        return block(self._name, "", facts({"calls": self.calls, "changed": self.n_changed}))
 
     @property
     def n_changed(self) -> int:

@@ -47,6 +47,7 @@ from interp_compose.models.recompute import recomputing
 from interp_compose.models.rotary import LengthLimit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.models.texts import Inputs, Tokenized, as_call, tokenized
+from interp_compose.notebook import block, facts
 from interp_compose.tensors import positions_from_mask
 from interp_compose.types import (
     AttentionEdit,
@@ -142,6 +143,23 @@ class LensModel(ABC):
             f"d_model={self.d_model}, n_heads={self.n_heads}, device={self.device}, "
             f"dtype={str(self.dtype).removeprefix('torch.')})"
         )
+
+    def _repr_html_(self) -> str:
+        values: dict[str, object] = {
+            "layers": self.n_layers,
+            "heads": self.n_heads,
+            "d_model": self.d_model,
+            "vocabulary": self.d_vocab,
+            "context": self.n_ctx,
+            "weights": f"{sum(weight.numel() for weight in self.parameters()):,}",
+            "device, dtype": f"{self.device}, {str(self.dtype).removeprefix('torch.')}",
+            "tokenizer": "none" if self.tokenizer is None else type(self.tokenizer).__name__,
+        }
+        if self.training:
+            values["mode"] = "training: measurements are refused until model.eval()"
+        if self.wrappers or self.preparations or self.active_hooks:
+            values["open now"] = ", ".join(self.active_hooks) or "pool_at, a mask or an ablation"
+        return block(type(self).__name__, f"{self.name} · {self.architecture}", facts(values))
 
     # ---- what an implementation provides ------------------------------------------------
 

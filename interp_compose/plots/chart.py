@@ -183,9 +183,13 @@ class Chart:
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
-    """For a title: that accuracy is among a set of labels, where it is; else nothing."""
+    """For a title: that accuracy is among a set of labels, where it is, and how many examples were
+    left out, for what of them; else nothing."""
     labels = config.get("answers", "vocabulary")
-    return [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
+    notes = [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
+    skipped = config.get("skipped") or {}
+    reasons = ", ".join(f"{reason} {n}" for reason, n in skipped.items())
+    return notes + ([f"{sum(skipped.values())} left out ({reasons})"] if skipped else [])
 
 
 def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:

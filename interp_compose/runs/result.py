@@ -29,7 +29,8 @@ import pandas as pd
 import pyarrow as pa
 
 from interp_compose._public import public
-from interp_compose.errors import CorruptFileError, InputError, MissingDataError
+from interp_compose.errors import CorruptFileError, InputError, MissingDataError, shortened
+from interp_compose.notebook import aligned, block
 from interp_compose.runs.checksums import digest_of, listed, verified
 from interp_compose.runs.files import (
     MANIFEST,
@@ -49,6 +50,12 @@ RESULT = "result.json"
 FRAME_NAME = re.compile(r"[a-z][a-z0-9_]*")
 FILE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9]+)+")
 FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+HEAD = ("model", "task")
+"""Of a config, what a head line names."""
+LINE = 240
+"""Characters of a ``repr``."""
+ROWS = 10
+"""Of a table that a notebook shows."""
 WAIT = 20.0
 """Seconds that a save waits for another one in the same folder."""
 
@@ -81,8 +88,18 @@ class Result:
         object.__setattr__(self, "frames", frames)
 
     def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shortened(' '.join(self.head().split()), LINE)}>"
+
+    def _repr_html_(self) -> str:
+        first = next(iter(self.frames.values()), pd.DataFrame())
+        rows = first.head(ROWS).to_string(index=False, max_cols=10, float_format="{:.4g}".format)
+        return block(type(self).__name__, self.head(), aligned(rows.splitlines()))
+
+    def head(self) -> str:
+        """One line: what was run, and how much came out."""
+        named = [f"{key} {self.config[key]}" for key in HEAD if self.config.get(key)]
         rows = ", ".join(f"{name}: {len(frame)} rows" for name, frame in self.frames.items())
-        return f"<{type(self).__name__} {self.config}; {rows}>"
+        return " · ".join([*named, rows])
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the result into ``folder`` (made if needed) and return it.

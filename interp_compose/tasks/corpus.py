@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from interp_compose._public import public, short
 from interp_compose.errors import DataFormatError, InputError, MissingDataError, OptionError
+from interp_compose.tasks.shown_task import ShownTask
 
 Documents = Literal["blank-line", "file"]
 SUFFIXES: Final = (".txt", ".txt.gz")
@@ -20,8 +21,8 @@ SUFFIXES: Final = (".txt", ".txt.gz")
 
 
 @public
-@dataclass(frozen=True, eq=False)
-class TextCorpus:
+@dataclass(frozen=True, eq=False, repr=False)
+class TextCorpus(ShownTask):
     """Documents to train a language model on, and others to measure it on.
 
     ``report`` counts documents and bytes of both parts (``train_documents``, ``held_out_bytes``, …;
@@ -35,6 +36,9 @@ class TextCorpus:
     train: tuple[str, ...]
     held_out: tuple[str, ...]
     report: Mapping[str, int | str | float]
+
+    def _splits(self) -> Mapping[str, tuple[str, ...]]:
+        return {"train": self.train, "held_out": self.held_out}
 
     def __post_init__(self) -> None:
         for part, documents in (("train", self.train), ("held_out", self.held_out)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError
-from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
+from interp_compose.tasks.rows import cell, check_keys, is_text, mapping_of, read_all, shown
 from interp_compose.types import Example, Span
 
 ExampleRow = Example | Mapping[str, Any] | tuple[Any, Any]
@@ -25,14 +26,17 @@ def read_examples(source: str | Path | Iterable[Any]) -> tuple[Example, ...]:
     and may have ``spans``, a list of ``[start, end)`` character ranges of the prompt, ``tree``, a
     bracketing of its words, and, for encoder–decoders, ``target``, with which the target begins.
 
-    Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for a bad row: it
-    names the row (the line of a file; counted from 1) and what is wrong with it.
+    Raises ``MissingDataError`` if there is no such file and ``DataFormatError`` for bad rows: it
+    names the first 20 (the line of a file; counted from 1) and what is wrong with each.
     """
-    if isinstance(source, str | Path):
-        rows, where = jsonl_rows(Path(source)), f"{source}, line"
-    else:
-        rows, where = enumerate(source, start=1), "row"
-    examples = tuple(read_example(row, f"{where} {number}") for number, row in rows)
+
+    def read(row: Any, where: str) -> Example:
+        example = read_example(row, where)
+        if not isinstance(source, str | Path):
+            return example
+        return replace(example, where=where.replace(str(source), Path(source).name, 1))
+
+    examples = tuple(read_all(source, read))
     if not examples:
         raise DataFormatError(
             f"{source if isinstance(source, str | Path) else 'the list of examples'} is empty; "

@@ -11,6 +11,7 @@ from typing import Final
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, InputError, OptionError
 from interp_compose.tasks.rows import check_split, is_text, shown
+from interp_compose.tasks.shown_task import ShownTask
 
 SPLITS: Final = ("train", "validation", "test", "ood")
 METRICS_OF_LABELS: Final = ("accuracy", "matthews", "f1")
@@ -33,8 +34,8 @@ class LabelledText:
 
 
 @public
-@dataclass(frozen=True)
-class LabelledTask:
+@dataclass(frozen=True, repr=False)
+class LabelledTask(ShownTask):
     """Texts, or pairs of texts, with a class or a score each, in named splits.
 
     Raises:

@@ -18,11 +18,12 @@ from interp_compose.tasks.rows import (
     check_keys,
     check_split,
     is_text,
-    jsonl_rows,
     mapping_of,
+    read_all,
     shown,
     tsv_rows,
 )
+from interp_compose.tasks.shown_task import ShownTask
 
 FILE_KINDS = (".tsv", ".jsonl")
 RESERVED_SUBSETS = ("all", "mirror")  # formed where pairs are measured
@@ -62,14 +63,17 @@ KEYS = tuple(field.name for field in fields(Pair))
 
 
 @public
-@dataclass(frozen=True)
-class PairTask:
+@dataclass(frozen=True, repr=False)
+class PairTask(ShownTask):
     """Pairs of a data set; ``report`` counts them and names their source."""
 
     name: str
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     report: Mapping[str, int | str | float]
+
+    def _splits(self) -> Mapping[str, Sequence[Pair]]:
+        return {name: self.split(name) for name in SPLITS}
 
     def split(self, name: str) -> tuple[Pair, ...]:
         """The pairs of one split; ``OptionError`` unless it is train or test."""
@@ -98,15 +102,13 @@ def read_pairs(source: str | Path | Iterable[Any]) -> tuple[Pair, ...]:
             places = ((f"{path}, line {n}", row) for n, row in tsv_rows(path, ("text1", "text2")))
             numbered = [(where, pair_from_text(row, where)) for where, row in places]
         elif path.suffix == ".jsonl":
-            places = ((f"{path}, line {n}", row) for n, row in jsonl_rows(path))
-            numbered = [(where, read_pair(row, where)) for where, row in places]
+            numbered = read_all(path, lambda row, where: (where, read_pair(row, where)))
         else:
             raise OptionError(
                 f"{str(path)!r} is no file of pairs; expected one of {', '.join(FILE_KINDS)}"
             )
     else:
-        places = ((f"row {n}", row) for n, row in enumerate(source, start=1))
-        numbered = [(where, read_pair(row, where)) for where, row in places]
+        numbered = read_all(source, lambda row, where: (where, read_pair(row, where)))
     pairs = tuple(pair for _, pair in numbered)
     check_pairs(pairs, where=[where for where, _ in numbered])
     return pairs

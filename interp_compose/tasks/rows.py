@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from interp_compose.errors import DataFormatError, MissingDataError, OptionError
+from interp_compose.errors import (
+    DataFormatError,
+    InputError,
+    MissingDataError,
+    OptionError,
+    together,
+)
 from interp_compose.runs.files import json_value
 
+T = TypeVar("T")
 
-def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
+
+def jsonl_rows(path: Path, *, broken: list[InputError] | None = None) -> Iterator[tuple[int, Any]]:
     """Line numbers and values of a file with one JSON value a line; blank lines are skipped.
 
     Raises ``MissingDataError`` if there is no such file and ``DataFormatError``, which names the
-    line, for one that is not JSON or not UTF-8.
+    line, for one that is not JSON or not UTF-8. With ``broken``, those of lines that are not JSON
+    go there instead.
     """
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -27,10 +36,42 @@ def jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json_value(line)
         except ValueError as error:
-            raise DataFormatError(
+            problem = DataFormatError(
                 f"{path}, line {number} is not JSON ({error}): {line[:80]!r}; "
                 "write one object a line"
-            ) from error
+            )
+            if broken is None:
+                raise problem from error
+            broken.append(problem)
+
+
+def read_all(
+    source: str | Path | Iterable[Any],
+    read: Callable[[Any, str], T],
+    *,
+    row: str = "row",
+    first: int = 1,
+) -> list[T]:
+    """What ``read`` makes of each row of a JSONL file or of a list, given how messages name it.
+
+    Raises:
+        MissingDataError: there is no such file.
+        InputError: rows are bad; names the first 20, the line of a file, counted from 1.
+    """
+    bad: list[InputError] = []
+    if isinstance(source, str | Path):
+        rows, where = jsonl_rows(Path(source), broken=bad), f"{source}, line"
+    else:
+        rows, where = enumerate(source, start=first), row
+    out = []
+    for number, one in rows:
+        try:
+            out.append(read(one, f"{where} {number}"))
+        except InputError as problem:
+            bad.append(problem)
+    if bad:
+        raise together(bad, len(out) + len(bad), f"{row}s", "correct them, or leave them out")
+    return out
 
 
 def tsv_rows(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from interp_compose._public import public, short
 from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose.tasks.shown_task import ShownTask
 
 SEQUENCE_TASK_NAMES = (
     "scan-simple",
@@ -88,8 +89,8 @@ def generated_pair(source: str, target: str, kind: str = "") -> SequencePair:
 
 
 @public
-@dataclass(frozen=True)
-class SequenceTask:
+@dataclass(frozen=True, repr=False)
+class SequenceTask(ShownTask):
     """Pairs by split: ``"train"`` and the evaluation splits, such as ``"test"`` and ``"gen"``.
 
     ``report`` counts the pairs and names the sources. Its ``<split>_also_in_train`` is the number

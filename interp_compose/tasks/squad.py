@@ -22,6 +22,7 @@ from interp_compose.tasks.rows import (
     shown,
     text_of,
 )
+from interp_compose.tasks.shown_task import ShownTask
 
 FILES: Final = {
     "train": "train-v1.1.json",
@@ -54,8 +55,8 @@ class Question:
 
 
 @public
-@dataclass(frozen=True)
-class SpanTask:
+@dataclass(frozen=True, repr=False)
+class SpanTask(ShownTask):
     """Questions whose answers are spans of a text, in named splits.
 
     Raises:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.tasks.rows import check_split
+from interp_compose.tasks.shown_task import ShownTask
 from interp_compose.types import Example
 
 SPLITS = ("train", "validation", "test")
@@ -16,7 +17,7 @@ SPLITS = ("train", "validation", "test")
 
 @public
 @dataclass(frozen=True, repr=False)
-class Task:
+class Task(ShownTask):
     """Prompts and answers for one model.
 
     ``template`` is the prompt around a text, ``'{} is called a "'``; ``report`` counts the data
@@ -40,11 +41,12 @@ class Task:
         train, validation, test = (self.split(name)[part] for name in SPLITS)
         return replace(self, train=train, validation=validation, test=test)
 
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {len(self.split(name))}" for name in SPLITS)
-        shown = f"Task({self.name!r}, {sizes}"
-        first = next((split[0] for name in SPLITS if (split := self.split(name))), None)
-        return shown + (f", such as {first.prompt[:80]!r} → {first.answer!r})" if first else ")")
+    def _splits(self) -> Mapping[str, tuple[Example, ...]]:
+        return {name: self.split(name) for name in SPLITS}
+
+    def _example(self) -> str:
+        first: Example = self._first()
+        return f"{first.prompt[:80]!r} → {first.answer!r}"
 
     def split(self, name: str) -> tuple[Example, ...]:
         """The examples of one split; ``OptionError`` unless it is train, validation or test."""

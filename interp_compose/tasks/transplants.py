@@ -16,7 +16,7 @@ from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError, SpanError
 from interp_compose.tasks.load import HasTokenizer
 from interp_compose.tasks.prompts import prompt_for
-from interp_compose.tasks.rows import cell, check_keys, is_text, jsonl_rows, mapping_of, shown
+from interp_compose.tasks.rows import cell, check_keys, is_text, mapping_of, read_all, shown
 from interp_compose.types import Span
 
 TASKS: Final = ("mini-idm", "anchors", "scan")
@@ -80,11 +80,7 @@ def read_transplants(source: str | Path | Iterable[Any]) -> tuple[TransplantPair
         SpanError: a span that is empty, holds only blanks or leaves its prompt; a pair whose
             phrases have different types.
     """
-    if isinstance(source, str | Path):
-        rows, where = jsonl_rows(Path(source)), f"{source}, line"
-    else:
-        rows, where = enumerate(source), "pair"
-    pairs = tuple(read_transplant(row, f"{where} {number}") for number, row in rows)
+    pairs = tuple(read_all(source, read_transplant, row="pair", first=0))
     if not pairs:
         raise DataFormatError(
             f"{source if isinstance(source, str | Path) else 'the list of pairs'} is empty; "

@@ -12,7 +12,7 @@ from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.small_decoder import SmallDecoderModel, small_decoder
-from interp_compose.studies.core.inputs import Batch, prepare
+from interp_compose.studies.core.inputs import Batch, prepare_all
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.text.vocabulary import Vocabulary
@@ -81,7 +81,7 @@ def test_a_text_is_the_source_of_an_encoder_decoder(model: LensModel) -> None:
     seq2seq = t5()
     tokens, mask = seq2seq.tokenize(TEXTS)
     asked = PromptOptions()
-    items = prepare(seq2seq, [Example(text, " dog") for text in TEXTS], asked, answered=False)
+    items = prepare_all(seq2seq, [Example(text, " dog") for text in TEXTS], asked, answered=False)
     batch = Batch.of([item.prompt for item in items], seq2seq.device)
     assert torch.equal(tokens, batch.tokens)
     assert torch.equal(mask, batch.mask)

@@ -41,6 +41,7 @@ from interp_compose.studies.core.inputs import (
     into_batches,
     outcome_rows,
     prepare,
+    skipped_of,
     split_clean,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
@@ -104,7 +105,7 @@ def ablation_curve(
     check_decoder(model, "use mask_attention and model.encode")
     layers = _layers(model, asked)
     tagger = None if asked.tagger is None else tagger_of(asked.tagger)
-    items, bare = prepare_any(model, examples, asked)
+    items, skipped, bare = prepare_any(model, examples, asked)
     model.require("resume", NEEDS[asked.what])
     if asked.what == "words" and not any(words_of(item) for item in items):
         raise InterventionError(
@@ -135,6 +136,7 @@ def ablation_curve(
         n_heads=model.n_heads,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
+        **skipped_of(skipped),
     )
     asked = replace(asked, reach=reach)
     references = References(items, asked, layers, size)
@@ -208,8 +210,9 @@ def prepare_any(
     model: LensModel,
     examples: Iterable[ExampleRow | str],
     asked: AblationOptions,
-) -> tuple[list[Prepared], bool]:
-    """Examples with their answers, or bare texts, which have none yet; and whether they are bare.
+) -> tuple[list[Prepared], dict[str, int], bool]:
+    """Examples with their answers, or bare texts, which have none yet; how many were left out, for
+    what of them; and whether they are bare.
 
     Raises:
         InputError: some texts and some examples; bare texts with a list of labels; see
@@ -227,13 +230,13 @@ def prepare_any(
             "bare texts have no answers of their own, so labels mean nothing for them; give "
             "examples with prompt and answer, or leave answers out."
         )
-    items = prepare(
+    items, skipped = prepare(
         model,
         [Example(text, "") for text in rows] if any(bare) else rows,
         asked,
         answered=not any(bare),
     )
-    return items, any(bare)
+    return items, skipped, any(bare)
 
 
 @torch.no_grad()

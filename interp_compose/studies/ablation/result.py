@@ -202,10 +202,22 @@ class AblationCurve(StudyResult):
             figures["ablation_words"] = self.heatmap()
         return figures
 
-    def summary(self) -> str:
-        """The table as aligned text: a row per layer, a column per group."""
+    def head(self) -> str:
+        """What was run, and the clean accuracy."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, str]:
         n, right = len(self.clean), int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
+        asked = ("model", "task", "what", "reach", "mode", "how")
+        return (
+            about(self.config, asked, f"{counted(n, 'examples')}, {len(self.outcomes)} outcomes"),
+            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
+        )
+
+    def summary(self) -> str:
+        """The table as aligned text: a row per layer, a column per group."""
+        head, clean_accuracy = self._head()
         heads = self.config.get("what") == "heads"
         value = "logprob_change" if heads else "accuracy"
         table = self.frame.pivot(index="layer", columns="group", values=value)
@@ -223,12 +235,8 @@ class AblationCurve(StudyResult):
         else:
             columns += [(name, name, f">{wide}.3f") for name in shown]
         lines = [
-            about(
-                self.config,
-                ("model", "task", "what", "reach", "mode", "how"),
-                f"{counted(n, 'examples')}, {len(self.outcomes)} outcomes",
-            ),
-            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]; {title}:",
+            head,
+            f"{clean_accuracy}; {title}:",
             *text_table(table.rename_axis("index").reset_index(), columns),
         ]
         if heads:

@@ -79,13 +79,20 @@ class Audit(StudyResult):
         """1 where something was found, or the model was refused as a whole, else 0."""
         return int(len(self.findings) > 0 or len(self.frame) == 1)
 
-    def summary(self) -> str:
-        """How many checks have which status, and every finding."""
+    def head(self) -> str:
+        """What was audited, and how many checks have which status."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, str]:
         counts = self.frame["status"].value_counts()
         told = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]
         found = counted(len(self.findings), "findings") if len(self.findings) else "no findings"
         about = f"model {self.config['model']} · {self.config['architecture']}"
-        lines = [about, f"{found}: {', '.join(told)}"]
+        return about, f"{found}: {', '.join(told)}"
+
+    def summary(self) -> str:
+        """How many checks have which status, and every finding."""
+        lines = [*self._head()]
         if len(self.findings):
             columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
             lines += ["", *text_table(_placed(self.findings), columns)]

@@ -33,6 +33,7 @@ from interp_compose.studies.core.inputs import (
     into_batches,
     outcome_rows,
     prepare,
+    skipped_of,
     split_clean,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
@@ -73,7 +74,7 @@ def cap_curve(
     check_decoder(model, "measure it with similarity_curve")
     layers = resolve_layers(asked.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
-    items = prepare(model, examples, asked, collapse=remedy)
+    items, skipped = prepare(model, examples, asked, collapse=remedy)
     model.require("resume", *needs(asked.mode, asked.renumber))
     if not any(item.affected for item in items):
         raise InterventionError(
@@ -93,6 +94,7 @@ def cap_curve(
         batch_size=size,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
+        **skipped_of(skipped),
     )
     return Plan(
         CapCurve,

@@ -256,22 +256,29 @@ class CapCurve(StudyResult):
         """What filters left, few examples, or a clean model that gets nothing right."""
         return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
 
-    def summary(self) -> str:
-        """The curve as aligned text, a row per layer and a column per protocol; then ``mean`` minus
-        each control, paired by example."""
+    def head(self) -> str:
+        """What was run, and the clean accuracy."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, str]:
         n, affected = len(self.clean), int(self.clean["affected"].sum())
         right = int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
+        shown = f"{counted(n, 'examples')}, {affected} with a unit of several tokens"
+        return (
+            about(self.config, ("model", "task", "unit"), shown),
+            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
+        )
+
+    def summary(self) -> str:
+        """The curve as aligned text, a row per layer and a column per protocol; then ``mean`` minus
+        each control, paired by example."""
+        right = int(self.clean["correct"].sum())
         place = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         names = list(dict.fromkeys(self.frame["pooling"]))
         columns = [*place, *((name, name, ">10.3f") for name in names)]
         by_layer = self.frame.pivot(index=["layer", "depth"], columns="pooling")
-        shown = f"{counted(n, 'examples')}, {affected} with a unit of several tokens"
-        lines = [
-            about(self.config, ("model", "task", "unit"), shown),
-            f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
-            *text_table(by_layer["accuracy"].reset_index(), columns),
-        ]
+        lines = [*self._head(), *text_table(by_layer["accuracy"].reset_index(), columns)]
         if not right:
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]

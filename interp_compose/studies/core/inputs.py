@@ -24,6 +24,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.texts import output_tokenizer
+from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.options import Options, PromptOptions
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
@@ -72,6 +73,33 @@ class Prepared:
 
 
 def prepare(
+    model: LensModel,
+    examples: Iterable[ExampleRow],
+    asked: PromptOptions,
+    *,
+    collapse: str | None = None,
+    answered: bool = True,
+) -> tuple[list[Prepared], dict[str, int]]:
+    """As :func:`prepare_all`; and, where ``asked.on_bad`` is ``"skip"``, how many examples were
+    left out for what of them.
+
+    Raises:
+        InputError: names every example that is bad, see :func:`.bad_examples.sound`.
+        TrainingModeError: the model is in training mode.
+    """
+    return sound(
+        list(examples),
+        lambda rows: prepare_all(model, rows, asked, collapse=collapse, answered=answered),
+        asked.on_bad,
+    )
+
+
+def skipped_of(counts: Mapping[str, int]) -> dict[str, Any]:
+    """For a result's config: nothing where no example was left out."""
+    return {"skipped": dict(counts)} if counts else {}
+
+
+def prepare_all(
     model: LensModel,
     examples: Iterable[ExampleRow],
     asked: PromptOptions,

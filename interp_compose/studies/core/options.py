@@ -24,6 +24,7 @@ Layers = Annotated[
     Sequence[int | float] | None, tyro.conf.arg(metavar="{None}|{LAYER [LAYER ...]}")
 ]
 Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="{None}|{LABEL [LABEL ...]}")]
+OnBad = Literal["refuse", "skip"]
 Parser = Literal["benepar", "stanza", "spacy"]
 How = Literal["mean", "max", "sum"]
 Pooling = Annotated[  # tyro finds defaults in tuples alone
@@ -77,6 +78,9 @@ class PromptOptions(Options):
     """What a prediction is chosen among: "vocabulary" (CARMA, eq. 9), or a list of labels (eq. 10),
     such as those of a sentiment task ("labels" on the command line). Ranks and log-probabilities
     are then those among them."""
+    on_bad: OnBad = "refuse"
+    """What becomes of examples that cannot be measured (an answer of several tokens, a prompt that
+    is too long): "refuse" names them all, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

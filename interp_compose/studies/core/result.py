@@ -11,8 +11,10 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
-from interp_compose.runs.result import RESULT, Result, store
+from interp_compose.notebook import aligned, block, picture
+from interp_compose.runs.result import HEAD, RESULT, Result, store
 from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import about
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -77,6 +79,24 @@ class StudyResult(Result):
         """A result of a user's tables; one that is absent is empty."""
         checked = {t.name: t.check(frames.get(t.name, pd.DataFrame())) for t in cls.SCHEMA}
         return cls(config=config, frames=checked, versions=environment_versions())
+
+    def head(self) -> str:
+        """One line: what was run, and what came out or how much."""
+        runs = f"{len(self.frames['runs'])} runs" if "runs" in self.frames else ""
+        return about(self.config, HEAD, runs) or f"{len(next(iter(self.frames.values())))} rows"
+
+    def _repr_html_(self) -> str:
+        from interp_compose.plots.static import small_png_bytes
+
+        head, lines = self.head(), self.summary().splitlines()
+        while lines and lines[0] in head:
+            del lines[0]
+        parts = [aligned(lines)]
+        figure = next(iter(self.figures().values()), None)
+        if figure is not None and figure.chart is not None:
+            png = small_png_bytes(figure.chart)
+            parts.append(picture(png, figure.chart.title))
+        return block(type(self).__name__, head, *parts)
 
     def summary(self) -> str:
         """What came out, as text for a terminal."""

@@ -133,7 +133,7 @@ def config_of(study: str, model: LensModel, asked: Options, **settled: Any) -> d
     options = {
         each.name: _plain(getattr(asked, each.name))
         for each in fields(asked)
-        if each.name not in ("progress", "resume")
+        if each.name not in ("progress", "resume", "on_bad")
     }
     return {
         "study": study,

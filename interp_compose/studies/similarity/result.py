@@ -292,11 +292,22 @@ class SimilarityCurve(StudyResult):
             figures["order_sensitivity"] = self.plot_order()
         return figures
 
+    def head(self) -> str:
+        """What was run, and how well the untouched model agrees with people."""
+        first, metric = self.frame.iloc[0], self.metrics[0]
+        return (
+            f"{self._asked()} · {first['subset']}: {first['n']} pairs, {metric} of the model "
+            f"untouched {first[f'clean_{metric}']:.3f}"
+        )
+
+    def _asked(self) -> str:
+        embedding = f"embedding: {self.config.get('reading', 'not on record')}"
+        return about(self.config, ("model", "task", "unit"), embedding)
+
     def summary(self) -> str:
         """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
         metric = self.metrics[0]
-        embedding = f"embedding: {self.config.get('reading', 'not on record')}"
-        lines = [about(self.config, ("model", "task", "unit"), embedding)]
+        lines = [self._asked()]
         names = [n for n in (*POOLINGS, *CONTROLS) if n in set(self.frame["pooling"])]
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         columns += [(name, name, ">10.3f") for name in names]

@@ -31,6 +31,7 @@ from interp_compose.studies.core.inputs import (
     batch_size_of,
     check_decoder,
     into_batches,
+    skipped_of,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.transplant.answers import Answers
@@ -105,7 +106,9 @@ def transplant(
             "in one; give a decoder, or measure this model with cap_curve."
         )
     layers = resolve_layers(asked.layers, model.n_layers)
-    items = prepare_pairs(model, pairs, seed=asked.seed, controls=asked.controls)
+    items, skipped = prepare_pairs(
+        model, pairs, seed=asked.seed, controls=asked.controls, on_bad=asked.on_bad
+    )
     model.require("resume", *needs("collapse", False))
     vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
     streams = len(layers) * len(poolings) * len(vectors)
@@ -120,6 +123,7 @@ def transplant(
         batch_size=size,
         n_pairs=len(items),
         pairs_sha256=pairs_digest(items),
+        **skipped_of(skipped),
     )
     return Plan(
         Transplants,
@@ -151,7 +155,8 @@ def _measure(
     items: Sequence[PreparedPair],
 ) -> pd.DataFrame:
     """One batch's outcomes, the untouched ones under layer ``CLEAN``, their run as the vector."""
-    donors = [items[pair.donor] for pair in pairs] if asked.controls else []
+    by_index = {item.index: item for item in items}
+    donors = [by_index[pair.donor] for pair in pairs] if asked.controls else []
     targets = Batch.of([pair.target.prompt for pair in pairs], model.device)
     sources = Batch.of([pair.source.prompt for pair in (*pairs, *donors)], model.device)
     names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from interp_compose.studies.core.options import (
     Layers,
     ModelSource,
+    OnBad,
     Options,
     Output,
     Part,
@@ -26,6 +27,9 @@ class TransplantOptions(Options):
     """Also "own" (the target's own phrase, pooled: what pooling alone does), "random phrase" (the
     source phrase of another pair) and "random direction" (a Gaussian vector), both with the norm of
     the vector that is transplanted."""
+    on_bad: OnBad = "refuse"
+    """What becomes of pairs that cannot be measured (an answer of several tokens, a phrase that
+    cuts a token): "refuse" names them all, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +21,9 @@ from torch import Tensor
 from interp_compose.errors import AnswerError, InputError, InterventionError, SpanError
 from interp_compose.interventions.transplants import Places
 from interp_compose.models.lens_model import LensModel
-from interp_compose.studies.core.inputs import Batch, Prepared, prepare
-from interp_compose.studies.core.options import PromptOptions
+from interp_compose.studies.core.bad_examples import sound
+from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
+from interp_compose.studies.core.options import OnBad, PromptOptions
 from interp_compose.tasks.transplants import TransplantPair, read_transplants
 from interp_compose.types import Example, Span
 
@@ -72,15 +74,31 @@ def prepare_pairs(
     *,
     seed: int,
     controls: bool,
-) -> list[PreparedPair]:
-    """Check and tokenize every pair, and choose the random phrase of each.
+    on_bad: OnBad = "refuse",
+) -> tuple[list[PreparedPair], dict[str, int]]:
+    """Check and tokenize every pair, and choose the random phrase of each; and, with ``"skip"``,
+    how many pairs were left out for what of them.
 
     Raises:
         InputError: no pair; an answer of several tokens; an expected answer that is the untouched
             one; a phrase that is empty, cuts a token, or holds the position that predicts; see
-            :func:`.inputs.prepare` for what else is refused.
+            :func:`.inputs.prepare_all` for what else is refused.
         InterventionError: the phrases of every pair have the same tokens.
     """
+    rows = list(pairs)
+    prepared, skipped = sound(rows, partial(_prepared, model), on_bad, "pairs")
+    if not any(one.differs for one in prepared):
+        raise InterventionError(
+            f"transplants would change nothing: in each of the {len(prepared)} pairs the source's "
+            f"phrase is the target's, {prepared[0].pair.source_phrase!r} in the first. Give pairs "
+            "with different phrases."
+        )
+    return (with_donors(prepared, seed) if controls else prepared), skipped
+
+
+def _prepared(
+    model: LensModel, pairs: Sequence[TransplantPair | Mapping[str, Any]]
+) -> list[PreparedPair]:
     read = read_transplants(pairs)
     source = _prompts(model, [(one.source, "", one.source_span) for one in read], "source")
     target = _prompts(
@@ -121,13 +139,7 @@ def prepare_pairs(
             )
         )
         _refuse_prediction(prepared[-1])
-    if not any(one.differs for one in prepared):
-        raise InterventionError(
-            f"transplants would change nothing: in each of the {len(prepared)} pairs the source's "
-            f"phrase is the target's, {read[0].source_phrase!r} in the first. Give pairs with "
-            "different phrases."
-        )
-    return with_donors(prepared, seed) if controls else prepared
+    return prepared
 
 
 def _prompts(
@@ -143,7 +155,7 @@ def _prompts(
     with _told(f"the {which} prompts" + (f" with their key {answer!r}" if answer else "")):
         asked = PromptOptions(unit="span")
         remedy = REMEDY if which == "target" else None  # the others keep their length
-        return prepare(model, examples, asked, collapse=remedy, answered=answer is not None)
+        return prepare_all(model, examples, asked, collapse=remedy, answered=answer is not None)
 
 
 @contextmanager
@@ -187,7 +199,7 @@ def with_donors(pairs: Sequence[PreparedPair], seed: int) -> list[PreparedPair]:
     out = []
     for i, one in enumerate(pairs):
         own = {moved[i], tuple(one.target.prompt.ids[one.target_phrase].tolist())}
-        order = np.random.default_rng([seed, i]).permutation(len(pairs)).tolist()
+        order = np.random.default_rng([seed, one.index]).permutation(len(pairs)).tolist()
         donor = next(
             (
                 j
@@ -199,11 +211,11 @@ def with_donors(pairs: Sequence[PreparedPair], seed: int) -> list[PreparedPair]:
         if donor is None:
             kind = f" of the type {one.pair.source_type!r}" if one.pair.source_type else ""
             raise InputError(
-                f"pair {i}: no other pair has a source phrase{kind} that is neither "
+                f"pair {one.index}: no other pair has a source phrase{kind} that is neither "
                 f"{one.pair.source_phrase!r} nor {one.pair.target_phrase!r}, which the control "
                 "'random phrase' takes; give more pairs, or pass controls=False"
             )
-        out.append(replace(one, donor=donor))
+        out.append(replace(one, donor=pairs[donor].index))
     return out
 
 

@@ -178,16 +178,24 @@ class Transplants(StudyResult):
         known = self.FIGURES if (self.frame["n_remembered"] > 0).all() else self.FIGURES[:2]
         return {answer: self.plot(answer) for answer in known}
 
+    def head(self) -> str:
+        """What was run, and the untouched model's accuracies."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, str]:
+        first = self.frame.iloc[0]
+        n = int(first["n"])
+        own, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
+        return (
+            about(self.config, ("model", "task"), counted(n, "pairs")),
+            f"untouched model: the target's own answer in {own}, the expected one in {expected}",
+        )
+
     def summary(self) -> str:
         """Accuracies as aligned text: a row per layer and pooling, a column per vector."""
         first = self.frame.iloc[0]
         names = [name for name in VECTORS if (self.frame["vector"] == name).any()]
-        n = int(first["n"])
-        own, expected = (_share(first[f"clean_{one}"], n) for one in ("answer", "expected"))
-        lines = [
-            about(self.config, ("model", "task"), counted(n, "pairs")),
-            f"untouched model: the target's own answer in {own}, the expected one in {expected}",
-        ]
+        lines = [*self._head()]
         if first["n_composed"]:
             n_composed = int(first["n_composed"])
             lines.append(

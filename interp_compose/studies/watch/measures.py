@@ -160,7 +160,7 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     check_decoder(model, "measure its agreement with people")
     check_one_stack(model, "attention_leak of a watcher")
     layers = resolve_layers(asked.layers, model.n_layers)
-    items = prepare(model, asked.examples or (), PromptOptions(unit=asked.unit), answered=False)
+    items, _ = prepare(model, asked.examples or (), PromptOptions(unit=asked.unit), answered=False)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:

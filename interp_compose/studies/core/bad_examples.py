@@ -1,0 +1,83 @@
+"""Examples that cannot be measured: all are named at once, or left out and counted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from interp_compose.errors import (
+    AlignmentError,
+    AnswerError,
+    DataFormatError,
+    InputError,
+    PromptError,
+    SpanError,
+    together,
+)
+from interp_compose.studies.core.options import OnBad
+
+T = TypeVar("T")
+ALONE: Final = re.compile(r"\b(example|pair) 0\b")
+"""How a message names an example that was checked alone."""
+REASONS: Final[Mapping[type[InputError], str]] = {
+    AnswerError: "answer",
+    PromptError: "prompt",
+    SpanError: "spans or tree",
+    AlignmentError: "tokens",
+    DataFormatError: "row",
+}
+"""What of an example cannot be used, by what is raised."""
+REMEDY: Final = 'correct them, or pass on_bad="skip" (--on-bad skip), which leaves them out'
+
+
+def sound(
+    rows: Sequence[Any],
+    prepared: Callable[[Sequence[Any]], list[T]],
+    on_bad: OnBad,
+    what: str = "examples",
+) -> tuple[list[T], dict[str, int]]:
+    """What ``prepared`` makes of ``rows``, each with its place as its ``index``; and, where bad
+    ones were left out, how many for which reason.
+
+    If ``prepared`` refuses the rows, each is tried alone, to find all that are bad. What is wrong
+    with all of them together, and no single one, is raised as it is.
+
+    Raises:
+        InputError: rows are bad and none may be left out, or all are bad; names the first 20, each
+            with its place and, of a file, its line. Of the class of what is wrong with them, where
+            that is the same for all.
+    """
+    try:
+        return prepared(rows), {}
+    except InputError as refusal:
+        bad = dict(_problems(rows, prepared))
+        if not bad:
+            raise
+        first = refusal
+    if on_bad == "refuse" or len(bad) == len(rows):
+        raise together(list(bad.values()), len(rows), what, REMEDY) from first
+    places = [place for place in range(len(rows)) if place not in bad]
+    kept = prepared([rows[place] for place in places])
+    items: list[Any] = [replace(one, index=at) for one, at in zip(kept, places, strict=True)]  # type: ignore[type-var]
+    counts = Counter(REASONS.get(type(one), "other") for one in bad.values())
+    return items, dict(counts.most_common())
+
+
+def _problems(
+    rows: Sequence[Any], prepared: Callable[[Sequence[Any]], object]
+) -> list[tuple[int, InputError]]:
+    found = []
+    for place, row in enumerate(rows):
+        try:
+            prepared([row])
+        except InputError as problem:
+            if ALONE.search(str(problem)) is None:
+                continue
+            line = getattr(row, "where", "")
+            number = f"{place} ({line})" if line else str(place)
+            text = ALONE.sub(lambda name: f"{name[1]} {number}", str(problem), count=1)  # noqa: B023
+            found.append((place, type(problem)(text)))
+    return found
