@@ -134,11 +134,10 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
 
 COLUMN, PAGE = WIDTHS["column"], WIDTHS["page"]
 ON_PAPER = [
-    *((name, COLUMN) for name in ("cap", "generalise", "fusion", "encoders", "concept_graphs")),
-    *((name, COLUMN) for name in ("similarity: similarity", "speed: pairs", "phases: paper")),
-    *((name, COLUMN) for name in ("heat map: sentence", "heat map: 60 words", "images: few")),
-    *((name, COLUMN) for name in ("matrices: 4d", "scatter: pairs", "scatter: many names")),
-    *((name, PAGE) for name in ("cap", "fusion", "matrices: own names", "heat map: long labels")),
+    *((name, COLUMN) for name in ("cap", "fusion", "similarity: similarity", "phases: paper")),
+    *((name, COLUMN) for name in ("heat map: 60 words", "images: few", "matrices: 4d")),
+    ("scatter: many names", COLUMN),
+    ("matrices: own names", PAGE),
 ]
 
 
