@@ -1,7 +1,8 @@
 """What a line chart says, apart from how it is drawn.
 
-One description, two backends: :mod:`.interactive` draws it with plotly, :mod:`.static` with
-matplotlib, so that the picture in a paper and the one in a notebook cannot disagree.
+It is laid out, and made a scene, in :mod:`.chart_layout`; :mod:`.interactive` draws scenes with
+plotly, :mod:`.static` with matplotlib, so that the picture in a paper and the one in a notebook
+cannot disagree.
 """
 
 from __future__ import annotations

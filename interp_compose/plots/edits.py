@@ -17,8 +17,8 @@ import numpy as np
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import PIXELS, pixels
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.static import Picture
+from interp_compose.plots.describe import Described
+from interp_compose.plots.interactive import ChartFigure, draw
 
 CARRIED: Final = {
     "layout.title.text": "title",
@@ -28,12 +28,10 @@ CARRIED: Final = {
 }
 """Where plotly keeps a text, and where the description does."""
 SUBTITLE: Final = "layout.title.subtitle"
-GONE: Final = {SUBTITLE, *(f"layout.title.{name}" for name in ("x", "y", "xref"))}
-"""What ``update_layout(title="…")`` takes away from plotly's title: its subtitle and its place."""
 MOST_NAMED: Final = 4
 
 
-def as_edited(figure: ChartFigure) -> tuple[Picture, float | None]:
+def as_edited(figure: ChartFigure) -> tuple[Described, float | None]:
     """The figure's description with the user's changes, and its width in pixels if that was one.
 
     Raises:
@@ -52,8 +50,8 @@ def as_edited(figure: ChartFigure) -> tuple[Picture, float | None]:
         field = CARRIED.get(place)
         if place == "layout.width" and value is not None:
             width = pixels(value / PIXELS)
-        elif place in GONE and value is None:
-            texts |= {"subtitle": ""} if place == SUBTITLE else {}
+        elif place == SUBTITLE and value is None:  # what update_layout(title="…") does
+            texts["subtitle"] = ""
         elif field is None or not hasattr(described, field) or not isinstance(value, str):
             refused.append(place)
         else:
@@ -70,10 +68,8 @@ def as_edited(figure: ChartFigure) -> tuple[Picture, float | None]:
 
 def changes(figure: ChartFigure) -> list[tuple[str, Any]]:
     """Place and value of everything that differs from the figure as it was drawn."""
-    from interp_compose.plots.drawing import drawn
-
     assert figure.chart is not None
-    before, after = (one.to_plotly_json() for one in (drawn(figure.chart), figure))
+    before, after = (one.to_plotly_json() for one in (draw(figure.chart), figure))
     return list(_differing(before, after, ""))
 
 

@@ -11,14 +11,14 @@ import plotly.graph_objects as go
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width, pixels
 from interp_compose.plots.chart import Chart
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.edits import as_edited
 from interp_compose.plots.interactive import CONFIG, ChartFigure
 from interp_compose.plots.scatter import Scatter
-from interp_compose.plots.static import DPI, picture
+from interp_compose.plots.static import DPI, PRINT_DPI, picture
 from interp_compose.runs.files import atomic_write
 
 PICTURES: Final = ("pdf", "png", "svg")
-PRINT_DPI: Final = 300
 
 
 def page_bytes(figure: ChartFigure) -> bytes:
@@ -49,7 +49,7 @@ def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None
     asked = pixels(width)
     chart, edited = as_edited(figure)
     dpi = PRINT_DPI if kind == "png" and asked is not None else DPI
-    return picture(chart, kind, dpi=dpi, width=edited if asked is None else asked)
+    return picture(scene_of(chart, edited if asked is None else asked), kind, dpi=dpi)
 
 
 def save(figure: ChartFigure, path: str | os.PathLike[str], width: Width | None) -> Path:

@@ -1,8 +1,7 @@
 """What a heat map says, apart from how it is drawn.
 
-One description, two backends, as for line charts: :mod:`.heatmap_interactive` draws it with
-plotly, :mod:`.heatmap_static` with matplotlib. Colours are chosen in :mod:`.heatmap_scale`,
-sizes and ticks in :mod:`.heatmap_layout`, for both.
+Colours are chosen in :mod:`.heatmap_scale`, sizes and ticks in :mod:`.heatmap_layout`; it is a
+scene in :mod:`.heatmap_scene`.
 """
 
 from __future__ import annotations

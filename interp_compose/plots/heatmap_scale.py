@@ -43,7 +43,11 @@ class Scale:
 
     def colour(self, value: float) -> str:
         """The colour of a number."""
-        share = (self.place(value) - self.low) / (self.high - self.low)
+        return self.colour_of_place(self.place(value))
+
+    def colour_of_place(self, place: float) -> str:
+        """The colour of a place on the bar; an end's beyond it."""
+        share = (place - self.low) / (self.high - self.low)
         return self.colour_at(min(max(share, 0.0), 1.0))
 
     def colour_at(self, share: float) -> str:

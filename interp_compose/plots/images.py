@@ -1,7 +1,6 @@
 """What a grid of images says, and how much room it needs, apart from how it is drawn.
 
-One description, two backends, as for line charts: :mod:`.images_interactive` draws it with plotly,
-:mod:`.images_static` with matplotlib. Lengths are in pixels.
+Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import Final
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import Image as Picture
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
+from interp_compose.plots.scene import Axes, Axis, Hover, Image, Item, Marks, Scene, Side, Text
 
 NARROWEST: Final = 84.0  # a cell, where no width is asked for
 LEAST: Final = 36.0  # a cell, where one is
@@ -111,19 +111,21 @@ class ImageLayout:
         return self.corner(len(self.grid.rows) - 1, 0)[1] + self.cell[1] + MARGIN
 
     def corner(self, row: int, column: int, more: float | None = None) -> tuple[float, float]:
-        """A cell's upper left corner, counted from the figure's."""
+        """A cell's upper left corner, counted from the figure's; −1 is the last row or column."""
         width, height = self.cell
+        row, column = row % len(self.grid.rows), column % len(self.grid.columns)
         top = TOP + NAMES + (self.head.more if more is None else more)
         return self.left + column * (width + GAP), top + row * (height + GAP)
 
     @property
-    def texts(self) -> list[tuple[str, float, float, str]]:
+    def placed_names(self) -> list[tuple[str, float, float, Side]]:
         """Names of rows and columns and what the columns are: text, x, y of its middle, and how it
         lies to x."""
         width, height = self.cell
         right, top = self.corner(0, len(self.grid.columns) - 1)
         middle = (self.left + right + width) / 2
-        texts = [(short(self.grid.x_title), middle, top - NAMES + 12, "center")]
+        title = short(self.grid.x_title)
+        texts: list[tuple[str, float, float, Side]] = [(title, middle, top - NAMES + 12, "center")]
         for column, name in enumerate(self.column_names):
             texts.append((name, self.corner(0, column)[0] + width / 2, top - NAMES + 34, "center"))
         for row, name in enumerate(self.row_names):
@@ -136,16 +138,49 @@ def lay_out(grid: ImageGrid, width: float | None = None) -> ImageLayout:
     return ImageLayout(grid, width)
 
 
+def scene_of(grid: ImageGrid, width: float | None) -> Scene:
+    """Every image in its cell, which says on hover what it is."""
+    layout = lay_out(grid, width)
+    across, high = layout.cell
+    places = [
+        (row, column, *layout.corner(row, column))
+        for row in range(len(grid.rows))
+        for column in range(len(grid.columns))
+    ]
+    items: list[Item] = [
+        Image(grid.images[row][column], x, y, across, high) for row, column, x, y in places
+    ]
+    told = [[" ".join(grid.hover[row][column].split())] for row, column, _, _ in places]
+    middles = [(x + across / 2, y + high / 2) for _, _, x, y in places]
+    x_of, y_of = ([middle[k] for middle in middles] for k in (0, 1))
+    hover = Hover("{0}", told)
+    items.append(Marks(x_of, y_of, 0.6 * high, "square", opacity=0.0, hover=hover))
+    (left, top), (right, bottom) = layout.corner(0, 0), layout.corner(-1, -1)
+    right, bottom = right + across, bottom + high
+    axes = Axes(
+        (left, top, right - left, bottom - top),
+        Axis(left, right, ticks=(), labels=False),
+        Axis(bottom, top, ticks=(), labels=False),
+        items,
+        "bare",
+    )
+    texts = [
+        Text(text, (0.0, 1.0), x - left, y - top, 0, 12.3, across=align)
+        for text, x, y, align in layout.placed_names
+    ]
+    return Scene(layout.width, layout.height, layout.head, [axes], texts, is_wide=False)
+
+
 def png_of(image: UInt8[np.ndarray, "y x channel"]) -> bytes:
     """An image as a PNG."""
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "PNG", optimize=True)
+    Picture.fromarray(image).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
 def image_of(png: bytes) -> UInt8[np.ndarray, "y x channel"]:
     """The image of a PNG."""
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    return np.asarray(Picture.open(io.BytesIO(png)).convert("RGB"))
 
 
 def side_by_side(

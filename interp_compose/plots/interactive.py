@@ -1,22 +1,52 @@
-"""A chart as a plotly figure that is at home in notebooks."""
+"""Scenes as plotly figures that are at home in notebooks; every text is escaped here."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import string
 import sys
+from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import plotly.graph_objects as go
+import plotly.io as pio
+from PIL import Image as Picture
 
 from interp_compose.errors import InputError
-from interp_compose.plots.canvas import WIDTH, Width, head_of
-from interp_compose.plots.chart import Chart, Level, Line, Panel, short
-from interp_compose.plots.chart_layout import MORE
-from interp_compose.plots.static import Picture, small_png_bytes
-from interp_compose.plots.theme import BAND_OPACITY, LEADER, LEVEL_OPACITY, TEMPLATE, harmless
+from interp_compose.plots.canvas import MARGIN, Width
+from interp_compose.plots.describe import Described, scene_of
+from interp_compose.plots.heatmap_scale import GREY, Scale
+from interp_compose.plots.scene import (
+    Axis,
+    Band,
+    Cells,
+    Curve,
+    Hover,
+    Image,
+    Item,
+    Label,
+    Marks,
+    Rule,
+    Scene,
+    Strokes,
+    Text,
+    Words,
+)
+from interp_compose.plots.theme import (
+    BAND_OPACITY,
+    COMPARISON_STYLES,
+    EDGE,
+    FONT,
+    GRID,
+    INK,
+    LEADER,
+    LEVEL_OPACITY,
+    MUTED,
+)
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -25,13 +55,51 @@ CONFIG: Final[dict[str, Any]] = {
     "showSendToCloud": False,  # plotly's tool bar would offer to upload the data
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
-HEIGHT: Final = 480  # pixels
-LABEL_SHARE: Final = 0.052  # a label's height, of the axis
-GAP: Final = 0.03  # between panels, of the plot's width
-HOVER: Final = "%{y:.1%}  [%{customdata[0]:.1%}, %{customdata[1]:.1%}]  n = %{customdata[2]}"
-VALUE: Final = re.compile(r" [0-9.]+%$")
-"""At the end of a level's name."""
+TEMPLATE: Final = "interp_compose"
+NO_BREAK_SPACE: Final = "\N{NO-BREAK SPACE}"  # keeps the bar's title away from its ticks
 PLOTLY_MIME: Final = "application/vnd.plotly.v1+json"
+PLACE: Final = {"top": "top", "middle": "middle", "bottom": "bottom", "baseline": "bottom"}
+_AXIS: Final[dict[str, Any]] = {
+    "showgrid": True,
+    "gridcolor": GRID,
+    "zeroline": False,
+    "showline": True,
+    "linecolor": EDGE,
+    "ticks": "outside",
+    "tickcolor": EDGE,
+    "ticklen": 4,
+    "title": {"font": {"size": 13, "color": INK}, "standoff": 10},
+    "tickfont": {"size": 12, "color": INK},
+    "automargin": True,
+}
+pio.templates[TEMPLATE] = go.layout.Template(
+    layout={
+        "font": {"family": FONT, "size": 13, "color": INK},
+        "title": {
+            "font": {"size": 17, "color": INK},
+            "subtitle": {"font": {"size": 12, "color": MUTED}},
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"l": MARGIN, "t": 16},
+        },
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "colorway": [style.colour for style in COMPARISON_STYLES],
+        "hoverlabel": {"bgcolor": "white", "font": {"size": 12, "family": FONT}, "namelength": -1},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+        "showlegend": False,
+    }
+)
+LOOKS: Final[dict[str, dict[str, Any]]] = {
+    "open": {},
+    "bare": {"showgrid": False, "showline": False, "ticks": ""},
+    "grid": {"showline": False, "ticks": ""},
+    "frame": {"showgrid": False, "ticks": "", "automargin": False, "mirror": True},
+}
 
 
 class ChartFigure(go.Figure):  # type: ignore[misc]
@@ -46,12 +114,12 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
     was changed otherwise, saving a picture is refused, and a notebook has none.
     """
 
-    _chart: Picture | None = None
+    _chart: Described | None = None
     _ipython_display_ = None  # else IPython would never ask for the bundle below
     _repr_html_ = None  # plotly's own fetches plotly.js from a CDN
 
     @property
-    def chart(self) -> Picture | None:
+    def chart(self) -> Described | None:
         """What is drawn; None in a copy made by plotly or pickle."""
         return self._chart
 
@@ -96,6 +164,7 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
         self, include: object = None, exclude: object = None, **_: object
     ) -> dict[str, Any]:
         from interp_compose.plots.edits import as_edited
+        from interp_compose.plots.static import small_png_bytes
 
         data = json.loads(self.to_json())
         bundle: dict[str, Any] = {PLOTLY_MIME: data | {"config": CONFIG}}
@@ -108,7 +177,7 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
             bundle["text/plain"] = f"interactive figure, without a picture: {refusal}"
         else:
             bundle["text/plain"] = f"figure: {chart.title}. {chart.subtitle}"
-            bundle["image/png"] = small_png_bytes(chart, width)
+            bundle["image/png"] = small_png_bytes(scene_of(chart, width))
         return bundle
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -123,175 +192,170 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
             display(self)
 
 
-def draw(chart: Chart) -> ChartFigure:
-    """The chart as a plotly figure; every text in it is escaped here."""
+def harmless(text: object) -> str:
+    """Any text, to be shown by plotly exactly as it is, on one line.
+
+    plotly reads ``<b>``, ``<a href>`` and ``<br>`` in labels, ``%{…}`` in hover text and ``$…$``
+    as formulas; here these characters become entities, which it shows as the characters.
+    White space of any kind becomes one space; control characters become "�".
+    """
+    return _escaped(" ".join(str(text).split()))
+
+
+def _escaped(text: str) -> str:
+    """The same, with its lines and spaces."""
+    text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    text = text.replace("&", "&amp;")
+    for character, entity in {"<": "&lt;", ">": "&gt;", "$": "&#36;", "{": "&#123;"}.items():
+        text = text.replace(character, entity)
+    return text.replace("\n", "<br>")
+
+
+def _lines(texts: Any) -> str:
+    return "<br>".join(map(harmless, texts))
+
+
+def draw(described: Described) -> ChartFigure:
+    """What is described, as a figure."""
+    scene = scene_of(described, light=True)
     figure = ChartFigure()
-    figure._chart = chart
-    for i, panel in enumerate(chart.panels):
-        x, y = _axis("x", i), _axis("y", i)
-        bands = [_band(line) for line in panel.banded]
-        bars = [_bars(line, xs) for line, xs in chart.bar_places(panel) if len(xs) > 1]
-        curves = [_curve(line, chart.y_is_share) for line in panel.lines]
-        levels = [] if chart.has_one_layer else _hover_of_levels(chart, panel)
-        for trace in [*bands, *bars, *curves, *levels]:
-            figure.add_trace(trace.update(xaxis=x, yaxis=y))
-        for level in panel.levels:
-            for shape in _level(level):
-                figure.add_shape(shape | {"xref": f"{x} domain", "yref": y})
-    head = head_of(chart.title, chart.told, WIDTH + MORE * (len(chart.panels) - 1))
-    titled = any(panel.title for panel in chart.panels)
+    figure._chart = described
+    traces: list[Any] = []
+    for k, axes in enumerate(scene.axes):
+        number = "" if k == 0 else str(k + 1)
+        own = [trace for item in axes.items for trace in _traces(scene, item)]
+        nothing = go.Scatter(x=[None], y=[None], showlegend=False)  # else plotly draws no axes
+        traces += [
+            one.update(xaxis=f"x{number}", yaxis=f"y{number}") for one in own or [nothing]
+        ]  # fmt: skip
+        _dress(figure, scene, k, number)
+    traces += [_key(scene, k) for k, key in enumerate(scene.keys) if not key.line]
+    figure.add_traces(traces)
+    left, top, width, height = scene.box
+    margin = {"l": left, "t": top, "r": scene.width - left - width}
     figure.update_layout(
         template=TEMPLATE,
-        height=HEIGHT + (28 if titled else 0) + head.more,
+        height=scene.height,
+        width=None if scene.is_wide else scene.width,
         title={
-            "text": "<br>".join(map(harmless, head.title)),
-            "subtitle": {"text": "<br>".join(map(harmless, head.subtitle))},
+            "text": _lines(scene.head.title),
+            "subtitle": {"text": _lines(scene.head.subtitle)},
         },
-        margin={"t": (112 if titled else 84) + head.more, "r": 40 + 8 * chart.label_length},
-        hovermode="closest" if chart.has_one_layer else "x unified",
-        annotations=[*_labels(chart), *_titles(chart)],
+        margin=margin | {"b": scene.height - top - height},
+        hovermode="x unified" if scene.unified else "closest",
+        annotations=[
+            *(_text(text) for text in scene.texts),
+            *(_label(scene, label) for label in scene.labels),
+        ],
+        shapes=_shapes(scene),
     )
-    _dress(figure, chart)
+    if not scene.keys:
+        figure.update_layout(showlegend=False)
+    else:
+        figure.update_layout(
+            showlegend=True,
+            legend={
+                "x": 1.01,
+                "xanchor": "left",
+                "y": 1,
+                "yanchor": "top",
+                "itemsizing": "constant",
+                "groupclick": "togglegroup",
+                "tracegroupgap": 0,
+            },
+        )
+    if scene.bar:
+        figure.update_layout(coloraxis=_colours(scene))
+    papers = {axes.paper for axes in scene.axes if axes.paper}
+    if papers:
+        figure.update_layout(plot_bgcolor=papers.pop())
     return figure
 
 
-def _axis(letter: str, panel: int) -> str:
-    """plotly's name for a panel's axis: x, x2, x3, …"""
-    return letter if panel == 0 else f"{letter}{panel + 1}"
+def _template(hover: Hover) -> str:
+    """plotly's own form of a hover's format string."""
+    parts = []
+    for literal, field, how, _ in string.Formatter().parse(hover.says):
+        parts.append(_escaped(literal))
+        if field is not None:
+            name = f"customdata[{field}]" if field.isdigit() else field
+            parts.append(f"%{{{name}{':' * bool(how)}{how}}}")
+    return "".join(parts) + "<extra></extra>" * (not hover.among)
 
 
-def _dress(figure: ChartFigure, chart: Chart) -> None:
-    """Ranges, ticks and titles of the axes; further panels follow the first when zoomed."""
-    n = len(chart.panels)
-    width = (1 - GAP * (n - 1)) / n
-    for i in range(n):
-        x, y = _axis("xaxis", i), _axis("yaxis", i)
-        name = chart.x_name or ("depth" if chart.x_is_share else "layer")
-        where = name + (" %{x:.0%}" if chart.x_is_share else " %{x}")
-        step = {"tickformat": ".0%"} if chart.x_is_share else {"dtick": _layer_step(chart)}
-        figure.layout[x] = {"range": chart.x_range, "unifiedhovertitle_text": where, **step}
-        if chart.x_ticks:
-            figure.layout[x].update(tickmode="array", tickvals=list(chart.x_ticks))
-        if chart.x_notes:
-            texts = ["<br>".join(map(harmless, text.split("\n"))) for text in chart.tick_texts]
-            where = name if chart.x_is_category else name + " %{x:~g}"
-            figure.layout[x].update(ticktext=texts, unifiedhovertitle_text=where)
-        figure.layout[y] = {"range": chart.y_range, "nticks": 8}
-        if chart.y_is_share:
-            figure.layout[y].tickformat = "~%"
-        if n > 1:
-            start = i * (width + GAP)
-            figure.layout[x].domain = (start, min(1.0, start + width))  # sums round up
-            figure.layout[y].anchor = _axis("x", i)
-        if i > 0:
-            figure.layout[x].update(anchor=_axis("y", i), matches="x")
-            figure.layout[y].update(matches="y", showticklabels=False)
-    figure.layout.yaxis.title.text = harmless(chart.y_title)
-    if n == 1:
-        figure.layout.xaxis.title.text = harmless(chart.x_title)
+def _data(rows: Any) -> Any:
+    """Texts of a hover's rows, ready to show."""
+    if isinstance(rows, str):
+        return _escaped(rows)
+    return [_data(row) for row in rows] if isinstance(rows, list | tuple) else rows
 
 
-def _titles(chart: Chart) -> list[dict[str, Any]]:
-    """Each panel's title above it, and the x axis' title under the middle of several panels."""
-    plain = {"showarrow": False, "yref": "paper"}
-    titles: list[dict[str, Any]] = [
-        {
-            **plain,
-            "text": harmless(panel.title),
-            "xref": f"{_axis('x', i)} domain",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "bottom",
-            "yshift": 4,
-        }
-        for i, panel in enumerate(chart.panels)
-        if panel.title
-    ]
-    if len(chart.panels) > 1:
-        titles.append(
-            {
-                **plain,
-                "text": harmless(chart.x_title),
-                "xref": "paper",
-                "x": 0.5,
-                "y": 0,
-                "yanchor": "top",
-                "yshift": -30,
-            }
-        )
-    return titles
+def _hover(hover: Hover | None) -> dict[str, Any]:
+    if hover is None:
+        return {"hoverinfo": "skip"}
+    data = {"customdata": _data(list(hover.rows))} if len(hover.rows) else {}
+    return {"hovertemplate": _template(hover), **data}
 
 
-def _level(level: Level) -> list[dict[str, Any]]:
-    """The shapes of a level: its band, if it has one, and its line.
+def _traces(scene: Scene, item: Item) -> list[Any]:
+    """What a primitive is to plotly; what is no trace is added elsewhere."""
+    match item:
+        case Curve():
+            return [_curve(item)]
+        case Band():
+            return [
+                go.Scatter(
+                    x=[*item.x, *reversed(item.x)],
+                    y=[*item.high, *reversed(item.low)],
+                    fill="toself",
+                    fillcolor=item.colour,
+                    opacity=BAND_OPACITY,
+                    line={"width": 0},
+                    mode="lines",
+                    hoverinfo="skip",
+                )
+            ]
+        case Rule() if item.name:
+            line = {"color": item.style.colour, "width": 0}
+            how = _hover(Hover(item.says, among=True))
+            at = {"x": list(item.at), "y": [item.y] * len(item.at)}
+            return [go.Scatter(**at, name=harmless(item.name), mode="lines", line=line, **how)]
+        case Strokes() if item.ends:
+            return [
+                go.Scatter(
+                    x=[x for a, b in item.ends for x in (a[0], b[0], None)],
+                    y=[y for a, b in item.ends for y in (a[1], b[1], None)],
+                    mode="lines",
+                    line={"color": item.colour, "width": item.width},
+                    opacity=item.opacity if item.opacity < 1 else None,
+                    hoverinfo="skip",
+                )
+            ]
+        case Marks():
+            return [_marks(item)]
+        case Words():
+            trace = go.Scatter(
+                x=list(item.x),
+                y=list(item.y),
+                text=[harmless(text) for text in item.texts],
+                mode="text",
+                textfont={"color": item.colour, "size": round(item.size)},
+                **_hover(item.hover),
+            )
+            return [_grouped(trace, item.group)]
+        case Cells():
+            return [_cells(item)]
+    return []
 
-    Neither layer is "between": plotly drops such a shape where it spans the whole width.
-    """
-    style = level.style
-    line = {"color": style.colour, "dash": style.dash, "width": style.width}
-    across = {"type": "line", "x0": 0, "x1": 1, "y0": level.y, "y1": level.y}
-    shapes: list[dict[str, Any]] = [{**across, "layer": "above", "line": line}]
-    if level.band is not None:
-        low, high = level.band
-        fill = {"fillcolor": style.colour, "opacity": LEVEL_OPACITY, "line": {"width": 0}}
-        shapes.append({**across, "type": "rect", "y0": low, "y1": high, "layer": "below", **fill})
-    return shapes
 
-
-def _hover_of_levels(chart: Chart, panel: Panel) -> list[go.Scatter]:
-    """Each named level among what the hover says of a place; the shape itself says nothing."""
-    xs = sorted({x for line in panel.lines for x in line.x})
-    number = "%{y:.1%}" if chart.y_is_share else "%{y:.3f}"
-    return [
-        go.Scatter(
-            x=xs,
-            y=[level.y] * len(xs),
-            name=harmless(VALUE.sub("", level.label)),
-            hovertemplate=number,
-            mode="lines",
-            line={"color": level.style.colour, "width": 0},
-        )
-        for level in panel.levels
-        if level.label
-    ]
-
-
-def _band(line: Line) -> go.Scatter:
+def _curve(curve: Curve) -> go.Scatter:
+    style = curve.style
+    low, high = curve.ends or (curve.y, curve.y)
     return go.Scatter(
-        x=[*line.x, *reversed(line.x)],
-        y=[*line.high, *reversed(line.low)],
-        fill="toself",
-        fillcolor=line.style.colour,
-        opacity=BAND_OPACITY,
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-    )
-
-
-def _bars(line: Line, xs: list[float]) -> go.Scatter:
-    """Each bar a stroke, each third point a gap."""
-    return go.Scatter(
-        x=[place for x in xs for place in (x, x, None)],
-        y=[end for low, high in zip(line.low, line.high, strict=True) for end in (low, high, None)],
-        line={"color": line.style.colour, "width": 1.2},
-        mode="lines",
-        hoverinfo="skip",
-    )
-
-
-def _curve(line: Line, y_is_share: bool) -> go.Scatter:
-    style = line.style
-    single = len(line.x) == 1
-    above = [h - y for h, y in zip(line.high, line.y, strict=True)]
-    below = [y - low for y, low in zip(line.y, line.low, strict=True)]
-    return go.Scatter(
-        x=list(line.x),
-        y=list(line.y),
-        name=harmless(line.label),
-        customdata=[list(row) for row in zip(line.low, line.high, line.n, strict=True)],
-        hovertemplate=HOVER if y_is_share else HOVER.replace(".1%", ".3f"),
+        x=list(curve.x),
+        y=list(curve.y),
+        name=harmless(curve.name),
+        **_hover(curve.hover),
         mode="lines+markers",
         line={"color": style.colour, "dash": style.dash, "width": style.width},
         marker={
@@ -300,44 +364,241 @@ def _curve(line: Line, y_is_share: bool) -> go.Scatter:
             "color": style.colour if style.filled else "white",
             "line": {"color": style.colour, "width": 0 if style.filled else 1.5},
         },
-        error_y={"array": above, "arrayminus": below, "visible": single, "thickness": 1.2},
+        error_y={
+            "array": [b - y for b, y in zip(high, curve.y, strict=True)],
+            "arrayminus": [y - a for a, y in zip(low, curve.y, strict=True)],
+            "visible": curve.ends is not None,
+            "thickness": 1.2,
+        },
     )
 
 
-def _labels(chart: Chart) -> list[dict[str, Any]]:
-    """Each line's name beside its end in the last panel, joined to it by a hairline."""
-    panel = chart.panels[-1]
-    x_axis, y_axis = _axis("x", len(chart.panels) - 1), _axis("y", len(chart.panels) - 1)
-    right = chart.x_range[1]
-    reach = 0.02 * (right - chart.x_range[0])
-    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
-    named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
-    heights = chart.label_heights(LABEL_SHARE)
-    return [
-        {
-            "text": harmless(short(text)),
-            "x": x,
-            "y": y,
-            "ax": right + reach,
-            "ay": height,
-            "xref": x_axis,
-            "yref": y_axis,
-            "axref": x_axis,
-            "ayref": y_axis,
-            "xanchor": "left",
-            "showarrow": True,
-            "arrowhead": 0,
-            "arrowwidth": 0.8,
-            "arrowcolor": LEADER,
-            "font": {"color": style.text_colour, "size": 13},
-        }
-        for (text, x, y, style), height in zip(named, heights, strict=True)
-    ]
+def _grouped(trace: go.Scatter, group: str) -> go.Scatter:
+    return trace.update(legendgroup=harmless(group), showlegend=False) if group else trace
 
 
-def _layer_step(chart: Chart) -> int:
-    """Layers are whole numbers: a tick at each, or at every second, fifth, tenth, …"""
-    low, high = chart.x_range
-    powers = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
-    steps = (digit * power for power in powers for digit in (1, 2, 5))
-    return next(step for step in steps if (high - low) / step <= 16)
+def _marks(marks: Marks) -> go.Scatter:
+    look: dict[str, Any] = {"symbol": marks.marker, "size": marks.size, "opacity": marks.opacity}
+    if marks.values is not None:
+        look |= {"color": list(marks.values), "coloraxis": "coloraxis"}
+    elif marks.marker != "x-thin":
+        look["color"] = marks.colour
+    if marks.edge or marks.marker == "x-thin":
+        width = 1.6 if marks.marker == "x-thin" else 1
+        look["line"] = {"color": marks.edge or marks.colour, "width": width}
+    trace = go.Scatter(
+        x=list(marks.x), y=list(marks.y), mode="markers", marker=look, **_hover(marks.hover)
+    )
+    return _grouped(trace, marks.group)
+
+
+def _cells(cells: Cells) -> go.Heatmap:
+    if cells.scale is None:
+        colours = {"colorscale": [[0, GREY], [1, GREY]], "showscale": False}
+    else:
+        colours = {"coloraxis": "coloraxis"}
+    values = cells.values.astype(object)
+    values[np.isnan(cells.values)] = None
+    place = {"x0": cells.start, "dx": cells.step, "y0": cells.start, "dy": cells.step}
+    gaps = {"xgap": cells.gap, "ygap": cells.gap} if cells.gap else {}
+    return go.Heatmap(
+        z=values.tolist(), **place, **colours, **gaps, **_hover(cells.hover),
+        hoverongaps=cells.says_gaps,
+    )  # fmt: skip
+
+
+def _key(scene: Scene, k: int) -> go.Scatter:
+    """A name in the legend, with a marker even where its group is drawn as texts."""
+    key = scene.keys[k]
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        mode="markers",
+        marker={"symbol": key.style.marker, "color": key.style.colour},
+        name=harmless(key.name),
+        legendgroup=harmless(key.group),
+        showlegend=True,
+        hoverinfo="skip",
+    )
+
+
+def _dress(figure: ChartFigure, scene: Scene, k: int, number: str) -> None:
+    """A panel's place, its axes, and its images."""
+    axes, look = scene.axes[k], dict(LOOKS[scene.axes[k].look])
+    if axes.look == "frame":
+        look["linecolor"] = axes.colour or "rgba(0,0,0,0)"
+    left, top, width, height = scene.box
+    x0, y0, across, high = axes.box
+    x = look | _axis(axes.x, across) | {"anchor": f"y{number}"}
+    y = look | _axis(axes.y, high) | {"anchor": f"x{number}"}
+    x["domain"] = _share(x0 - left, across, width)
+    y["domain"] = _share(top + height - y0 - high, high, height)
+    if axes.x.hover:
+        x["unifiedhovertitle_text"] = _template(Hover(axes.x.hover, among=True))
+    if scene.follows and k:
+        x["matches"], y["matches"] = "x", "y"
+    if axes.square:
+        y |= {"scaleanchor": f"x{number}", "constrain": "domain"}
+        x |= {"constrain": "domain"}
+    figure.layout[f"xaxis{number}"], figure.layout[f"yaxis{number}"] = x, y
+    for item in axes.items:
+        if isinstance(item, Image):
+            figure.add_layout_image(
+                source=_source(item), xref=f"x{number}", yref=f"y{number}", x=item.left, y=item.top,
+                sizex=item.width, sizey=item.height, sizing="stretch", layer="below",
+            )  # fmt: skip
+
+
+def _source(image: Image) -> str:
+    buffer = BytesIO()
+    Picture.fromarray(image.pixels).save(buffer, "PNG", optimize=True)
+    return f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
+
+
+def _share(start: float, length: float, whole: float) -> tuple[float, float]:
+    return max(start / whole, 0.0), min((start + length) / whole, 1.0)
+
+
+def _axis(axis: Axis, length: float) -> dict[str, Any]:
+    found: dict[str, Any] = {"range": (axis.low, axis.high), "showticklabels": axis.labels}
+    if axis.title:
+        found["title_text"] = _lines(axis.title)
+    if axis.size != 12:
+        found["tickfont_size"] = round(axis.size)
+    if axis.ticks is not None:
+        texts = [_lines(text.split("\n")) for _, text in axis.ticks]
+        ticks = {"tickvals": [place for place, _ in axis.ticks], "ticktext": texts}
+        return found | {"tickmode": "array", "tickangle": -90 if axis.turned else 0} | ticks
+    if axis.is_share:
+        return found | {"tickformat": "~%", "nticks": axis.most + 1}
+    if axis.whole:
+        step = {"dtick": _step((axis.high - axis.low) / axis.most)}
+        return found | (step if axis.labels else {"hoverformat": ".0f"})
+    powers = {"exponentformat": "e"} if axis.is_scientific else {}
+    return found | {"nticks": axis.most + (not powers)} | powers
+
+
+def _step(least: float) -> int:
+    """Whole numbers have a tick at each, or at every second, fifth, tenth, …"""
+    steps = (digit * int(10**power) for power in range(9) for digit in (1, 2, 5))
+    return next(step for step in steps if step >= least)
+
+
+def _ref(panel: int | None) -> dict[str, str]:
+    if panel is None:
+        return {"xref": "paper", "yref": "paper"}
+    number = "" if panel == 0 else str(panel + 1)
+    return {"xref": f"x{number} domain", "yref": f"y{number} domain"}
+
+
+def _text(text: Text) -> dict[str, Any]:
+    return {
+        "text": harmless(text.text),
+        "showarrow": False,
+        **_ref(text.panel),
+        "x": text.share[0],
+        "xshift": text.dx,
+        "xanchor": text.across,
+        "y": text.share[1],
+        "yshift": -text.dy,
+        "yanchor": PLACE[text.down],
+        "textangle": -90 if text.turned else 0,
+        "borderpad": 0,
+        "font": {"size": round(text.size), "color": text.colour},
+    }
+
+
+def _label(scene: Scene, label: Label) -> dict[str, Any]:
+    """A name beside a line's end, joined to it by a hairline."""
+    last = len(scene.axes) - 1
+    number, axis = "" if last == 0 else str(last + 1), scene.axes[last].x
+    return {
+        "text": harmless(label.text),
+        "x": label.x,
+        "y": label.y,
+        "ax": axis.high + 0.02 * (axis.high - axis.low),
+        "ay": label.to,
+        "xref": f"x{number}",
+        "yref": f"y{number}",
+        "axref": f"x{number}",
+        "ayref": f"y{number}",
+        "xanchor": "left",
+        "showarrow": True,
+        "arrowhead": 0,
+        "arrowwidth": 0.8,
+        "arrowcolor": LEADER,
+        "font": {"color": label.colour, "size": 13},
+    }
+
+
+def _shapes(scene: Scene) -> list[dict[str, Any]]:
+    """Rules with their bands, and rings.
+
+    Neither layer is "between": plotly drops such a shape where it spans the whole width.
+    """
+    shapes = []
+    for k, axes in enumerate(scene.axes):
+        number = "" if k == 0 else str(k + 1)
+        for rule in (item for item in axes.items if isinstance(item, Rule)):
+            style = rule.style
+            across = {"xref": f"x{number} domain", "yref": f"y{number}", "x0": 0, "x1": 1}
+            line = {"color": style.colour, "dash": style.dash, "width": style.width}
+            ends = {"type": "line", "y0": rule.y, "y1": rule.y, "layer": "above", "line": line}
+            shapes.append(across | ends)
+            if rule.band is not None:
+                low, high = rule.band
+                fill = {"fillcolor": style.colour, "opacity": LEVEL_OPACITY, "line": {"width": 0}}
+                ends = {"type": "rect", "y0": low, "y1": high, "layer": "below"}
+                shapes.append(across | ends | fill)
+    for ring in scene.rings:
+        radius = ring.diameter / 2
+        shapes.append(
+            {
+                "xref": "paper",
+                "yref": "paper",
+                "type": "circle",
+                "xsizemode": "pixel",
+                "ysizemode": "pixel",
+                "xanchor": 0,
+                "yanchor": 1,
+                "x0": ring.dx - radius,
+                "x1": ring.dx + radius,
+                "y0": -ring.dy - radius,
+                "y1": -ring.dy + radius,
+                "line": {"color": INK, "width": 1},
+            }
+        )
+    return shapes
+
+
+def _stops(scale: Scale) -> list[list[float | str]]:
+    last = len(scale.stops) - 1
+    return [[k / last, stop] for k, stop in enumerate(scale.stops)]
+
+
+def _colours(scene: Scene) -> dict[str, Any]:
+    """The scale, and its bar right of all panels, level with their middle."""
+    assert scene.bar is not None
+    scale = scene.bar.scale
+    return {
+        "cmin": scale.low,
+        "cmax": scale.high,
+        "colorscale": _stops(scale),
+        "colorbar": {
+            "x": 1.0,
+            "xpad": 14,
+            "y": 0.5,
+            "ypad": 0,
+            "lenmode": "pixels",
+            "len": scene.bar.length,
+            "thickness": 14,
+            "outlinewidth": 0,
+            "ticks": "outside",
+            "ticklen": 3,
+            "tickcolor": EDGE,
+            "tickfont": {"size": 12},
+            "tickvals": [place for place, _ in scale.ticks],
+            "ticktext": [text + NO_BREAK_SPACE for _, text in scale.ticks],
+            "title": {"text": _lines(scene.bar.title), "side": "right", "font": {"size": 12}},
+        },
+    }

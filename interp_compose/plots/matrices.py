@@ -1,8 +1,6 @@
 """What a grid of similarity matrices says, apart from how it is drawn.
 
-One description, two backends, as for line charts: :mod:`.matrices_interactive` draws it with
-plotly, :mod:`.matrices_static` with matplotlib. Sizes are found in :mod:`.matrices_layout`,
-for both.
+Sizes are found, and a scene is made, in :mod:`.matrices_layout`.
 """
 
 from __future__ import annotations

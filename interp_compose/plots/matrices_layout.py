@@ -5,6 +5,7 @@ Places are counted from the figure's upper left corner.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,10 +13,27 @@ from typing import Final
 
 import numpy as np
 
-from interp_compose.plots.canvas import MARGIN, WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import MARGIN, SMALLEST, WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
+from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE
+from interp_compose.plots.heatmap_scale import GREY, STROKE
+from interp_compose.plots.heatmap_scene import LONGEST_HOVER
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
+from interp_compose.plots.scene import (
+    Axes,
+    Axis,
+    Bar,
+    Cells,
+    Hover,
+    Item,
+    Scene,
+    Side,
+    Strokes,
+    Text,
+    said,
+)
+from interp_compose.plots.theme import FRAME, INK
 
 HEIGHT: Final = 860.0
 WIDEST: Final = 1400.0  # to which the figure grows before panels become tiny
@@ -35,6 +53,7 @@ TEXT: Final = 7.0  # the width of a letter at 11 pixels
 TEXT_LINE: Final = 14.0
 BLOCK: Final = 8.0  # the smallest block's side, from which lines are drawn
 BAR_HEIGHTS: Final = (100.0, 320.0)
+MOST_CELLS: Final = 1_500_000  # of an interactive figure: 10 MB
 LINE_OPACITY: Final = 0.35  # between blocks
 
 
@@ -199,3 +218,94 @@ def _wrapped(panel: MatrixPanel | None, width: float) -> list[str]:
 
 def _longest(texts: Iterable[str]) -> int:
     return max((len(text) for text in texts), default=0)
+
+
+def thinning(grid: MatrixGrid) -> int:
+    """1, or k where only every k-th row and column is drawn."""
+    cells = sum(panel.values.size for _, _, panel in grid.places if panel is not None)
+    return max(1, math.ceil(math.sqrt(cells / MOST_CELLS)))
+
+
+def scene_of(grid: MatrixGrid, width: float | None, *, light: bool = False) -> Scene:
+    """A panel for each matrix, and the titles of rows and columns.
+
+    ``light``: numbers have three digits, and of matrices that together would make a figure heavy
+    every second, third, … row and column is kept, which the subtitle says.
+    """
+    layout = lay_out(grid, width)
+    step = thinning(grid) if light else 1
+    note = f"1 row in {step} is drawn" if step > 1 else ""
+    head = head_of(grid.title, grid.subheading(note), layout.width) if note else layout.head
+    columns, edge = len(grid.columns), layout.name_room
+    texts = [
+        Text(title, (0.5, 1.0), 0.0, -6.0, j, down="baseline")
+        for j, title in enumerate(layout.column_titles)
+    ]
+    for i, title in enumerate(layout.row_titles):
+        dx = -edge - 4 - LINE / 2 if layout.turned_rows else -edge - 7
+        side: Side = "center" if layout.turned_rows else "right"
+        where = ((0.0, 0.5), dx, 0.0, i * columns)
+        texts.append(Text(title, *where, across=side, turned=layout.turned_rows))
+    above = -6.0 - TITLE * any(grid.columns)
+    texts += [
+        Text(layout.titles[0], (0.5, 1.0), 0.0, above, size=13.7, down="baseline"),
+        Text(layout.titles[1], (0.0, 0.5), MARGIN + 6 - layout.left, size=13.7, turned=True),
+    ]
+    for k, (i, j, panel) in enumerate(grid.places):
+        for line, text in enumerate(layout.text(panel)):
+            dy = layout.below(i, j, panel) + line * TEXT_LINE
+            texts.append(Text(text, (0.5, 0.0), 0.0, dy, k, 11.0, down="top"))
+    return Scene(
+        width=layout.width,
+        height=layout.height,
+        head=head,
+        axes=[_axes(layout, i, j, panel, step, light) for i, j, panel in grid.places],
+        texts=[text for text in texts if text.text],
+        bar=Bar(SCALE, [layout.bar_title], layout.bar_height),
+        is_wide=False,
+    )
+
+
+def _axes(
+    layout: GridLayout, row: int, column: int, panel: MatrixPanel | None, step: int, light: bool
+) -> Axes:
+    """The matrix with lines between its blocks, or a grey square with a stroke through it; the
+    names of its rows, which the hover reads even where none is shown."""
+    grid = layout.grid
+    n = grid.size_of(panel)
+    low, high = -0.5, n - 0.5
+    name = said(short(grid.panel_name(row, column), LONGEST_HOVER))
+    head = [name] if name else []
+    if panel is None:
+        hover = Hover("\n".join([*head, NOT_MEASURED]))
+        items: list[Item] = [
+            Cells(np.zeros((1, 1)), None, start=(low + high) / 2, step=float(n), hover=hover),
+            Strokes([((low, high), (high, low))], STROKE),
+        ]
+    else:
+        values = panel.values[::step, ::step].astype(float)
+        values = np.round(values, 3) + 0.0 if light else values  # no −0
+        place = "{y}\n{x}" if grid.names_of(panel) else "row {y}, column {x}"
+        value = f"{said(short(grid.value_name, LONGEST_HOVER))}: {{z:.3f}}"
+        hover = Hover("\n".join([*head, place, value]))
+        items = [Cells(values, SCALE, start=(step - 1) / 2, step=float(step), hover=hover)]
+        edges = layout.edges(panel)
+        ends = [((edge, low), (edge, high)) for edge in edges]
+        ends += [((low, edge), (high, edge)) for edge in edges]
+        items += [Strokes(ends, INK, 0.7, LINE_OPACITY)] if ends else []
+    longest = LONGEST_NAME if layout.named else LONGEST_HOVER
+    numbers = [str(k) for k in range(n)] if step > 1 else []
+    names = [short(text, longest) for text in grid.names_of(panel) or numbers][::step]
+    ticks = [(k * step + (step - 1) / 2, text) for k, text in enumerate(names)] or None
+    left, under = layout.labels(row, column, panel)
+    turned = not layout.flat_names(panel)
+    return Axes(
+        (layout.x(column), layout.y(row), layout.side, layout.side),
+        Axis(low, high, ticks=ticks, whole=True, turned=turned, labels=under, size=SMALLEST),
+        Axis(high, low, ticks=ticks, whole=True, labels=left, size=SMALLEST),
+        items,
+        "frame",
+        "" if panel is None else FRAME,
+        GREY,
+        square=True,
+    )

@@ -1,7 +1,6 @@
 """What a scatter of points says, apart from how it is drawn: embeddings or outputs in a plane.
 
-One description, two backends, as for line charts: :mod:`.scatter_interactive` draws it with
-plotly, :mod:`.scatter_static` with matplotlib.
+Sizes are found, and a scene is made, in :mod:`.scatter_layout`.
 """
 
 from __future__ import annotations

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from interp_compose.plots.canvas import WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import SMALLEST, WIDTH, Head, check_room, head_of
 from interp_compose.plots.chart import short
-from interp_compose.plots.scatter import LONGEST_NAME, LONGEST_TITLE, Scatter
+from interp_compose.plots.heatmap import NOT_MEASURED
+from interp_compose.plots.heatmap_scene import LONGEST_HOVER
+from interp_compose.plots.scatter import (
+    LONGEST_NAME,
+    LONGEST_TITLE,
+    Group,
+    Scatter,
+    ScatterPanel,
+)
+from interp_compose.plots.scene import Axes, Axis, Hover, Item, Key, Marks, Scene, Text, Words, said
+from interp_compose.plots.theme import MUTED
 
 NARROWEST: Final = 300.0  # a panel, where no width is asked for
 LEAST: Final = 110.0  # a panel, where one is
@@ -46,12 +56,6 @@ class ScatterLayout:
     def bottom(self) -> float:
         """Under the last row of panels."""
         return self.panels[-1][1] + self.panels[-1][3]
-
-    def domain(self, panel: int) -> tuple[float, float]:
-        """A panel's two ends as shares of what all of them cover."""
-        whole = self.width - LEFT - self.right
-        start, across = self.panels[panel][0], self.panels[panel][2]
-        return (start - LEFT) / whole, min((start - LEFT + across) / whole, 1.0)
 
 
 def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
@@ -106,3 +110,63 @@ def _below(names: list[str], width: float, top: float) -> list[tuple[float, floa
         (MARGIN / 2 + (k % columns) * wide, top + LINE * (k // columns + 0.5), name)
         for k, name in enumerate(names)
     ]
+
+
+def scene_of(scatter: Scatter, width: float | None) -> Scene:
+    """Panels of points, and one legend."""
+    layout = lay_out(scatter, width)
+    texts = [
+        Text(title, (0.0, 1.0), 0.0, -6.0, i, 13.2, across="left", down="bottom")
+        for i, title in enumerate(layout.titles)
+        if title
+    ]
+    empty = [not panel.n_measured for panel in scatter.panels]
+    texts += [
+        Text(NOT_MEASURED, (0.5, 0.5), panel=i, size=13.2, colour=MUTED)
+        for i, nothing in enumerate(empty)
+        if nothing
+    ]
+    texts.append(Text(scatter.x_title, (0.5, 0.0), 0.0, 30.0, size=13.2, down="top"))
+    axes = []
+    for i, (panel, box) in enumerate(zip(scatter.panels, layout.panels, strict=True)):
+        none = () if empty[i] else None
+        how: dict[str, Any] = {"ticks": none, "labels": not empty[i], "is_scientific": True}
+        first = [scatter.y_title] if i % layout.per_row == 0 and scatter.y_title else []
+        axes.append(
+            Axes(
+                box,
+                Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **how),
+                Axis(*panel.y_range, first, most=6, **how),
+                [item for group in panel.groups for item in _points(group, panel)],
+            )
+        )
+    keys = zip(layout.names, scatter.legend.items(), strict=True)
+    return Scene(
+        width=layout.width,
+        height=layout.height,
+        head=layout.head,
+        axes=axes,
+        texts=texts,
+        keys=[Key(text, style, x, y, group=name) for (x, y, text), (name, style) in keys],
+    )
+
+
+def _points(group: Group, panel: ScatterPanel) -> list[Item]:
+    """The group's markers, and its texts; five digits, so that a figure stays small."""
+    name = said(short(group.name, LONGEST_HOVER))
+    where = "({x:.3g}, {y:.3g})"
+    items: list[Item] = []
+    for is_text in (False, True):
+        points = [point for point in group.measured if bool(point[2]) == is_text]
+        if not points:
+            continue
+        x, y = ([float(f"{point[k]:.5g}") for point in points] for k in (0, 1))
+        if is_text:
+            hover = Hover(f"{{text}} {name}\n{where}")
+            texts, ink = [text for _, _, text in points], group.style.text_colour
+            items.append(Words(x, y, texts, ink, SMALLEST, hover, group.name))
+        else:
+            hover = Hover(f"{name}\n{where}" if name else where)
+            look = (panel.point, group.style.marker, group.style.colour)
+            items.append(Marks(x, y, *look, opacity=0.85, hover=hover, group=group.name))
+    return items

@@ -1,6 +1,6 @@
-"""The same chart drawn by matplotlib, for papers and for viewers without JavaScript.
+"""Scenes drawn by matplotlib, for papers and for viewers without JavaScript.
 
-It draws on a :class:`matplotlib.figure.Figure` of its own: pyplot, the backend and the user's
+It draws on a ``matplotlib.figure.Figure`` of its own: pyplot, the backend and the user's
 settings are neither read nor changed.
 """
 
@@ -11,38 +11,56 @@ import math
 from typing import Any, Final
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
+import numpy as np
+from matplotlib.axes import Axes as Drawn
+from matplotlib.axis import XAxis, YAxis
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator
-from matplotlib.transforms import Bbox
-from PIL import Image
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D, Bbox
+from PIL import Image as Picture
 
-from interp_compose.plots.canvas import MARGIN, PIXELS
-from interp_compose.plots.chart import BAR_STEP, Chart, Level, Line, short
-from interp_compose.plots.chart_layout import KEY, LINE, TICK, ChartLayout, lay_out
-from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_static import paint_heatmap
-from interp_compose.plots.images import ImageGrid
-from interp_compose.plots.images_static import paint_images
-from interp_compose.plots.lettering import FAMILY, add_axes, drawable, plain, write, write_head
-from interp_compose.plots.matrices import MatrixGrid
-from interp_compose.plots.matrices_static import paint_matrices
-from interp_compose.plots.scatter import Scatter
-from interp_compose.plots.scatter_static import paint_scatter
+from interp_compose.plots.canvas import MARGIN, PIXELS, POINT
+from interp_compose.plots.heatmap_scale import GREY
+from interp_compose.plots.scene import (
+    Axes,
+    Axis,
+    Band,
+    Cells,
+    Curve,
+    Image,
+    Item,
+    Label,
+    Marks,
+    Rule,
+    Scene,
+    Strokes,
+    Words,
+)
 from interp_compose.plots.theme import (
     BAND_OPACITY,
+    EDGE,
+    FRAME,
     GRID,
     INK,
     LEADER,
     LEVEL_OPACITY,
     MARKERS,
+    MUTED,
     Style,
 )
 
 DPI: Final = 160
 SMALL_DPI: Final = 110
+PRINT_DPI: Final = 300
 MOST_BYTES: Final = 140_000  # of a picture in a notebook
-BAR: Final = 3.4  # pixels from one line's bars to the next one's, at least
+CLEAR: Final = (0.0, 0.0, 0.0, 0.0)
+FAMILY: Final = "DejaVu Sans"  # comes with matplotlib, so figures agree on every machine
+SHADES: Final = 256  # in a colour bar
 VECTORS: Final[dict[Any, Any]] = {
     "pdf.fonttype": 42,  # a font's own outlines, which editors and publishers can read
     "svg.fonttype": "none",  # text stays text
@@ -56,37 +74,33 @@ UNDATED: Final[dict[str, dict[str, str | None]]] = {
 SVG_FONTS: Final = b"'DejaVu Sans', Verdana, sans-serif"  # Verdana's letters are as wide
 DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 
-Picture = Chart | HeatMap | Scatter | MatrixGrid | ImageGrid
-"""What both backends can draw."""
 
-
-def small_png_bytes(chart: Picture, width: float | None = None) -> bytes:
-    """The chart as a PNG of 110 pixels an inch, for notebooks: about 30 kB.
+def small_png_bytes(scene: Scene) -> bytes:
+    """The scene as a PNG of 110 pixels an inch, for notebooks: about 30 kB.
 
     In a palette of 256 colours, but where colours are numbers and the file stays small without.
     """
-    png = picture(chart, "png", dpi=SMALL_DPI, width=width)
-    shaded = isinstance(chart, HeatMap | MatrixGrid)
-    return png if shaded and len(png) <= MOST_BYTES else few_colours(png, 256)
+    png = picture(scene, "png", dpi=SMALL_DPI)
+    return png if scene.bar and len(png) <= MOST_BYTES else few_colours(png, 256)
 
 
 def few_colours(png: bytes, colours: int) -> bytes:
     """The same picture with a palette: about a third of the bytes."""
-    full = Image.open(io.BytesIO(png)).convert("RGB")
+    full = Picture.open(io.BytesIO(png)).convert("RGB")
     buffer = io.BytesIO()
-    full.quantize(colours, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    full.quantize(colours, dither=Picture.Dither.NONE).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
-def picture(chart: Picture, kind: str, *, dpi: int = DPI, width: float | None = None) -> bytes:
-    """The chart as a file of matplotlib ("png", "pdf" or "svg"); the same chart, the same bytes.
+def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
+    """The scene as a file of matplotlib ("png", "pdf" or "svg"); the same scene, the same bytes.
 
     What is blank right of what is drawn and below it is cut off.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(VECTORS)
-        figure = painted(chart, dpi, width)
+        figure = painted(scene, dpi)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=UNDATED[kind], bbox_inches=_cropped(figure))
     data = buffer.getvalue()
@@ -97,72 +111,170 @@ def _cropped(figure: Figure) -> Bbox:
     """Inches: the canvas up to a margin right of what is drawn and below it."""
     width, height = figure.get_size_inches()
     drawn, margin = figure.get_tightbbox(), MARGIN / PIXELS
-    return Bbox.from_extents(
-        0, max(0.0, drawn.y0 - margin), min(width, drawn.x1 + margin), height
-    )  # fmt: skip
+    bottom, right = max(0.0, drawn.y0 - margin), min(width, drawn.x1 + margin)
+    return Bbox.from_extents(0, bottom, right, height)
 
 
-def painted(chart: Picture, dpi: int, width: float | None = None) -> Figure:
-    """The picture as a figure of matplotlib; a width is in pixels of the layout."""
-    if isinstance(chart, HeatMap):
-        return paint_heatmap(chart, dpi, width)
-    if isinstance(chart, MatrixGrid):
-        return paint_matrices(chart, dpi, width)
-    if isinstance(chart, ImageGrid):
-        return paint_images(chart, dpi, width)
-    if isinstance(chart, Scatter):
-        return paint_scatter(chart, dpi, width)
-    return paint(chart, dpi, width)
-
-
-def paint(chart: Chart, dpi: int = DPI, width: float | None = None) -> Figure:
-    """The chart as a matplotlib figure, under whatever settings matplotlib has now."""
-    layout = lay_out(chart, width)
-    size = (layout.width / PIXELS, layout.height / PIXELS)
-    figure = Figure(figsize=size, dpi=dpi, facecolor="white")
-    all_axes = []
-    for k, (panel, (x, y, across, high)) in enumerate(
-        zip(chart.panels, layout.panels, strict=True)
-    ):
-        axes = add_axes(figure, layout, x, y, across, high)
-        all_axes.append(axes)
-        for line in panel.banded:
-            _draw_band(axes, line)
-        for line, xs in chart.bar_places(panel, max(BAR_STEP, BAR / across)):
-            axes.vlines(xs, line.low, line.high, color=line.style.colour, lw=1)
-        for level in panel.levels:
-            _draw_level(axes, level)
-        for line in panel.lines:
-            _draw_curve(axes, line)
-        _dress(axes, chart, layout)
-        title = "\n".join(map(drawable, layout.panel_titles[k]))
-        axes.set_title(title, size=9.5, loc="left", **plain(INK))
-        if k % layout.per_row:
-            axes.tick_params(labelleft=False)
-    _name_axes(figure, layout)
-    if layout.keys:
-        _draw_legend(figure, layout)
-    else:
-        _label(all_axes[-1], chart, layout)
-    write_head(figure, layout.head, layout.width, layout.height)
+def painted(scene: Scene, dpi: int = DPI) -> Figure:
+    """The scene as a matplotlib figure, under whatever settings matplotlib has now."""
+    inches = (scene.width / PIXELS, scene.height / PIXELS)
+    figure = Figure(figsize=inches, dpi=dpi, facecolor="white")
+    all_axes = [_panel(figure, scene, axes) for axes in scene.axes]
+    for label in scene.labels:
+        _label(all_axes[-1], label)
+    if scene.bar:
+        _bar(figure, scene)
+    if scene.keys or scene.rings:
+        _samples(figure, scene)
+    for k, (line, y, size) in enumerate(scene.head.placed):
+        colour = INK if k < len(scene.head.title) else MUTED
+        _write(figure, scene, (MARGIN, y), line, size, colour)
+    for text in scene.texts:
+        place = _place(scene, text.panel, text.share, text.dx, text.dy)
+        down = {"middle": "center"}.get(text.down, text.down)
+        how: dict[str, Any] = {"ha": text.across, "va": down, "rotation": 90 * text.turned}
+        _write(figure, scene, place, text.text, text.size, text.colour, **how)
     return figure
 
 
-def _draw_band(axes: Axes, line: Line) -> None:
-    colour = line.style.colour
-    axes.fill_between(line.x, line.low, line.high, color=colour, alpha=BAND_OPACITY, lw=0)
+def plain(colour: str) -> dict[str, Any]:
+    """Options for text as it is: ``$`` starts no formula, ``_`` and ``<`` mean nothing."""
+    return {"color": colour, "family": FAMILY, "parse_math": False}
 
 
-def _draw_level(axes: Axes, level: Level) -> None:
-    style = level.style
-    dash = DASHES[style.dash]
-    if level.band is not None:
-        axes.axhspan(*level.band, color=style.colour, alpha=LEVEL_OPACITY, lw=0, zorder=1.4)
-    axes.axhline(level.y, color=style.colour, lw=style.width * 0.7, ls=dash, zorder=1.5)
+def drawable(text: str) -> str:
+    """Characters that the font has; others become "�" instead of a warning. Lines stay lines."""
+    font = get_font(findfont(FontProperties(family=FAMILY)))
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    has = font.get_char_index
+    return "\n".join(
+        "".join(c if has(ord(c)) else "\N{REPLACEMENT CHARACTER}" for c in line) for line in lines
+    )
 
 
-def _draw_curve(axes: Axes, line: Line) -> None:
-    axes.plot(line.x, line.y, **_look(line.style))
+def _place(
+    scene: Scene, panel: int | None, share: tuple[float, float], dx: float, dy: float
+) -> tuple[float, float]:
+    """Pixels from the figure's upper left corner."""
+    left, top, width, height = scene.box if panel is None else scene.axes[panel].box
+    return left + share[0] * width + dx, top + (1 - share[1]) * height + dy
+
+
+def _write(
+    figure: Figure,
+    scene: Scene,
+    place: tuple[float, float],
+    text: str,
+    size: float,
+    colour: str,
+    **how: Any,
+) -> None:
+    x, y = place[0] / scene.width, 1 - place[1] / scene.height
+    figure.text(x, y, drawable(text), size=size * POINT, **how, **plain(colour))
+
+
+def _add(figure: Figure, scene: Scene, x: float, y: float, width: float, height: float) -> Drawn:
+    across, down = scene.width, scene.height
+    return figure.add_axes((x / across, 1 - (y + height) / down, width / across, height / down))
+
+
+def _panel(figure: Figure, scene: Scene, axes: Axes) -> Drawn:
+    drawn = _add(figure, scene, *axes.box)
+    for item in axes.items:
+        _draw(drawn, scene, item)
+    drawn.set_xlim(axes.x.low, axes.x.high)
+    drawn.set_ylim(axes.y.low, axes.y.high)
+    drawn.spines[:].set_visible(False)
+    if axes.look == "open":
+        drawn.spines[["left", "bottom"]].set(visible=True, color=EDGE)
+        drawn.grid(color=GRID, lw=0.7)
+    elif axes.look == "grid":
+        drawn.vlines([at for at, _ in axes.x.ticks or ()], *drawn.get_ylim(), color=GRID, lw=0.7)
+        drawn.hlines([at for at, _ in axes.y.ticks or ()], *drawn.get_xlim(), color=GRID, lw=0.7)
+    elif axes.look == "frame" and axes.colour:
+        drawn.spines[:].set(visible=True, color=axes.colour, linewidth=0.6)
+    if axes.paper:
+        drawn.set_facecolor(axes.paper)
+    drawn.set_axisbelow(True)
+    length = 3.5 if axes.look == "open" else 0.0
+    for of, axis in ((drawn.xaxis, axes.x), (drawn.yaxis, axes.y)):
+        of.set_tick_params(
+            color=EDGE, labelcolor=INK, labelsize=axis.size * POINT, labelfontfamily=FAMILY,
+            length=length, pad=3.5 if axes.look != "frame" else 3.0,
+        )  # fmt: skip
+        _ticks(of, axis)
+    return drawn
+
+
+def _ticks(of: XAxis | YAxis, axis: Axis) -> None:
+    if axis.ticks is not None:
+        ticks = axis.ticks if axis.labels else ()
+        texts = [drawable(text) for _, text in ticks]
+        of.set_ticks([at for at, _ in ticks], texts, parse_math=False)
+        of.set_tick_params(rotation=90 if axis.turned else 0)
+    elif axis.whole:
+        of.set_major_locator(MaxNLocator(axis.most, integer=True, min_n_ticks=1))
+    else:
+        of.set_major_locator(MaxNLocator(axis.most, steps=[1, 2, 5, 10]))
+    if axis.is_share:
+        of.set_major_formatter(_per_cent)
+    elif axis.is_scientific and axis.ticks is None:
+        of.set_major_formatter(_with_power)
+    if not axis.labels:
+        of.set_tick_params(labelleft=False, labelbottom=False)
+    if axis.title:
+        title = drawable("\n".join(axis.title))
+        of.set_label_text(title, size=13.7 * POINT, **plain(INK))
+
+
+def _per_cent(share: float, _: object = None) -> str:
+    return f"{100 * share:.6g}%".replace("-", "\N{MINUS SIGN}")
+
+
+def _with_power(value: float, _: object = None) -> str:
+    """Like "0.2", "2e−4" and "2e6"."""
+    text = f"{value:.6g}"
+    if value and not 1e-2 <= abs(value) < 1e4:
+        digits, power = f"{value:.5e}".split("e")
+        text = f"{float(digits):g}e{int(power)}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _draw(drawn: Drawn, scene: Scene, item: Item) -> None:
+    """One primitive."""
+    look: dict[str, Any]
+    match item:
+        case Band():
+            look = {"color": item.colour, "alpha": BAND_OPACITY, "lw": 0}
+            drawn.fill_between(item.x, item.low, item.high, **look)
+        case Curve():
+            if item.ends is not None:
+                drawn.vlines(item.x, *item.ends, color=item.style.colour, lw=1)
+            drawn.plot(item.x, item.y, **_look(item.style))
+        case Rule():
+            style = item.style
+            if item.band is not None:
+                look = {"color": style.colour, "alpha": LEVEL_OPACITY, "lw": 0}
+                drawn.axhspan(*item.band, zorder=1.4, **look)
+            dash = DASHES[style.dash]
+            drawn.axhline(item.y, color=style.colour, lw=style.width * 0.7, ls=dash, zorder=1.5)
+        case Strokes():
+            look = {"linewidths": 0.72 * item.width, "alpha": item.opacity}
+            drawn.add_collection(LineCollection(item.ends, colors=item.colour, **look))
+        case Marks():
+            _marks(drawn, scene, item)
+        case Words():
+            look = {"size": item.size * POINT, "ha": "center", "va": "center_baseline"}
+            for x, y, text in zip(item.x, item.y, item.texts, strict=True):
+                drawn.text(x, y, drawable(text), **look, **plain(item.colour))
+        case Cells():
+            _cells(drawn, item)
+        case Image():
+            extent = (item.left, item.left + item.width, item.top + item.height, item.top)
+            drawn.imshow(item.pixels, interpolation="nearest", aspect="auto", extent=extent)
+            corners = [(item.left + a * item.width, item.top + b * item.height)
+                       for a, b in ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))]  # fmt: skip
+            drawn.add_collection(LineCollection([corners], colors=FRAME, linewidths=0.8))
 
 
 def _look(style: Style) -> dict[str, Any]:
@@ -177,97 +289,123 @@ def _look(style: Style) -> dict[str, Any]:
     }
 
 
-def _dress(axes: Axes, chart: Chart, layout: ChartLayout) -> None:
-    """Ranges, ticks and grid."""
-    across, high = layout.panels[0][2:]
-    axes.set_xlim(*chart.x_range)
-    axes.set_ylim(*chart.y_range)
-    if chart.y_is_share:
-        axes.yaxis.set_major_formatter(_per_cent)
-    axes.yaxis.set_major_locator(MaxNLocator(min(7, int(high / 32)), steps=[1, 2, 5, 10]))
-    most = min(16, max(2, int(across / 24)))
-    axes.xaxis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
-    if chart.x_is_share:
-        axes.xaxis.set_major_locator(MaxNLocator(min(6, most - 1)))
-        axes.xaxis.set_major_formatter(_per_cent)
-    if chart.x_ticks:
-        every = 1 if chart.x_is_category else _every(chart, across)
-        kept = list(chart.x_ticks)[::every]
-        axes.xaxis.set_major_locator(FixedLocator(kept))
-        if chart.x_notes:
-            texts = ["\n".join(map(drawable, text.split("\n"))) for text in chart.tick_texts]
-            axes.set_xticks(
-                kept, texts[::every], parse_math=False, rotation=90 if layout.turned else 0
-            )
-    axes.grid(color=GRID, lw=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#999999")
-    axes.tick_params(color="#999999", labelcolor=INK, labelsize=8.5, labelfontfamily=FAMILY)
+def _marks(drawn: Drawn, scene: Scene, marks: Marks) -> None:
+    if not marks.opacity:
+        return  # there for the hover alone
+    colour = marks.colour
+    if marks.values is not None and scene.bar is not None:
+        colour = [scene.bar.scale.colour_of_place(value) for value in marks.values]
+    thin = marks.marker == "x-thin"
+    drawn.scatter(
+        marks.x,
+        marks.y,
+        s=(np.asarray(marks.size, float) * POINT) ** 2,
+        marker="x" if thin else MARKERS[marks.marker],
+        c=colour if isinstance(colour, list) else None,
+        color=None if isinstance(colour, list) else colour,
+        edgecolors=marks.edge or None,
+        linewidths=1.2 if thin else 0.6 if marks.edge else 0,
+        alpha=marks.opacity,
+        zorder=3,
+    )
 
 
-def _per_cent(share: float, _: object = None) -> str:
-    return f"{100 * share:.6g}%".replace("-", "\N{MINUS SIGN}")
-
-
-def _every(chart: Chart, across: float) -> int:
-    """1, or k where only every k-th of the given ticks has room for its text."""
-    longest = max(
-        *(len(f"{tick:g}") for tick in chart.x_ticks), *map(len, chart.x_notes or [""])
-    )  # fmt: skip
-    return max(1, math.ceil((TICK * longest + 6) * len(chart.x_ticks) / (1.1 * across)))
-
-
-def _name_axes(figure: Figure, layout: ChartLayout) -> None:
-    """Titles of the shared axes: y beside the first panel of each row, x under the middle."""
-    left, _, across, high = layout.panels[0]
-    right = layout.panels[layout.per_row - 1][0] + across
-    below = layout.panels[-1][1] + high + 27 + layout.notes
-    how: dict[str, Any] = {"size": 13.7, "va": "top", "ha": "center"}
-    for k, text in enumerate(layout.x_title):
-        write(figure, layout, (left + right) / 2, below + k * LINE, text, **how)
-    how = {"size": 13.7, "va": "center", "ha": "center", "rotation": 90}
-    for k, text in enumerate(layout.y_title):
-        for _, y, _, _ in layout.panels[:: layout.per_row]:
-            write(figure, layout, 15.0 + k * LINE, y + high / 2, text, **how)
-
-
-def _draw_legend(figure: Figure, layout: ChartLayout) -> None:
-    """Samples of the lines and their names, under the panels."""
-    top = min(key.y for key in layout.keys) - LINE
-    axes = add_axes(figure, layout, 0.0, top, layout.width, layout.height - top)
-    axes.set_axis_off()
-    axes.set_xlim(0, layout.width)
-    axes.set_ylim(layout.height, top)
-    for key in layout.keys:
-        look = _look(key.style) | ({"marker": ""} if key.is_level else {})
-        axes.plot([key.x, key.x + 11, key.x + 22], [key.y] * 3, markevery=[1], **look)
-        name = drawable(key.name)
-        axes.text(key.x + KEY, key.y, name, size=8.5, va="center_baseline", **plain(INK))
-
-
-def _label(axes: Axes, chart: Chart, layout: ChartLayout) -> None:
-    """Each line's name beside its end; a hairline leads to one that had to move."""
-    left, right = chart.x_range
-    panel = chart.panels[-1]
-    named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
-    named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
-    heights = chart.label_heights(layout.label_share)
-    for (text, x, y, style), height in zip(named, heights, strict=True):
-        axes.annotate(
-            drawable(short(text)),
-            xy=(x, y),
-            xytext=(right + 0.02 * (right - left), height),
-            va="center",
-            size=9,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": LEADER,
-                "lw": 0.5,
-                "shrinkA": 2,
-                "shrinkB": 4,
-                "relpos": (0, 0.5),
-            },
-            **plain(style.text_colour),
+def _cells(drawn: Drawn, cells: Cells) -> None:
+    """Every number; of a matrix with more rows than pixels every k-th row and column, the same down
+    and across, so that it keeps its diagonal. Where there is none, what lies below is seen."""
+    low, scale = cells.start - cells.step / 2, cells.scale
+    rows, columns = cells.values.shape
+    if cells.gap or scale is None:
+        shades = [
+            [(*to_rgb(GREY if scale is None else scale.colour_of_place(value)), 1.0)
+             if not math.isnan(value) else CLEAR for value in row]
+            for row in cells.values
+        ]  # fmt: skip
+        drawn.pcolormesh(
+            low + cells.step * np.arange(columns + 1),
+            low + cells.step * np.arange(rows + 1),
+            shades,
+            edgecolors="white" if cells.gap else "none",
+            linewidth=cells.gap * POINT,
+            antialiased=bool(cells.gap),
         )
+        return
+    every = math.ceil(rows / drawn.bbox.height)
+    picked = cells.values[::every, ::every] if rows == columns else cells.values
+    every = every if rows == columns else 1
+    down, across = (low + n * every * cells.step for n in picked.shape)
+    colours = LinearSegmentedColormap.from_list("", scale.stops, SHADES)
+    drawn.imshow(
+        np.ma.masked_invalid(picked),
+        cmap=colours.with_extremes(bad=CLEAR),
+        vmin=scale.low,
+        vmax=scale.high,
+        interpolation="nearest",
+        aspect="auto",
+        extent=(low, across, down, low),
+    )
+
+
+def _label(drawn: Drawn, label: Label) -> None:
+    """A name beside a line's end; a hairline leads to one that had to move."""
+    left, right = drawn.get_xlim()
+    drawn.annotate(
+        drawable(label.text),
+        xy=(label.x, label.y),
+        xytext=(right + 0.02 * (right - left), label.to),
+        va="center",
+        size=13 * POINT,
+        annotation_clip=False,
+        arrowprops={
+            "arrowstyle": "-",
+            "color": LEADER,
+            "lw": 0.5,
+            "shrinkA": 2,
+            "shrinkB": 4,
+            "relpos": (0, 0.5),
+        },
+        **plain(label.colour),
+    )
+
+
+def _samples(figure: Figure, scene: Scene) -> None:
+    """Samples of the legend and their names, and rings, anywhere on the figure."""
+    pixels = Affine2D().scale(1 / scene.width, -1 / scene.height).translate(0, 1)
+    where = pixels + figure.transFigure
+    for key in scene.keys:
+        look = _look(key.style)
+        if key.line:
+            xs, look["marker"] = [0, 11, 22], look["marker"] if key.line == "marked" else ""
+        else:
+            xs, look["lw"], look["ms"] = [16], 0, 8 * POINT
+        places = ([key.x + x for x in xs], [key.y] * len(xs))
+        middle = [1] if key.line else None
+        figure.add_artist(Line2D(*places, markevery=middle, transform=where, **look))
+        x = key.x + (30.0 if key.line else 26.0)
+        _write(figure, scene, (x, key.y), key.name, 12.0, INK, va="center_baseline")
+    for ring in scene.rings:
+        place = _place(scene, 0, (0.0, 1.0), ring.dx, ring.dy)
+        look = {"fc": "none", "ec": INK, "lw": 0.8}
+        figure.add_artist(Circle(place, ring.diameter / 2, transform=where, **look))
+
+
+def _bar(figure: Figure, scene: Scene) -> None:
+    """The colour bar right of the panels, level with their middle."""
+    assert scene.bar is not None
+    scale, length = scene.bar.scale, scene.bar.length
+    left, top, width, height = scene.box
+    drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
+    shades = [[to_rgb(scale.colour_at((k + 0.5) / SHADES))] for k in range(SHADES)]
+    drawn.imshow(shades, origin="lower", aspect="auto", extent=(0, 1, scale.low, scale.high))
+    drawn.spines[:].set_visible(False)
+    drawn.set_xticks([])
+    drawn.yaxis.tick_right()
+    drawn.yaxis.set_label_position("right")
+    texts = [drawable(text) for _, text in scale.ticks]
+    drawn.set_yticks([place for place, _ in scale.ticks], texts, parse_math=False)
+    size = 12 * POINT
+    drawn.tick_params(
+        color=EDGE, labelcolor=INK, labelsize=size, labelfontfamily=FAMILY, length=3
+    )  # fmt: skip
+    title = "\n".join(map(drawable, scene.bar.title))
+    drawn.set_ylabel(title, size=size, rotation=270, va="bottom", labelpad=6, **plain(INK))

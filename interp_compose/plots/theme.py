@@ -1,4 +1,4 @@
-"""How every figure looks, and how text that somebody else wrote is made harmless.
+"""How every figure looks.
 
 Colours are Okabe and Ito's, told apart with any common colour vision; each line also has a marker
 of its own, so that figures survive greyscale. Controls are greyish and dashed.
@@ -7,14 +7,12 @@ of its own, so that figures survive greyscale. Controls are greyish and dashed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import plotly.graph_objects as go
-import plotly.io as pio
-
-TEMPLATE: Final = "interp_compose"
 INK: Final = "#222222"
 MUTED: Final = "#666666"
+EDGE: Final = "#999999"  # of axes
+FRAME: Final = "#bbbbbb"  # around matrices and images
 GRID: Final = "#e6e6e6"
 LEADER: Final = "#c4c4c4"  # from a line's end to its name: grey, so that it is no data
 FONT: Final = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
@@ -78,55 +76,3 @@ COMPARISON_STYLES: Final = (
     Style(SKY, "cross"),
     Style(INK, "star"),
 )
-
-_AXIS: Final[dict[str, Any]] = {
-    "showgrid": True,
-    "gridcolor": GRID,
-    "zeroline": False,
-    "showline": True,
-    "linecolor": "#999999",
-    "ticks": "outside",
-    "tickcolor": "#999999",
-    "ticklen": 4,
-    "title": {"font": {"size": 13, "color": INK}, "standoff": 10},
-    "tickfont": {"size": 12, "color": INK},
-    "automargin": True,
-}
-
-pio.templates[TEMPLATE] = go.layout.Template(
-    layout={
-        "font": {"family": FONT, "size": 13, "color": INK},
-        "title": {
-            "font": {"size": 17, "color": INK},
-            "subtitle": {"font": {"size": 12, "color": MUTED}},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": 0.955,
-            "yanchor": "top",
-        },
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
-        "colorway": [style.colour for style in COMPARISON_STYLES],
-        "hoverlabel": {"bgcolor": "white", "font": {"size": 12, "family": FONT}, "namelength": -1},
-        "margin": {"l": 70, "r": 130, "t": 84, "b": 60},
-        "xaxis": _AXIS,
-        "yaxis": _AXIS,
-        "showlegend": False,
-    }
-)
-
-
-def harmless(text: object) -> str:
-    """Any text, to be shown by plotly exactly as it is.
-
-    plotly reads ``<b>``, ``<a href>`` and ``<br>`` in labels, ``%{…}`` in hover text and ``$…$``
-    as formulas; here these characters become entities, which it shows as the characters.
-    White space of any kind becomes one space; control characters become "�".
-    """
-    flat = " ".join(str(text).split())
-    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
-    flat = flat.replace("&", "&amp;")
-    for character, entity in {"<": "&lt;", ">": "&gt;", "$": "&#36;", "{": "&#123;"}.items():
-        flat = flat.replace(character, entity)
-    return flat

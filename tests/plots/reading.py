@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from interp_compose.plots.static import Picture, picture
+from interp_compose.plots.describe import Described, scene_of
+from interp_compose.plots.static import painted, picture
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -31,8 +32,13 @@ def visible_texts(picture: Figure) -> list[Text]:
     return [text for text in texts if text not in beyond]
 
 
-def png_bytes(chart: Picture) -> bytes:
-    return picture(chart, "png")
+def png_bytes(described: Described) -> bytes:
+    return picture(scene_of(described), "png")
+
+
+def paint(described: Described, dpi: int = 160, width: float | None = None) -> Figure:
+    """As matplotlib draws it."""
+    return painted(scene_of(described, width), dpi)
 
 
 class Tags(HTMLParser):

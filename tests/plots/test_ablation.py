@@ -126,7 +126,7 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
     assert list(figure.layout.yaxis.ticktext) == words
     assert list(figure.layout.yaxis.tickvals) == [0, 1, 2, 3, 4]
     assert list(figure.layout.xaxis.ticktext) == ["0", "3"]
-    assert (cells.zmin, cells.zmax) == (-9, 9)
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (-9, 9)
     title, subtitle = titles(figure)
     assert title.startswith("the cat and the dog")
     assert title.endswith(" → ran")

@@ -9,7 +9,6 @@ from interp_compose.errors import InputError
 from interp_compose.plots.canvas import LONGEST
 from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.static import paint
 from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.carma.figures import (
     cap_figure,
@@ -18,7 +17,7 @@ from interp_compose.studies.carma.figures import (
     training_figure,
 )
 from interp_compose.studies.core.figures import model_name
-from tests.plots.reading import png_bytes
+from tests.plots.reading import paint, png_bytes
 
 CONFIG = {"model": "folder/tiny", "task": "mini-idm"}
 VERSIONS = ("original", "ft", "carma")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.plots.chart import short, spread
-from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, harmless
+from interp_compose.plots.interactive import harmless
+from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
 
 heights = st.lists(st.floats(0, 1), min_size=1, max_size=9)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import re
@@ -16,16 +17,12 @@ import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
 
+from interp_compose.plots import interactive, scene, static
 from interp_compose.plots.canvas import PIXELS, WIDTHS
 from interp_compose.plots.export import page_bytes
-from interp_compose.plots.heatmap_interactive import draw_heatmap
-from interp_compose.plots.images_interactive import draw_images
-from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid
-from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
-from interp_compose.plots.scatter_interactive import draw_scatter
-from interp_compose.plots.static import painted
 from interp_compose.studies.similarity.figures import layers_figure, order_figure, similarity_figure
 from tests.plots import (
     test_figures as cap,
@@ -38,7 +35,7 @@ from tests.plots import (
     test_similarity as similarity,
     test_speed as speed,
 )
-from tests.plots.reading import HOSTILE, Tags, png_bytes, strings, visible_texts
+from tests.plots.reading import HOSTILE, Tags, paint, png_bytes, strings, visible_texts
 from tests.studies import (
     test_concept_graphs as concept_graphs,
     test_encoders as encoders,
@@ -76,10 +73,10 @@ FIGURES: dict[str, Made] = {
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),
     **dict(each("speed", speed.FIGURES, as_it_is)),
-    **dict(each("heat map", heatmaps.EVERY_MAP, draw_heatmap)),
-    **dict(each("matrices", matrices.EVERY_GRID, draw_matrices)),
-    **dict(each("images", images.EVERY_GRID, draw_images)),
-    **dict(each("scatter", scatters.EVERY_SCATTER, draw_scatter)),
+    **dict(each("heat map", heatmaps.EVERY_MAP, draw)),
+    **dict(each("matrices", matrices.EVERY_GRID, draw)),
+    **dict(each("images", images.EVERY_GRID, draw)),
+    **dict(each("scatter", scatters.EVERY_SCATTER, draw)),
     **{
         f"phases: {name}": lambda make=make: phases.figures(make())
         for name, make in phases.SHAPES.items()
@@ -109,18 +106,18 @@ def named_maps(name: str) -> list[ChartFigure]:
     hatching = {"hatch_name": name, "marked": [(0, 0)], "mark_name": name, "mark": "triangle"}
     hatched = replace(signs.hatched(), **hatching)  # type: ignore[arg-type]
     bubbles = signs.bubbles(**sizes, size_names=[name] * 4)
-    return [draw_heatmap(one) for one in (made, hatched, bubbles)]
+    return [draw(one) for one in (made, hatched, bubbles)]
 
 
 def named_matrices(name: str) -> list[ChartFigure]:
     panel = matrices.matrix(2, text=name, names=[name, name])
     rows: Any = [[panel, None]]
-    return [draw_matrices(MatrixGrid(name, name, name, name, [name] * 2, [name], rows, name))]
+    return [draw(MatrixGrid(name, name, name, name, [name] * 2, [name], rows, name))]
 
 
 def named_scatter(name: str) -> list[ChartFigure]:
     group = Group(name, scatters.REDS, [1.0], [2.0], [name])
-    return [draw_scatter(Scatter(name, name, name, name, [ScatterPanel([group], name)]))]
+    return [draw(Scatter(name, name, name, name, [ScatterPanel([group], name)]))]
 
 
 NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
@@ -129,7 +126,7 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
     "heat maps": named_maps,
     "matrices": named_matrices,
     "scatter": named_scatter,
-    "images": lambda name: [draw_images(images.grid(name=name))],
+    "images": lambda name: [draw(images.grid(name=name))],
     "phases": lambda name: phases.figures(phases.cells(), dict.fromkeys(phases.CONFIG, name)),
 }
 """Figures of every kind in which every text that a user chooses is ``name``."""
@@ -137,11 +134,10 @@ NAMED: dict[str, Callable[[str], Sequence[ChartFigure]]] = {
 
 COLUMN, PAGE = WIDTHS["column"], WIDTHS["page"]
 ON_PAPER = [
-    *((name, COLUMN) for name in ("cap", "generalise", "fusion", "encoders", "concept_graphs")),
-    *((name, COLUMN) for name in ("similarity: similarity", "speed: pairs", "phases: paper")),
-    *((name, COLUMN) for name in ("heat map: sentence", "heat map: 60 words", "images: few")),
-    *((name, COLUMN) for name in ("matrices: 4d", "scatter: pairs", "scatter: many names")),
-    *((name, PAGE) for name in ("cap", "fusion", "matrices: own names", "heat map: long labels")),
+    *((name, COLUMN) for name in ("cap", "fusion", "similarity: similarity", "phases: paper")),
+    *((name, COLUMN) for name in ("heat map: 60 words", "images: few", "matrices: 4d")),
+    ("scatter: many names", COLUMN),
+    ("matrices: own names", PAGE),
 ]
 
 
@@ -151,7 +147,7 @@ def test_no_text_leaves_the_picture_or_covers_another(name: str, inches: float |
     for figure in FIGURES[name]():
         with mpl.rc_context():
             mpl.rcdefaults()
-            picture = painted(figure.chart, 100, inches and inches * PIXELS)
+            picture = paint(figure.chart, 100, inches and inches * PIXELS)
             picture.draw_without_rendering()
             whole = picture.bbox
             # of a label its text alone: the hairline that joins it to its line may cross anything
@@ -201,6 +197,17 @@ def test_pictures_neither_follow_nor_change_the_users_settings(name: str) -> Non
         before = dict(mpl.rcParams)
         assert [png_bytes(figure.chart) for figure in FIGURES[name]()] == plain
         assert dict(mpl.rcParams) == before
+
+
+def test_backends_know_their_own_library_and_no_kind_of_figure() -> None:
+    """So that a new kind touches neither."""
+    kinds = {"chart", "heatmap", "heatmap_bubbles", "matrices", "images", "scatter"}
+    for backend, other in ((static, "plotly"), (interactive, "matplotlib"), (scene, "plotly")):
+        text = inspect.getsource(backend)
+        imported = re.findall(r"^\s*(?:from|import) (\S+)", text, re.MULTILINE)
+        assert not [name for name in imported if name.split(".")[0] == other]
+        own = {name.removeprefix("interp_compose.plots.") for name in imported}
+        assert not kinds & own
 
 
 def markup(figure: ChartFigure) -> Counter[str]:

@@ -18,8 +18,7 @@ import pytest
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
-from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.matrices_interactive import draw_matrices
+from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from tests.plots.reading import HOSTILE, Tags
@@ -240,7 +239,7 @@ def test_widths_of_paper_are_kept(tmp_path: Path) -> None:
         assert inches - 0.6 < float(root.attrib["width"].removesuffix("pt")) / 72 <= inches + 1e-6
     edited = curve().update_layout(width=5 * PIXELS)
     assert svg(edited, tmp_path) == curve().save(tmp_path / "g.svg", width=5.0).read_text()
-    wide = draw_matrices(EVERY_GRID["12 columns"]())
+    wide = draw(EVERY_GRID["12 columns"]())
     with pytest.raises(InputError, match=r"this grid in 3\.25 inches .* pass width=7\.8 or more"):
         wide.save(tmp_path / "x.svg", width="column")
     for width in (0.5, 31.0, float("nan")):
@@ -274,10 +273,10 @@ def test_edited_texts_arrive_in_the_picture(tmp_path: Path) -> None:
     for text in (">R&amp;D of mine<", ">depth &lt; 3<", ">share<"):
         assert text in drawn
     assert "mini-idm" not in drawn
-    for made in (curve(), draw_matrices(EVERY_GRID["gaps"]())):
+    for made in (curve(), draw(EVERY_GRID["gaps"]())):
         alone = svg(made.update_layout(title="mine"), tmp_path)  # as plotly does, without subtitle
         assert ">mine<" in alone
-        assert not {"mini-idm", "between neurons"} & set(re.split("[<>·] ?", alone))
+        assert not re.search("task mini-idm|between neurons", alone)
     assert "grey: not measured" in alone
     bundle = figure._repr_mimebundle_()
     assert bundle["text/plain"].startswith("figure: R&D of mine")

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from PIL import Image
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.heatmap_layout import lay_out
 from interp_compose.plots.heatmap_scale import (
     DIVERGING,
@@ -24,8 +24,8 @@ from interp_compose.plots.heatmap_scale import (
     luminance,
     scale_of,
 )
-from interp_compose.plots.heatmap_static import PIXELS, paint_heatmap
-from tests.plots.reading import png_bytes
+from interp_compose.plots.interactive import draw
+from tests.plots.reading import paint, png_bytes
 
 NAN = float("nan")
 WORDS = ("The", "soft", "rain", "fell", "on", "the", "water", ".")
@@ -98,31 +98,32 @@ EVERY_MAP: dict[str, Callable[[], HeatMap]] = {
 
 
 def dots(made: HeatMap) -> object:
-    scatters = (t for t in draw_heatmap(made).data if t.type == "scatter")
+    scatters = (t for t in draw(made).data if t.type == "scatter")
     return next(t for t in scatters if t.mode == "markers")
 
 
 def cells(made: HeatMap) -> object:
-    return next(t for t in draw_heatmap(made).data if t.type == "heatmap" and t.hovertemplate)
+    return next(t for t in draw(made).data if t.type == "heatmap" and t.hovertemplate)
 
 
 # --- what is drawn -------------------------------------------------------------------------------
 
 
 def test_the_interactive_map_holds_the_numbers_in_reading_order() -> None:
-    figure = draw_heatmap(heatmap(values=[[1.0, -2.0, None], [0.0, NAN, 0.5]]))
+    figure = draw(heatmap(values=[[1.0, -2.0, None], [0.0, NAN, 0.5]]))
     grey, _, trace, *_ = figure.data
     assert [list(row) for row in trace.z] == [[1.0, -2.0, None], [0.0, None, 0.5]]
-    assert (trace.zmin, trace.zmax) == (-2, 2)
+    colours = figure.layout.coloraxis
+    assert (trace.coloraxis, colours.cmin, colours.cmax) == ("coloraxis", -2, 2)
     assert [list(row) for row in grey.z] == [[None, None, 0], [None, 0, None]]
     assert list(figure.layout.yaxis.range) == [1.5, -0.5]  # the first row is on top
     assert list(figure.layout.xaxis.range) == [-0.5, 2.5]
-    assert trace.colorbar.title.text == "change in the answer's<br>log-probability (nats)"
+    assert colours.colorbar.title.text == "change in the answer's<br>log-probability (nats)"
     assert isinstance(figure.chart, HeatMap)
 
 
 def test_equal_words_keep_rows_of_their_own() -> None:
-    figure = draw_heatmap(heatmap(3, 3, rows=["the", "cat", "the"], values=numbers(3, 3)))
+    figure = draw(heatmap(3, 3, rows=["the", "cat", "the"], values=numbers(3, 3)))
     assert list(figure.layout.yaxis.tickvals) == [0, 1, 2]
     assert list(figure.layout.yaxis.ticktext) == ["the", "cat", "the"]
 
@@ -147,18 +148,19 @@ def test_hover_shows_the_text_that_came_along() -> None:
 
 def test_logarithms_are_drawn_and_numbers_are_said() -> None:
     made = heatmap(1, 3, values=[[1.0, 10.0, 600.0]], diverging=False, log=True, value_format=".0f")
-    trace = cells(made)
+    figure = draw(made)
+    (trace, *_), bar = figure.data, figure.layout.coloraxis.colorbar
     assert trace.z[0] == pytest.approx((0, 1, math.log10(600)))
     assert [cell[2] for cell in trace.customdata[0]] == ["1", "10", "600"]
-    assert [text.strip() for text in trace.colorbar.ticktext] == [
+    assert [text.strip() for text in bar.ticktext] == [
         "1", "2", "5", "10", "20", "50", "100", "200", "500",
     ]  # fmt: skip
-    assert trace.colorbar.tickvals[6] == 2
+    assert bar.tickvals[6] == 2
 
 
 def test_numbers_are_written_where_they_can_be_read() -> None:
     def written(made: HeatMap) -> list[str]:
-        return [str(t) for trace in draw_heatmap(made).data for t in trace.text or ()]
+        return [str(t) for trace in draw(made).data for t in trace.text or ()]
 
     assert sorted(written(heatmap(values=[[1.0, -2.0, None], [-0.001, NAN, 0.5]]))) == sorted(
         ["1.00", "−2.00", "0.00", "0.50"]
@@ -190,11 +192,11 @@ def test_the_static_map_has_each_cells_colour_in_its_place() -> None:
 
 def test_both_pens_use_the_same_colours() -> None:
     made = sentence()
-    trace, scale = cells(made), scale_of(made)
-    stops = [(share, stop) for share, stop in trace.colorscale]
+    colours, scale = draw(made).layout.coloraxis, scale_of(made)
+    stops = [(share, stop) for share, stop in colours.colorscale]
     for share, stop in stops:
         assert scale.colour(scale.low + share * (scale.high - scale.low)) == stop
-    assert (trace.zmin, trace.zmax) == (scale.low, scale.high)
+    assert (colours.cmin, colours.cmax) == (scale.low, scale.high)
 
 
 def test_marks_are_dots_and_say_what_they_mean() -> None:
@@ -290,25 +292,25 @@ def test_ticks_are_few_round_and_where_they_say(low: float, span: float, log: bo
 def test_labels_are_thinned_out_only_where_there_is_no_room(
     made: HeatMap, rows: int, columns: int
 ) -> None:
-    figure = draw_heatmap(made)
+    figure = draw(made)
     assert list(figure.layout.yaxis.tickvals) == list(range(0, len(made.rows), rows))
     assert list(figure.layout.xaxis.tickvals) == list(range(0, len(made.columns), columns))
 
 
 def test_long_column_labels_are_turned() -> None:
-    figure = draw_heatmap(long_labels())
+    figure = draw(long_labels())
     assert figure.layout.xaxis.tickangle == -90
     assert max(len(text) for text in figure.layout.xaxis.ticktext) <= 16
-    assert draw_heatmap(ranks(80)).layout.xaxis.tickangle == 0
+    assert draw(ranks(80)).layout.xaxis.tickangle == 0
 
 
 def test_the_figure_grows_with_its_rows_within_limits() -> None:
-    heights = [draw_heatmap(heatmap(n, 4)).layout.height for n in (1, 3, 8, 32, 60, 400)]
+    heights = [draw(heatmap(n, 4)).layout.height for n in (1, 3, 8, 32, 60, 400)]
     assert heights == sorted(heights)
     assert heights[0] > 200
     assert heights[-1] < 1100
     assert heights[-2] == heights[-1]
-    inches = paint_heatmap(heatmap(32, 4), 100).get_figheight()
+    inches = paint(heatmap(32, 4), 100).get_figheight()
     assert inches * PIXELS == pytest.approx(heights[3])
 
 

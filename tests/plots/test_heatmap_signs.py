@@ -16,9 +16,9 @@ from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_hatching import hatching
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.heatmap_layout import CHARACTER, LINE, TOP, lay_out
 from interp_compose.plots.heatmap_scale import BLACK, WHITE, scale_of
+from interp_compose.plots.interactive import draw
 from tests.plots.reading import png_bytes
 from tests.plots.test_heatmap import dots, heatmap, numbers
 
@@ -84,7 +84,7 @@ def test_strokes_have_the_ink_of_their_cell() -> None:
     found = hatching(made, lay_out(made), scale_of(made))
     assert {round(a[0]) for a, _ in found[BLACK]} == {0}
     assert {round(a[0]) for a, _ in found[WHITE]} == {1}
-    drawn = {t.line.color for t in draw_heatmap(made).data if t.type == "scatter" and t.opacity}
+    drawn = {t.line.color for t in draw(made).data if t.type == "scatter" and t.opacity}
     assert drawn == {BLACK, WHITE}
 
 
@@ -98,7 +98,7 @@ def test_the_subtitle_says_what_the_signs_mean() -> None:
 def test_both_pens_draw_signs() -> None:
     made = hatched()
     plain = replace(made, hatched=())
-    assert len(draw_heatmap(made).data) > len(draw_heatmap(plain).data)
+    assert len(draw(made).data) > len(draw(plain).data)
     marked = replace(plain, marked=[(0, 0)], mark_name="x")
     pictures = [made, plain, marked, replace(marked, mark="triangle")]
     assert len({png_bytes(one) for one in pictures}) == len(pictures)
@@ -110,8 +110,8 @@ def test_limits_are_the_ends_of_the_colours() -> None:
     scale = scale_of(made)
     assert (scale.low, scale.high) == (0.0, 1.0)
     assert scale.colour(1.2) == scale.colour(1.0) != scale.colour(0.5)
-    cells = next(t for t in draw_heatmap(made).data if t.type == "heatmap")
-    assert (cells.zmin, cells.zmax) == (0.0, 1.0)
+    colours = draw(made).layout.coloraxis
+    assert (colours.cmin, colours.cmax) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,14 @@ def test_what_is_no_sign_is_refused(changes: dict[str, Any], message: str) -> No
 
 def test_bubbles_have_the_place_size_and_colour_of_their_cell() -> None:
     made = bubbles()
-    circles, crosses = draw_heatmap(made).data
+    figure = draw(made)
+    circles, crosses = figure.data
     assert list(zip(circles.y, circles.x, strict=True)) == [(0, 0), (0, 1), (1, 0), (2, 1)]
     of_size = made.diameters(lay_out(made).cell)
     assert of_size == sorted(set(of_size))
     assert list(circles.marker.size) == [of_size[k] for k in (3, 2, 1, 0)]
     assert list(circles.marker.color) == pytest.approx([0, math.log10(2), math.log10(4), 1.20412])
-    assert circles.marker.colorbar.title.text == "stable rank"
+    assert figure.layout.coloraxis.colorbar.title.text == "stable rank"
     assert list(zip(crosses.y, crosses.x, strict=True)) == [(1, 1), (2, 0)]
     assert crosses.customdata[0][2] == "not measured"
     assert made.subheading == "3 seeds · grey: not measured"
@@ -179,7 +180,7 @@ def test_neighbouring_bubbles_never_touch() -> None:
 
 def test_the_legend_shows_every_size_with_its_name() -> None:
     made = bubbles()
-    figure = draw_heatmap(made)
+    figure = draw(made)
     texts = [a.text for a in figure.layout.annotations]
     assert texts == ["phase:", "1", "2", "2c", "3"]
     widths = [shape.x1 - shape.x0 for shape in figure.layout.shapes]
@@ -210,7 +211,7 @@ def test_what_are_no_bubbles_is_refused(changes: dict[str, Any], message: str) -
 
 def test_bubbles_of_nothing_are_crosses() -> None:
     made = bubbles(values=[[None, math.nan]] * 3)
-    (crosses,) = draw_heatmap(made).data
+    (crosses,) = draw(made).data
     assert len(crosses.x) == 6
     assert png_bytes(made) == png_bytes(made)
 

@@ -13,15 +13,14 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from interp_compose.errors import InputError
-from interp_compose.plots import matrices_interactive
+from interp_compose.plots import matrices_layout
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap_scale import DIVERGING, GREY
-from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
-from interp_compose.plots.matrices_interactive import draw_matrices, thinning
-from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out
-from interp_compose.plots.matrices_static import PIXELS, paint_matrices
-from tests.plots.reading import png_bytes, visible_texts
+from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out, thinning
+from tests.plots.reading import paint, png_bytes, visible_texts
 
 NAN = float("nan")
 THREE = np.array([[1.0, 0.5, -0.12345], [0.5, 1.0, NAN], [-0.12345, NAN, 1.0]])
@@ -94,8 +93,8 @@ def annotated(figure: ChartFigure) -> list[str]:
 
 
 def test_numbers_are_rounded_and_gaps_left_out() -> None:
-    figure = draw_matrices(grid())
-    assert str(draw_matrices(grid([MatrixPanel(np.array([[-0.0001]]))])).data[0].z[0][0]) == "0.0"
+    figure = draw(grid())
+    assert str(draw(grid([MatrixPanel(np.array([[-0.0001]]))])).data[0].z[0][0]) == "0.0"
     first, missing, stroke = figure.data
     assert list(first.z[0]) == [1.0, 0.5, -0.123]
     assert list(first.z[1]) == [0.5, 1.0, None]
@@ -107,7 +106,7 @@ def test_numbers_are_rounded_and_gaps_left_out() -> None:
 
 
 def test_all_panels_share_the_scale_of_heat_maps_from_minus_one_to_one() -> None:
-    figure = draw_matrices(many(1, 3))
+    figure = draw(many(1, 3))
     scale = figure.layout.coloraxis
     assert (scale.cmin, scale.cmax) == (-1, 1)
     assert [stop for _, stop in scale.colorscale] == list(DIVERGING)
@@ -119,7 +118,7 @@ def test_all_panels_share_the_scale_of_heat_maps_from_minus_one_to_one() -> None
 def test_cells_are_square_and_panels_where_the_layout_has_them() -> None:
     made = EVERY_GRID["10"]()
     layout = lay_out(made)
-    shown = draw_matrices(made).layout
+    shown = draw(made).layout
     across = shown.width - shown.margin.l - shown.margin.r
     down = shown.height - shown.margin.t - shown.margin.b
     for k, (i, j, _) in enumerate(made.places):
@@ -133,7 +132,7 @@ def test_cells_are_square_and_panels_where_the_layout_has_them() -> None:
 
 
 def test_hover_has_panel_names_and_value() -> None:
-    figure = draw_matrices(many(1, 2, 100, names=[f"neuron {k}" for k in range(100)]))
+    figure = draw(many(1, 2, 100, names=[f"neuron {k}" for k in range(100)]))
     assert figure.data[1].hovertemplate == (
         "decay r0 · γ 1<br>%{y}<br>%{x}<br>cosine: %{z:.3f}<extra></extra>"
     )
@@ -141,23 +140,23 @@ def test_hover_has_panel_names_and_value() -> None:
         assert axis.ticktext[42] == "neuron 42"
         assert axis.tickvals[42] == 42
         assert not axis.showticklabels  # far too many to be read
-    assert "row %{y}, column %{x}<br>cosine" in draw_matrices(many(1, 1)).data[0].hovertemplate
+    assert "row %{y}, column %{x}<br>cosine" in draw(many(1, 1)).data[0].hovertemplate
 
 
 def test_names_shared_by_all_are_written_at_the_edge() -> None:
     made = EVERY_GRID["shared names"]()
-    shown = draw_matrices(made).layout
+    shown = draw(made).layout
     assert [shown[f"yaxis{k}"].showticklabels for k in ("", *range(2, 7))] == [1, 0, 0, 1, 0, 0]
     assert [shown[f"xaxis{k}"].showticklabels for k in ("", *range(2, 7))] == [0, 0, 0, 1, 1, 1]
-    painted = paint_matrices(made, 100)
+    painted = paint(made, 100)
     texts = [text.get_text() for text in visible_texts(painted)]
     assert texts.count("token 5") == 5
 
 
 def test_names_of_each_panel_are_written_at_each() -> None:
-    texts = [text.get_text() for text in visible_texts(paint_matrices(own_names(), 100))]
+    texts = [text.get_text() for text in visible_texts(paint(own_names(), 100))]
     assert [texts.count(f"neuron {k}") for k in (0, 3, 5)] == [6, 4, 2]
-    shown = draw_matrices(own_names()).layout
+    shown = draw(own_names()).layout
     assert shown.xaxis.showticklabels
     assert shown.xaxis2.showticklabels
     assert list(shown.xaxis2.ticktext)[-1] == "neuron 5"
@@ -166,16 +165,17 @@ def test_names_of_each_panel_are_written_at_each() -> None:
 
 def test_blocks_are_parted_where_they_are_large_enough() -> None:
     few = many(1, 2, 40, blocks=range(10, 40, 10))
-    _, lines, *_ = draw_matrices(few).data
+    _, lines, *_ = draw(few).data
     assert list(lines.x)[:6] == [9.5, 9.5, None, 19.5, 19.5, None]
     assert list(lines.y)[:6] == [-0.5, 39.5, None] * 2
-    painted = paint_matrices(few, 100)
-    assert [len(axes.collections) for axes in painted.axes] == [2, 2, 0]
+    painted = paint(few, 100)
+    assert [len(axes.collections) for axes in painted.axes] == [1, 1, 0]
     ends = painted.axes[0].collections[0].get_segments()
-    assert [segment[0][0] for segment in ends] == [9.5, 19.5, 29.5]
+    assert [segment[0][0] for segment in ends[:3]] == [9.5, 19.5, 29.5]  # down
+    assert [segment[0][1] for segment in ends[3:]] == [9.5, 19.5, 29.5]  # across
     crowded = many(1, 2, 200, blocks=range(2, 200, 2))
-    assert {trace.type for trace in draw_matrices(crowded).data} == {"heatmap"}
-    drawn = [axes.collections for axes in paint_matrices(crowded, 100).axes]
+    assert {trace.type for trace in draw(crowded).data} == {"heatmap"}
+    drawn = [axes.collections for axes in paint(crowded, 100).axes]
     assert not any(line.get_segments() for lines in drawn for line in lines)
 
 
@@ -194,7 +194,7 @@ def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
         wanted = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
         assert seen(0, (j + 0.5) / 3, (i + 0.5) / 3) == pytest.approx(wanted, abs=3)
     assert seen(1, 0.25, 0.25) == [int(GREY[1:3], 16)] * 3
-    painted = paint_matrices(made, 100)
+    painted = paint(made, 100)
     (image,) = painted.axes[0].images
     assert image.get_interpolation() == "nearest"
     assert image.get_clim() == (-1, 1)
@@ -203,7 +203,7 @@ def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
 
 def test_large_matrices_keep_their_diagonal() -> None:
     made = grid(*[[MatrixPanel(np.eye(640))] * 8] * 2)
-    (image,) = paint_matrices(made, 160).axes[3].images
+    (image,) = paint(made, 160).axes[3].images
     np.testing.assert_array_equal(image.get_array(), np.eye(128))
     assert image.get_extent() == [-0.5, 639.5, 639.5, -0.5]
 
@@ -211,21 +211,21 @@ def test_large_matrices_keep_their_diagonal() -> None:
 def test_a_matrix_without_numbers_is_none() -> None:
     made = grid([MatrixPanel(np.full((2, 2), NAN), "never shown"), matrix(2)])
     assert [panel is None for _, _, panel in made.places] == [True, False]
-    assert "not measured" in draw_matrices(made).data[0].hovertemplate
-    assert "never shown" not in annotated(draw_matrices(made))
+    assert "not measured" in draw(made).data[0].hovertemplate
+    assert "never shown" not in annotated(draw(made))
 
 
 def test_heavy_figures_keep_every_kth_row(monkeypatch: pytest.MonkeyPatch) -> None:
     made = grid([matrix(11), None], names=[f"n{k}" for k in range(11)])
     assert thinning(made) == 1
-    monkeypatch.setattr(matrices_interactive, "MOST_CELLS", 30)
+    monkeypatch.setattr(matrices_layout, "MOST_CELLS", 30)
     assert thinning(made) == 3
-    figure = draw_matrices(made)
+    figure = draw(made)
     np.testing.assert_allclose(figure.data[0].z, matrix(11).values[::3, ::3], atol=6e-4)
     assert (figure.data[0].x0, figure.data[0].dx) == (1, 3)
     assert list(figure.layout.xaxis.ticktext) == ["n0", "n3", "n6", "n9"]
     assert list(figure.layout.xaxis.tickvals) == [1, 4, 7, 10]
-    unnamed = draw_matrices(grid([matrix(11)])).layout
+    unnamed = draw(grid([matrix(11)])).layout
     assert list(unnamed.yaxis.ticktext) == ["0", "3", "6", "9"]
     assert "1 row in 3 is drawn" in figure.layout.title.subtitle.text
     assert "1 row in 3" not in made.subheading()
@@ -254,12 +254,12 @@ def test_panels_shrink_before_the_figure_grows() -> None:
 
 
 def test_long_texts_are_shortened() -> None:
-    figure = draw_matrices(EVERY_GRID["long"]())
+    figure = draw(EVERY_GRID["long"]())
     assert figure.layout.title.text.count("<br>") == 2
     assert "…" not in figure.layout.title.text
     assert all(len(text) < 130 for text in annotated(figure))
     assert figure.layout.xaxis.ticktext[0] == short("long " * 9, 24).strip()
-    painted = paint_matrices(grid([matrix(1, text="무 γ")]), 100)
+    painted = paint(grid([matrix(1, text="무 γ")]), 100)
     assert "\N{REPLACEMENT CHARACTER} γ" in [t.get_text() for t in visible_texts(painted)]
 
 
@@ -313,5 +313,5 @@ def test_what_is_no_grid_is_refused(changes: dict[str, Any], message: str) -> No
 def test_rounding_beyond_one_is_no_error() -> None:
     assert not grid([with_value(1 + 5e-7)]).has_gaps
     assert grid([with_value(NAN)]).has_gaps
-    single = draw_matrices(grid([MatrixPanel(np.eye(2, dtype=np.float32))]))
+    single = draw(grid([MatrixPanel(np.eye(2, dtype=np.float32))]))
     assert list(single.data[0].z[0]) == [1, 0]

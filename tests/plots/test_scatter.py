@@ -14,8 +14,10 @@ from hypothesis import given, strategies as st
 from PIL import Image
 
 from interp_compose.errors import InputError
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap_scale import luminance
+from interp_compose.plots.interactive import draw
 from interp_compose.plots.scatter import (
     SHADES,
     TWINS,
@@ -24,11 +26,9 @@ from interp_compose.plots.scatter import (
     ScatterPanel,
     pair_styles,
 )
-from interp_compose.plots.scatter_interactive import draw_scatter
 from interp_compose.plots.scatter_layout import LEFT, lay_out
-from interp_compose.plots.scatter_static import PIXELS, paint_scatter
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from tests.plots.reading import png_bytes, visible_texts
+from tests.plots.reading import paint, png_bytes, visible_texts
 
 NAN = float("nan")
 BLUES, REDS = Style(BLUE, "circle"), Style(VERMILLION, "square")
@@ -90,7 +90,7 @@ EVERY_SCATTER: dict[str, Callable[[], Scatter]] = {
 
 
 def test_points_are_markers_or_their_texts_and_gaps_are_left_out() -> None:
-    blue, red, text, *keys = draw_scatter(scatter()).data
+    blue, red, text, *keys = draw(scatter()).data
     assert (list(blue.x), list(blue.y), blue.mode) == ([0, 1], [0, 10], "markers")
     assert (list(red.x), list(red.y), red.mode) == ([2], [4], "markers")
     assert (list(text.x), list(text.y), list(text.text)) == ([3], [-6], ["17"])
@@ -101,13 +101,13 @@ def test_points_are_markers_or_their_texts_and_gaps_are_left_out() -> None:
 
 
 def test_hover_names_group_text_and_place() -> None:
-    blue, _, text, *_ = draw_scatter(scatter()).data
+    blue, _, text, *_ = draw(scatter()).data
     assert blue.hovertemplate == "(a, b)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
     assert text.hovertemplate == "%{text} (b, a)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
 
 
 def test_each_panel_has_axes_of_its_own() -> None:
-    figure = draw_scatter(scatter(clouds("a"), clouds("b", 100)))
+    figure = draw(scatter(clouds("a"), clouds("b", 100)))
     assert figure.layout.xaxis2.range[1] > 50 * figure.layout.xaxis.range[1]
     assert figure.layout.xaxis.matches is None
     assert {trace.xaxis for trace in figure.data[16:32]} == {"x2"}
@@ -117,20 +117,20 @@ def test_each_panel_has_axes_of_its_own() -> None:
 
 
 def test_one_legend_serves_all_panels() -> None:
-    figure = draw_scatter(scatter(clouds("a"), clouds("b")))
+    figure = draw(scatter(clouds("a"), clouds("b")))
     keys = [trace for trace in figure.data if trace.showlegend]
     assert [key.name for key in keys] == [f"({a}, {b})" for a, b in PAIRS]
     for key in keys:
         assert sum(trace.legendgroup == key.legendgroup for trace in figure.data) == 3
-    assert draw_scatter(scatter(tokens())).layout.showlegend is False
+    assert draw(scatter(tokens())).layout.showlegend is False
 
 
 def test_a_panel_without_points_says_so() -> None:
-    figure = draw_scatter(EVERY_SCATTER["gaps"]())
+    figure = draw(EVERY_SCATTER["gaps"]())
     said = [a.xref for a in figure.layout.annotations if a.text == "not measured"]
     assert said == ["x2 domain", "x3 domain"]
     assert {trace.xaxis for trace in figure.data} >= {"x", "x2", "x3"}  # else no axes are drawn
-    painted = paint_scatter(EVERY_SCATTER["gaps"](), 100)
+    painted = paint(EVERY_SCATTER["gaps"](), 100)
     assert [t.get_text() for t in visible_texts(painted)].count("not measured") == 2
 
 
@@ -222,6 +222,6 @@ def test_what_is_no_scatter_is_refused(panels: list[list[Group]], message: str) 
 
 def test_long_names_are_shortened_and_keep_apart() -> None:
     made = EVERY_SCATTER["many names"]()
-    keys = [trace for trace in draw_scatter(made).data if trace.showlegend]
+    keys = [trace for trace in draw(made).data if trace.showlegend]
     assert keys[3].name == short("group 3 " * 9, 24).strip()
     assert len({key.legendgroup for key in keys}) == 30

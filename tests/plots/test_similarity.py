@@ -12,7 +12,6 @@ import pytest
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.plots.static import paint
 from interp_compose.plots.theme import PROTOCOL_STYLES
 from interp_compose.studies.similarity.figures import (
     layers_figure,
@@ -20,6 +19,7 @@ from interp_compose.studies.similarity.figures import (
     similarity_comparison,
     similarity_figure,
 )
+from tests.plots.reading import paint
 
 POOLINGS = ("mean", "max", "sum", "last", "first", "shuffled")
 LABELS = [*POOLINGS[:3], "last (control)", "first (control)", "shuffled (control)"]

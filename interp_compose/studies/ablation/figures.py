@@ -9,7 +9,6 @@ import pandas as pd
 
 from interp_compose.plots.chart import Chart, Level, Panel, short, side_by_side
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
 from interp_compose.studies.core.figures import lines_of, model_name
@@ -74,7 +73,7 @@ def example_figure(
 
     ``correct`` and ``logprob`` (nats) are of the untouched model.
     """
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{short(prompt, 60)} → {answer.strip() or repr(answer)}",
             subtitle=_about(
@@ -102,7 +101,7 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
     high = frame.pivot(index="group", columns="layer", values="logprob_change_high").loc[names]
     sure = ((low > 0) | (high < 0)).to_numpy()
     heads = config["what"] == "heads"
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{model_name(config)}: effect on the answer when {_what(config)}",
             subtitle=_about(config, f"mean over {_examples(frame)}"),

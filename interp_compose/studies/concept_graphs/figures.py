@@ -10,7 +10,6 @@ import pandas as pd
 
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.images import ImageGrid, image_of, side_by_side
-from interp_compose.plots.images_interactive import draw_images
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.studies.concept_graphs.result import FAILING
 from interp_compose.studies.core.figures import by_value, curve_figure, lines_of, n_seeds
@@ -112,7 +111,7 @@ def images_figure(
     }
     trained = config["train_nodes"]
     names = {node: f"{node} {described(node)}{' *' * (node in trained)}" for node in NODES}
-    return draw_images(
+    return draw(
         ImageGrid(
             title="concept graph: generated images",
             subtitle=f"seed {seed}, all γ from the same noise · * trained on",

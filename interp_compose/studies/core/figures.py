@@ -10,7 +10,6 @@ import pandas as pd
 
 from interp_compose.plots.chart import Chart, Line, Panel, short
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.shares import ALL
@@ -181,7 +180,7 @@ def grid_figure(
     means = largest.pivot_table(index=[by, "init_rate"], columns="weight_decay", values="mean")
     parts = [(part, rate) for part in dict.fromkeys(largest[by]) for rate in rates]
     size = f"{int(largest['size'].iloc[0]):,} {unit}"
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{config['task']}: {title}",
             subtitle=" · ".join((*about_decoders(config), size, "mean over seeds")),
@@ -218,7 +217,7 @@ def kinds_figure(
         for row in found.to_dict("records")
     ]
     one_split = len({split for split, _ in rows}) == 1
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{config['task']}: sequences that are right, by type",
             subtitle=subtitle,

@@ -11,7 +11,6 @@ import pandas as pd
 
 from interp_compose.plots.chart import Chart, Level, Panel
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
 from interp_compose.stats.intervals import wilson_interval
@@ -46,7 +45,7 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
     own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
     means = mean_reads(own, [*place, "earlier"]).unstack("earlier")
     means = means.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{_task(config)}what fuse-attention reads, by {by}",
             subtitle=_subtitle(config, f"{split}: mean over tokens"),
@@ -71,7 +70,7 @@ def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
     shares = both.assign(share=both["n_right"] / both["n"])
     values = shares.set_index([*place, "earlier"])["share"].unstack("earlier")
     values = values.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
             subtitle=_subtitle(config, f"{split}: {own['n'].max()} sequences"),
@@ -184,7 +183,7 @@ def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
         if (type_, model) in shares.index
     ]
     shares = shares.loc[rows]
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{_task(config)}which tokens of the target are right",
             subtitle=_subtitle(config, f"{split}, given the tokens before"),

@@ -11,7 +11,6 @@ import pandas as pd
 from interp_compose.models.seq2seq import Positions
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.core.figures import kinds_figure, lines_of, n_seeds
@@ -61,7 +60,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     place = ["model", "stack", "layer"]
     means = mean_reads(last, [*place, "earlier"]).unstack("earlier")
     means = means.loc[last[place].drop_duplicates().itertuples(index=False, name=None)]
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
             subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),
@@ -101,7 +100,7 @@ def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     place = ["model", "stack", "layer", "kind"]
     rows = list(depths[place].drop_duplicates().itertuples(index=False, name=None))
     means = depths.groupby([*place, "step"], sort=False)["depth"].mean().unstack("step").loc[rows]
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{config['task']}: how far up the last fuse-attention reads, over training",
             subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),

@@ -17,9 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid, MatrixPanel
-from interp_compose.plots.matrices_interactive import draw_matrices
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel, pair_styles
-from interp_compose.plots.scatter_interactive import draw_scatter
 from interp_compose.plots.theme import BLUE, GREEN, INK, VERMILLION, Style
 from interp_compose.studies.anchors.phase import phase_name
 from interp_compose.studies.anchors.titles import clipping_of
@@ -59,7 +57,7 @@ def masked_key_figure(
         apart = f" · silhouette {_told(told[rate])}" if rate in told else ""
         panels.append(ScatterPanel(groups, f"{_name(rate, phase)}{apart}"))
     x_title, y_title = AXES[method]
-    return draw_scatter(
+    return draw(
         Scatter(
             title=f"Outputs with the key {MASKS[mode]}, by pair of anchors",
             subtitle=f"{_subtitle(config)} · silhouettes of the outputs themselves",
@@ -87,7 +85,7 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
             texts=[str(number) for number in own["number"]],
         )
         panels.append(ScatterPanel([group], f"{_name(rate, phase)}: {told}; {share:.0%}"))
-    return draw_scatter(
+    return draw(
         Scatter(
             title="Embeddings of the numbers",
             subtitle=f"{_subtitle(config)} · {ORDER}",
@@ -103,7 +101,7 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
     mask."""
     models, circuits = _models(frames), frames["circuits"].set_index(["mode", "init_rate"])
     cosines, samples = frames["cosines"], frames["samples"]
-    return draw_matrices(
+    return draw(
         MatrixGrid(
             title="Outputs with the second anchor masked, ordered by g(x; a₁)",
             subtitle=f"{_subtitle(config)} · g(x; a₁) rises from left to right",
@@ -132,7 +130,7 @@ def neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure:
     by side."""
     models = frames["models"]
     neurons = frames["neurons"].query("weight_decay == @config['weight_decay']")
-    return draw_matrices(
+    return draw(
         MatrixGrid(
             title="Neurons of W_Q of the first layer",
             subtitle=_subtitle(config),
@@ -160,7 +158,7 @@ def all_neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFig
     rates = sorted(neurons["init_rate"].unique().tolist())
     decays = sorted(neurons["weight_decay"].unique().tolist(), reverse=True)
     cells = dict(iter(neurons.groupby(["init_rate", "weight_decay"])))
-    return draw_matrices(
+    return draw(
         MatrixGrid(
             title="Neurons of W_Q of the first layer, over the diagram",
             subtitle=" · ".join([_model(config), f"seed {config['seed']}", *clipping_of(config)]),

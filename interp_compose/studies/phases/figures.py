@@ -21,7 +21,6 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Panel, side_by_side
 from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
-from interp_compose.plots.heatmap_interactive import draw_heatmap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
 from interp_compose.studies.anchors.phase import COMMUTES, FITS_ID, phase_name
@@ -117,7 +116,7 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
         values = [(place, grid.cells[key]) for place, key in grid.map_places("ood")]
         return [place for place, row in values if row[name] < bound]
 
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{shape_of(config)}: accuracy on unseen pairs",
             subtitle=" · ".join(_run(config, grid.cells.values())),
@@ -158,7 +157,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
         if row["phase"] in order and not np.isnan(row["stable_rank"])
     }
     ranks = [row["stable_rank"] for row in measured.values()]
-    return draw_heatmap(
+    return draw(
         Bubbles(
             title=f"{shape_of(config)}: phase and complexity",
             subtitle=" · ".join(_run(config, grid.cells.values())),

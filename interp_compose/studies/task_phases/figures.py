@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
-from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.studies.core.figures import (
     MOST_KINDS,
     about_decoders,
@@ -101,7 +100,7 @@ def square_figure(blocks: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     rows, columns = (list(dict.fromkeys(table[name])) for name in ("row", "b"))
     means = table.pivot_table(index="row", columns="b", values="mean").loc[rows, columns]
     size = f"{int(blocks['size'].iloc[0]):,} training sequences"
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{config['task']}: sums of the square that are right",
             subtitle=" · ".join((*about_decoders(config), size)),

@@ -10,8 +10,7 @@ import pandas as pd
 from interp_compose.models.weight_matrices import MATRICES
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_interactive import draw_heatmap
-from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.interactive import ChartFigure, draw
 
 TITLES: Final = {
     "stable_rank": "stable rank",
@@ -49,7 +48,7 @@ def complexity_figure(
     cells = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
     rows = [name for name in MATRICES if name in set(inside["matrix"])]
     style = FORMATS.get(measure, ".1f")
-    return draw_heatmap(
+    return draw(
         HeatMap(
             title=f"{short(str(config.get('model', 'Model')), 30)}: {TITLES[measure]} of weights",
             subtitle=_ends(merged[~merged.index.isin(inside.index)], measure, style),

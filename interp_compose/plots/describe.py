@@ -1,0 +1,35 @@
+"""What a figure can show, and any of it laid out."""
+
+from __future__ import annotations
+
+from interp_compose.plots import (
+    chart_layout,
+    heatmap_scene,
+    images,
+    matrices_layout,
+    scatter_layout,
+)
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.images import ImageGrid
+from interp_compose.plots.matrices import MatrixGrid
+from interp_compose.plots.scatter import Scatter
+from interp_compose.plots.scene import Scene
+
+Described = Chart | HeatMap | Scatter | MatrixGrid | ImageGrid
+
+
+def scene_of(described: Described, width: float | None = None, *, light: bool = False) -> Scene:
+    """What is described, laid out for a width in pixels, or for the usual one; ``light``: of very
+    large matrices not every row."""
+    match described:
+        case HeatMap():
+            return heatmap_scene.scene_of(described, width)
+        case MatrixGrid():
+            return matrices_layout.scene_of(described, width, light=light)
+        case ImageGrid():
+            return images.scene_of(described, width)
+        case Scatter():
+            return scatter_layout.scene_of(described, width)
+        case Chart():
+            return chart_layout.scene_of(described, width)
