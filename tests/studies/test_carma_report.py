@@ -11,8 +11,8 @@ import pytest
 from interp_compose.studies.carma.report import paper_tables, sentences_table
 from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.carma.verdicts import settings, shown
-from interp_compose.studies.core.report import figure, probability, table
-from interp_compose.studies.core.text import decimal
+from interp_compose.studies.core.report import figure, table
+from interp_compose.studies.core.text import decimal, probability
 from tests.studies.carma_tables import CONFIG, make_tables
 
 HOSTILE = '</script><script>alert("x")</script><img src=http://x.test/a.png> & \'"'
