@@ -86,6 +86,7 @@ class StudyResult(Result):
         return about(self.config, HEAD, runs) or f"{len(next(iter(self.frames.values())))} rows"
 
     def _repr_html_(self) -> str:
+        from interp_compose.plots.describe import scene_of
         from interp_compose.plots.static import small_png_bytes
 
         head, lines = self.head(), self.summary().splitlines()
@@ -94,7 +95,7 @@ class StudyResult(Result):
         parts = [aligned(lines)]
         figure = next(iter(self.figures().values()), None)
         if figure is not None and figure.chart is not None:
-            png = small_png_bytes(figure.chart)
+            png = small_png_bytes(scene_of(figure.chart, None))
             parts.append(picture(png, figure.chart.title))
         return block(type(self).__name__, head, *parts)
 
