@@ -82,40 +82,40 @@ def test_greedy_generation_under_interventions(name: str) -> None:
 
     key, cut, pool = partial(mask_attention, model), partial(ablate, model), partial(pool_at, model)
     stay = partial(mask_residual, model)
-    cases: list[tuple[list[Block], Callable[[int], list[Block]]]] = [
-        ([key(keys="swine")], lambda n: [key(keys=grown(swine >= 0, n))]),
+    cases: list[tuple[Callable[[], list[Block]], Callable[[int], list[Block]]]] = [
+        (lambda: [key(keys="swine")], lambda n: [key(keys=grown(swine >= 0, n))]),
         (
-            [key(keys=[-3, -1], queries=-1, layers=[1, 2])],
+            lambda: [key(keys=[-3, -1], queries=-1, layers=[1, 2])],
             lambda n: [
                 key(keys=grown(at, n), queries=grown(last(mask), n), layers=[1, 2]),
             ],
         ),
-        ([key(keys=at, mode="zero")], lambda n: [key(keys=grown(at, n), mode="zero")]),
+        (lambda: [key(keys=at, mode="zero")], lambda n: [key(keys=grown(at, n), mode="zero")]),
         (
-            [cut(heads=[0, 2], positions="swine")],
+            lambda: [cut(heads=[0, 2], positions="swine")],
             lambda n: [cut(heads=[0, 2], positions=grown(swine >= 0, n))],
         ),
-        ([cut(heads=[(1, 3)], neurons=[4])], lambda n: [cut(heads=[(1, 3)], neurons=[4])]),
+        (lambda: [cut(heads=[(1, 3)], neurons=[4])], lambda n: [cut(heads=[(1, 3)], neurons=[4])]),
         (
-            [stay(positions="young", layers=1)],
+            lambda: [stay(positions="young", layers=1)],
             lambda n: [stay(positions=grown(word(model, "young"), n), layers=1)],
         ),
-        ([pool(1, "swine")], lambda n: [pool(1, grown(swine, n))]),
-        ([pool(1, unit="word")], lambda n: [pool(1, grown(words, n))]),
-        ([pool(2, two, "max")], lambda n: [pool(2, grown(two, n), "max")]),
+        (lambda: [pool(1, "swine")], lambda n: [pool(1, grown(swine, n))]),
+        (lambda: [pool(1, unit="word")], lambda n: [pool(1, grown(words, n))]),
+        (lambda: [pool(2, two, "max")], lambda n: [pool(2, grown(two, n), "max")]),
         (
-            [pool(1, ["swine", "young dog"], mode="broadcast"), key(keys="swine")],
+            lambda: [pool(1, ["swine", "young dog"], mode="broadcast"), key(keys="swine")],
             lambda n: [
                 pool(1, grown(two, n), mode="broadcast"),
                 key(keys=grown(swine >= 0, n)),
             ],
         ),
         (
-            [pool(2, "swine"), key(keys="swine", layers=2)],
+            lambda: [pool(2, "swine"), key(keys="swine", layers=2)],
             lambda n: [pool(2, grown(swine, n)), key(keys=grown(swine >= 0, n), layers=2)],
         ),
         (
-            [model.hooks([("blocks.1.hook_resid_pre", double)])],
+            lambda: [model.hooks([("blocks.1.hook_resid_pre", double)])],
             lambda n: [model.hooks([("blocks.1.hook_resid_pre", double)])],
         ),
     ]
@@ -127,7 +127,7 @@ def test_greedy_generation_under_interventions(name: str) -> None:
     for number, (blocks, block) in enumerate(cases):
         expected = by_full_calls(model, tokens, mask, block)
         with ExitStack() as opened:
-            for one in blocks:
+            for one in blocks():
                 opened.enter_context(one)
             found = model.generate(tokens, NEW, attention_mask=mask)
         assert torch.equal(found, expected), number

@@ -89,7 +89,7 @@ def test_what_cannot_be_trained_on_is_refused(
 
 @pytest.mark.usefixtures("untouched")
 def test_tasks_that_hold_nothing_to_learn_are_refused(model: LensModel) -> None:
-    refused(InputError, "the task's training split is empty.*make a Task", model, task_of([]))
+    refused(InputError, "the task's training split is empty.*Divide it", model, task_of([]))
     single = task_of([Example('x "', "a"), Example('a a "', "b")])
     message = "not one of 2 training prompts has a word of several tokens"
     refused(InterventionError, message, model, single, carma=CarmaConfig())

@@ -103,8 +103,10 @@ def test_missing_files_say_where_to_get_them(tmp_path: Path, model: StubModel) -
 
 def test_labels_of_several_tokens_are_refused_before_reading(tmp_path: Path) -> None:
     poor = StubModel(byte_tokenizer(["negative", "positive"]))
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").touch()  # empty, which reading would refuse
     with pytest.raises(AnswerError, match="the answer 'neutral' after .* is not one token"):
-        load_task("sst", poor, data_dir=tmp_path / "nowhere")
+        load_task("sst", poor, data_dir=tmp_path)
 
 
 @pytest.mark.data
