@@ -23,7 +23,6 @@ copyright = "The interp_compose developers"
 version = release = interp_compose.__version__
 
 # Short names, such as ``tokens``, that attributes of several classes have, are not meant as links.
-suppress_warnings = ["ref.python"]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",

@@ -134,11 +134,11 @@ def test_models_and_what_is_open_on_them() -> None:
     with ablate(model, heads=[2], layers=1) as record:
         model(tokens)
         assert "open now" in page(model).text
-    assert repr(record) == "<ablate(how='zero'): 1 calls, 3 vectors changed>"
-    assert page(record).text.endswith("calls1changed3")
+    assert repr(record) == "<ablate(how='zero'): calls 1, vectors changed 3>"
+    assert page(record).text.endswith("calls1vectors changed3")
     with mask_attention(model, keys=[0]) as knocked:
         model(tokens)
-    assert f"1 calls, {knocked.n_cut} entries cut" in repr(knocked)
+    assert f"calls 1, entries cut {knocked.n_cut}" in repr(knocked)
     assert str(knocked.n_cut) in page(knocked).text
     model.lens.train()
     assert "training" in page(model).text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Generic, ParamSpec, TypeVar
+
+from interp_compose.notebook import block, facts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,9 +25,9 @@ class Intervention(AbstractContextManager[R], ContextDecorator, Generic[R]):
 
     def __enter__(self) -> R:
         self._entered = True
-        block = self._opened()
-        record = block.__enter__()
-        self._blocks.append(block)
+        opened = self._opened()
+        record = opened.__enter__()
+        self._blocks.append(opened)
         return record
 
     def __exit__(
@@ -58,3 +60,19 @@ def intervention(function: Callable[P, Iterator[R]]) -> Callable[P, Intervention
         return Intervention(function.__name__, partial(made, *args, **named))
 
     return opened
+
+
+class Record:
+    """What the block of an intervention has done so far; a notebook shows its counts."""
+
+    def _counts(self) -> tuple[str, Mapping[str, object]]:
+        """The intervention's name, and what it counts."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        name, counts = self._counts()
+        return f"<{name}: {', '.join(f'{what} {n}' for what, n in counts.items())}>"
+
+    def _repr_html_(self) -> str:
+        name, counts = self._counts()
+        return block(name, "", facts(counts))

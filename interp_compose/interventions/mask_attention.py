@@ -19,7 +19,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.block import intervention
+from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
@@ -31,7 +31,6 @@ from interp_compose.interventions.select import (
 )
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
-from interp_compose.notebook import block, facts
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
 """Scores below this are masked by the model. Its masks are minus infinity or the lowest number of
@@ -102,7 +101,7 @@ class EdgeKnockout:
 Mode = Literal["exclude", "zero"]
 
 
-class KnockoutRecord:
+class KnockoutRecord(Record):
     """What a :func:`mask_attention` block did so far.
 
     Counts are of entries of attention patterns (one per layer, head, example, query and key).
@@ -115,15 +114,13 @@ class KnockoutRecord:
         self.calls = 0
         self._edits = edits
 
-    def __repr__(self) -> str:
-        return (
-            f"<mask_attention: {self.calls} calls, {self.n_cut} entries cut, "
-            f"{self.n_emptied} queries left without a key>"
-        )
-
-    def _repr_html_(self) -> str:
-        counts = {"calls": self.calls, "cut": self.n_cut, "emptied": self.n_emptied}
-        return block("mask_attention", "", facts(counts))
+    def _counts(self) -> tuple[str, dict[str, object]]:
+        emptied = "queries left without a key"
+        return "mask_attention", {
+            "calls": self.calls,
+            "entries cut": self.n_cut,
+            emptied: self.n_emptied,
+        }
 
     @property
     def n_cut(self) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import InterventionError, LayerError, PromptError
-from interp_compose.interventions.block import intervention
+from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
 from interp_compose.interventions.pooling_sweep import Mode
@@ -33,7 +33,7 @@ _ACTIVE: WeakKeyDictionary[LensModel, list[str]] = WeakKeyDictionary()
 
 
 @dataclass(repr=False)
-class Pooled:
+class Pooled(Record):
     """What the intervention did so far.
 
     Attributes:
@@ -47,8 +47,8 @@ class Pooled:
     n_affected: int = 0
     layout: PooledLayout | None = None
 
-    def __repr__(self) -> str:
-        return f"<pool_at: calls {self.calls}, rows of the last one changed {self.n_affected}>"
+    def _counts(self) -> tuple[str, dict[str, object]]:
+        return "pool_at", {"calls": self.calls, "rows of the last one changed": self.n_affected}
 
 
 @public

@@ -10,13 +10,13 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
+from interp_compose.interventions.block import Record
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.models.lens_model import LensModel
-from interp_compose.notebook import block, facts
 from interp_compose.types import HookFn
 
 
-class AblationRecord:
+class AblationRecord(Record):
     """What a block of :func:`.ablate.ablate` or :func:`.mask_residual.mask_residual` did so far.
 
     Attributes:
@@ -29,11 +29,8 @@ class AblationRecord:
         self._name = name
         self._n_changed: Tensor | int = 0
 
-    def __repr__(self) -> str:
-        return f"<{self._name}: {self.calls} calls, {self.n_changed} vectors changed>"
-
-    def _repr_html_(self) -> str:
-        return block(self._name, "", facts({"calls": self.calls, "changed": self.n_changed}))
+    def _counts(self) -> tuple[str, dict[str, object]]:
+        return self._name, {"calls": self.calls, "vectors changed": self.n_changed}
 
     @property
     def n_changed(self) -> int:

@@ -58,7 +58,8 @@ class Prompt:
     """The prompt of the texts that a generation has grown so far.
 
     Attributes:
-        tokens, mask: as a call has them.
+        tokens: as a call has them.
+        mask: beside them, 0 at padding.
     """
 
     tokens: Int[Tensor, "row pos"]

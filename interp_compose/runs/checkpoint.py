@@ -70,7 +70,8 @@ class CheckpointFolder(NumberedFiles):
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is intact, or None where there is none at all.
 
-        A damaged one is passed over, with a warning, for the one before it.
+        A damaged one is passed over, with a warning, for the one before it. What a save that was
+        killed before its end left of older ones goes.
 
         Raises:
             CorruptFileError: there are checkpoints and all of them are damaged, or nothing says
@@ -80,8 +81,11 @@ class CheckpointFolder(NumberedFiles):
         found = self.files()
         if found:
             self.check()
-        for step, path in reversed(found):
+        for at in reversed(range(len(found))):
+            step, path = found[at]
             if self.is_whole(step, path):
+                for _, old in found[: max(0, at + 1 - KEPT)]:
+                    remove(old)
                 return _read(step, path)
             warnings.warn(
                 f"{path} was truncated, altered or renamed after it was written; going back to the "

@@ -143,6 +143,18 @@ def test_a_passed_over_checkpoint_makes_way(tmp_path: Path) -> None:
     assert folder.latest().step == 3  # type: ignore[union-attr]
 
 
+def test_what_a_save_killed_before_its_end_left_goes(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {"run": 1})
+    for step in (2, 4):
+        folder.save(step, {"x": torch.tensor([float(step)])}, {})
+    older = {path: path.read_bytes() for path in tmp_path.glob("step_*")}
+    folder.save(6, {"x": torch.tensor([6.0])}, {})
+    for path, content in older.items():
+        path.write_bytes(content)
+    assert folder.latest().step == 6  # type: ignore[union-attr]
+    assert [step for step, _ in folder.files()] == [4, 6]
+
+
 def test_all_damaged(tmp_path: Path) -> None:
     train(shared(), OFTEN, folder=tmp_path)
     for path in (tmp_path / "checkpoints").glob("step_*"):

@@ -202,10 +202,6 @@ class AblationCurve(StudyResult):
             figures["ablation_words"] = self.heatmap()
         return figures
 
-    def head(self) -> str:
-        """What was run, and the clean accuracy."""
-        return " · ".join(self._head())
-
     def _head(self) -> tuple[str, str]:
         n, right = len(self.clean), int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
@@ -243,7 +239,7 @@ class AblationCurve(StudyResult):
             lines.append("* the 95 % interval excludes 0, uncorrected for the number of heads")
         if len(names) > len(shown):
             lines.append(f"and {len(names) - len(shown)} more columns in curve.csv")
-        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+        return self._told(lines)
 
     @property
     def notes(self) -> list[str]:

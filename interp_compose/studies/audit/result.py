@@ -79,10 +79,6 @@ class Audit(StudyResult):
         """1 where something was found, or the model was refused as a whole, else 0."""
         return int(len(self.findings) > 0 or len(self.frame) == 1)
 
-    def head(self) -> str:
-        """What was audited, and how many checks have which status."""
-        return " · ".join(self._head())
-
     def _head(self) -> tuple[str, str]:
         counts = self.frame["status"].value_counts()
         told = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]

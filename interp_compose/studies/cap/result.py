@@ -256,10 +256,6 @@ class CapCurve(StudyResult):
         """What filters left, few examples, or a clean model that gets nothing right."""
         return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
 
-    def head(self) -> str:
-        """What was run, and the clean accuracy."""
-        return " · ".join(self._head())
-
     def _head(self) -> tuple[str, str]:
         n, affected = len(self.clean), int(self.clean["affected"].sum())
         right = int(self.clean["correct"].sum())
@@ -285,7 +281,7 @@ class CapCurve(StudyResult):
             lines += text_table(by_layer["target_logprob"].reset_index(), columns)
         elif "mean" in names:
             lines += self._mean_less([name for name in CONTROLS if name in names])
-        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+        return self._told(lines)
 
     def _mean_less(self, controls: Sequence[str]) -> list[str]:
         """What ``mean`` gains on each control, in words and numbers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -82,8 +82,17 @@ class StudyResult(Result):
 
     def head(self) -> str:
         """One line: what was run, and what came out or how much."""
+        return " · ".join(self._head())
+
+    def _head(self) -> tuple[str, ...]:
+        """Its parts: what was run, and what came out or how much."""
         runs = f"{len(self.frames['runs'])} runs" if "runs" in self.frames else ""
-        return about(self.config, HEAD, runs) or f"{len(next(iter(self.frames.values())))} rows"
+        shown = about(self.config, HEAD, runs)
+        return (shown or f"{len(next(iter(self.frames.values())))} rows",)
+
+    def _told(self, lines: Iterable[str]) -> str:
+        """The text of these lines and of :attr:`notes`."""
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         from interp_compose.plots.describe import scene_of

@@ -16,7 +16,7 @@ from interp_compose.models.embed import EmbeddingReader
 from interp_compose.models.small_encoder import SmallEncoderModel
 
 BATCH: Final = 64
-Read = dict[tuple[str, str], Float[np.ndarray, "text d_model"]]
+Vectors = dict[tuple[str, str], Float[np.ndarray, "text d_model"]]
 """Vectors by output and embedding."""
 
 
@@ -96,7 +96,7 @@ def vectors(
     texts: Sequence[tuple[str, ...]],
     outputs: Sequence[str],
     embeddings: Sequence[str],
-) -> tuple[Read, Bool[np.ndarray, "text"]]:
+) -> tuple[Vectors, Bool[np.ndarray, "text"]]:
     """A vector of each text, or of each two texts, by output and embedding (float64), and which
     were cut: see :func:`texts_of`.
 
@@ -105,7 +105,7 @@ def vectors(
     """
     read = texts_of(model, texts)
     order = np.argsort(read.lengths, kind="stable")
-    found: Read = {
+    found: Vectors = {
         (output, embedding): np.zeros((len(texts), model.d_model))
         for output in outputs
         for embedding in embeddings

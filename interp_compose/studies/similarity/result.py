@@ -292,22 +292,19 @@ class SimilarityCurve(StudyResult):
             figures["order_sensitivity"] = self.plot_order()
         return figures
 
-    def head(self) -> str:
-        """What was run, and how well the untouched model agrees with people."""
+    def _head(self) -> tuple[str, str]:
         first, metric = self.frame.iloc[0], self.metrics[0]
-        return (
-            f"{self._asked()} · {first['subset']}: {first['n']} pairs, {metric} of the model "
-            f"untouched {first[f'clean_{metric}']:.3f}"
-        )
-
-    def _asked(self) -> str:
         embedding = f"embedding: {self.config.get('reading', 'not on record')}"
-        return about(self.config, ("model", "task", "unit"), embedding)
+        return (
+            about(self.config, ("model", "task", "unit"), embedding),
+            f"{first['subset']}: {first['n']} pairs, {metric} of the model untouched "
+            f"{first[f'clean_{metric}']:.3f}",
+        )
 
     def summary(self) -> str:
         """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
         metric = self.metrics[0]
-        lines = [self._asked()]
+        lines = [self._head()[0]]
         names = [n for n in (*POOLINGS, *CONTROLS) if n in set(self.frame["pooling"])]
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         columns += [(name, name, ">10.3f") for name in names]
@@ -325,7 +322,7 @@ class SimilarityCurve(StudyResult):
         if few and MIRROR not in set(self.frame["subset"]):
             few_pairs = counted(few, "mirror pairs")
             lines += ["", f"{few_pairs}: too few, or judged alike, for a subset."]
-        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+        return self._told(lines)
 
     @property
     def notes(self) -> list[str]:

@@ -178,10 +178,6 @@ class Transplants(StudyResult):
         known = self.FIGURES if (self.frame["n_remembered"] > 0).all() else self.FIGURES[:2]
         return {answer: self.plot(answer) for answer in known}
 
-    def head(self) -> str:
-        """What was run, and the untouched model's accuracies."""
-        return " · ".join(self._head())
-
     def _head(self) -> tuple[str, str]:
         first = self.frame.iloc[0]
         n = int(first["n"])
@@ -225,7 +221,7 @@ class Transplants(StudyResult):
                 f"accuracy of the {title} answer, {counted(int(first[count]), 'pairs')}",
                 *text_table(table.reset_index(), [*place, *shown]),
             ]
-        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+        return self._told(lines)
 
     @property
     def notes(self) -> list[str]:
