@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from docs import (
     authors_results,
+    cap_results,
     carma_results,
     cat_paper,
     circuit_results,
@@ -265,6 +266,11 @@ def post_ln() -> str:
     return NOTICE + table(*phase_results.post_ln())
 
 
+def shuffled_draws() -> str:
+    """What pooling words loses more than other spans do, over several draws of these."""
+    return NOTICE + table(*cap_results.shuffled_draws())
+
+
 def unseen_sum() -> str:
     """Whether an unseen pair's sum decides what it is answered."""
     return NOTICE + table(*phase_results.unseen_sum())
@@ -429,6 +435,7 @@ FILES: dict[str, Callable[[], str]] = {
     "phases_post.md": partial(phases, "post"),
     "phase_cells_post.md": partial(phase_cells, "post"),
     "post_ln.md": post_ln,
+    "shuffled_draws.md": shuffled_draws,
     "unseen_sum.md": unseen_sum,
     "paper_runs.md": paper_runs,
     "speed.md": partial(speed_epochs, "fitting_speed"),
