@@ -5,7 +5,7 @@ A run leaves one file, its last look and what else is measured of it; see :func:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +19,20 @@ from interp_compose.training.parallel import NextOfSequence, ParallelTrainer
 LAST: Final = "last.json"
 
 
-def last_look(run: ic.PhaseRun, task: ic.AnchorTask, model: SmallDecoder) -> dict[str, Any]:
-    """Train the model on the task as a phase diagram does; its last row."""
+def last_look(
+    run: ic.PhaseRun, task: ic.AnchorTask, model: SmallDecoder, watchers: Iterable[ic.Watcher] = ()
+) -> dict[str, Any]:
+    """Train the model on the task as a phase diagram does; its last row. Watchers are called at
+    each of its evaluations."""
     sets = stacked([sets_of(task, run.samples, run.n_test, run.stream)], "cpu")
-    objective = NextOfSequence(*sets["train"], (run.stream("order"),), Evaluation(sets))
+    evaluation = Evaluation(sets)
+
+    def measure(trainer: ParallelTrainer) -> list[dict[str, Any]]:
+        for watcher in watchers:
+            watcher(trainer.step)
+        return evaluation(trainer)
+
+    objective = NextOfSequence(*sets["train"], (run.stream("order"),), measure)
     trainer = ParallelTrainer([model], [run.weight_decay], objective, run.train_config())
     run_training(trainer, progress=False)
     return trainer.rows[0][-1]
