@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo test test-tl3 test-gpu bench docs clean
+.PHONY: venv demo test test-types test-code test-tl3 test-gpu bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -21,7 +21,12 @@ demo: venv
 test: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs=2 test-types test-code
+
+test-types:
 	$(BIN)/mypy
+
+test-code:
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'
 
 .venv-tl3/.ready: pyproject.toml constraints.txt

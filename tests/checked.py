@@ -59,8 +59,8 @@ def states_a_shape(hints: dict[str, Any]) -> bool:
 
 
 def jaxtyped(*target: Any, **options: Any) -> Any:
-    """jaxtyping's decorator, less its cost where no axis is named: it binds the arguments of every
-    call and checks them twice, which takes ten times as long as beartype's one check."""
+    """jaxtyping's decorator, less most of its cost: it binds the arguments of every call and checks
+    them twice, by functions that it makes for this, where one check of the function itself does."""
     if target or "typechecker" not in options:
         return shaped(*target, **options)
     return functools.partial(decorated, decorate=shaped(**options))
@@ -68,32 +68,43 @@ def jaxtyped(*target: Any, **options: Any) -> Any:
 
 def decorated(target: Any, decorate: Callable[[Any], Any]) -> Any:
     if isinstance(target, FunctionType) and not hasattr(target, "__wrapped__"):
-        return plain(target) or decorate(target)
+        return once(target) or decorate(target)
     own = vars(target).get("__init__") if dataclasses.is_dataclass(target) else None
     if isinstance(own, FunctionType) and not hasattr(own, "__wrapped__"):
-        made = plain(own)
+        made = once(own)
         if made is not None:
             target.__init__ = made
             return target
     return decorate(target)
 
 
-def plain(function: FunctionType) -> Callable[..., Any] | None:
-    """The function under beartype alone; None where it states a shape."""
+def once(function: FunctionType) -> Callable[..., Any] | None:
+    """The function under beartype, in a memory of its own of the axes that it names. None of a
+    function inside a function that states a shape: :func:`checked` keeps the checks of these."""
     code, names, closure = function.__code__, function.__globals__, function.__closure__
     if code in LEFT:
         return function
     hints = {name: resolved(hint, names) for name, hint in function.__annotations__.items()}
-    if states_a_shape(hints):
-        return None
     if "<locals>" in function.__qualname__:
+        if states_a_shape(hints):
+            return None
         LEFT.add(code)
         return function
     copy = FunctionType(code, names, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, hints
     copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
     made = beartype(conf=CONF)(copy)
-    return function if made is copy else functools.wraps(function)(made)
+    if made is copy:
+        return function
+    if not states_a_shape(hints):
+        return functools.wraps(function)(made)
+
+    @functools.wraps(function)
+    def within(*args: Any, **named: Any) -> Any:
+        with shaped("context"):
+            return made(*args, **named)
+
+    return within
 
 
 def resolved(hint: Any, names: dict[str, Any]) -> Any:

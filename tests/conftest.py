@@ -59,7 +59,7 @@ PROVEN: dict[str, tuple[Any, dict[str, Any]]] = {}
 """What probes found, by kind, shape and weights of a model, where all held."""
 LEARNED = ("_d_mlp", "_block_output")
 """What a model keeps of its probes, beside what they found."""
-PROVERS = ("models", "interventions", "probes")
+PROVERS = ("models",)
 """Folders of tests whose every model is proven, as it is for a user."""
 
 

@@ -1,4 +1,4 @@
-"""Killed before any file operation, and given again: the same files, and no other."""
+"""Killed before file operations, and given again: the same files, and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("job", LEAST)
-def test_killed_before_every_file_operation(job: str, outcome: dict[str, Any]) -> None:
+def test_killed_before_file_operations(job: str, outcome: dict[str, Any]) -> None:
     assert outcome[job]["operations"] >= LEAST[job]
     assert outcome[job]["wrong"] == {}
     assert not [name for name in outcome[job]["left"] if ".tmp" in name]

@@ -165,10 +165,8 @@ def test_no_text_leaves_the_picture_or_covers_another(name: str, inches: float |
 
 
 WRITTEN = [
-    *("cap", "speed: roc", "similarity: similarity", "similarity: order", "phases: diverged"),
-    *("heat map: sentence", "heat map: 32 x 32", "heat map: 60 words", "heat map: nothing"),
-    *("matrices: gaps", "matrices: 4d", "matrices: own names"),
-    *("scatter: tokens", "scatter: gaps", "scatter: one point"),
+    *("cap", "speed: roc", "similarity: similarity", "heat map: 32 x 32", "heat map: nothing"),
+    *("matrices: gaps", "scatter: tokens", "images: few"),
 ]
 
 
@@ -236,7 +234,7 @@ def test_markup_in_names_is_text(kind: str, hostile: str) -> None:
     figures, (expected, expected_tags) = NAMED[kind](hostile), harmless(kind)
     assert [markup(figure) - Counter({"<br": 99}) for figure in figures] == expected
     for figure in figures:
-        png_bytes(figure.chart)
+        paint(figure.chart, 50).draw_without_rendering()
     tags = tags_of(figures[-1])
     assert [(tag, set(of_tag)) for tag, of_tag in tags] == expected_tags
     assert not [of_tag for _, of_tag in tags if {"src", "href"} & set(of_tag)]

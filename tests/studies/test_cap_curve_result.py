@@ -214,6 +214,34 @@ def test_differences_pair_examples() -> None:
             curve.differences(first, second)
 
 
+def test_differences_of_two_curves_pair_examples() -> None:
+    one = make_curve()
+    clean, outcomes = make_clean(), one.outcomes.copy()
+    affected = outcomes["example"].isin(clean.loc[clean["affected"], "example"])
+    outcomes.loc[affected & (outcomes["pooling"] == "max"), "correct"] = False
+    outcomes = outcomes[outcomes["pooling"].isin(["mean", "max"])]
+    other = CapCurve.from_outcomes(outcomes, clean, CONFIG, n_layers=N_LAYERS)
+    table = one.differences_from(other)
+    places = [("clean", -1), *((how, at) for at in LAYERS for how in ("max", "mean"))]
+    assert sorted(zip(table["pooling"], table["layer"], strict=True)) == sorted(places)
+    for row in table.to_dict("records"):
+        own = one.outcomes[
+            (one.outcomes["pooling"] == row["pooling"]) & (one.outcomes["layer"] == row["layer"])
+        ]
+        lost = own["correct"] & own["example"].isin(clean.loc[clean["affected"], "example"])
+        expected = int(lost.sum()) if row["pooling"] == "max" else 0
+        assert (row["only_first"], row["only_second"], row["n"]) == (expected, 0, N)
+        assert row["difference"] == pytest.approx(expected / N)
+        assert row["p"] <= row["p_holm"] <= 1
+    assert table["only_first"].sum() > 0
+    deeper = CapCurve.from_outcomes(one.outcomes, clean, CONFIG, n_layers=N_LAYERS + 1)
+    assert set(deeper.differences_from(one)["layer"]) == {-1, 0}  # layer 0 has the same depth
+    changed = clean.assign(prompt=clean["prompt"].where(clean["example"] != 2, "another"))
+    foreign = CapCurve.from_outcomes(one.outcomes, changed, CONFIG, n_layers=N_LAYERS)
+    with pytest.raises(InputError, match=f"{N - 1} of {N} and {N} are the same"):
+        one.differences_from(foreign)
+
+
 def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
     clean = make_clean().assign(correct=False)
     outcomes = make_outcomes(clean).assign(correct=False)

@@ -1,7 +1,7 @@
 """Training in forked processes, which may be killed; a script that leaves an ``out.json``.
 
 One process imports everything, trains undisturbed, and forks children that go on from there, so
-that ten killings take seconds.
+that killings take seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG = replace(
     BASE, epochs=4, accumulate=2, evaluate_every=5, checkpoint_every=2, patience=20, seed=5
 )
 DRAWN = replace(CARMA, negatives=2)
-KILLS = 10
+KILLS = 6
 
 
 def save_weights(model: LensModel, path: Path) -> None:
@@ -79,7 +79,7 @@ def compare(folder: Path, undisturbed: Path) -> dict[str, Any]:
 
 
 def killed_at_random(folder: Path, undisturbed: Path, seconds: float) -> list[dict[str, Any]]:
-    """Runs killed until there were twenty killings; each is resumed until it is done."""
+    """Runs killed until there were :data:`KILLS` killings; each is resumed until it is done."""
     rng = random.Random(0)
     killings, finished = 0, []
     while killings < KILLS:

@@ -1,4 +1,4 @@
-"""``kill -9`` at ten random moments and at every stage of a save; two processes against one."""
+"""``kill -9`` at random moments and at every stage of a save; two processes against one."""
 
 from __future__ import annotations
 

@@ -191,18 +191,59 @@ class CapCurve(StudyResult):
                 f"{UNTOUCHED!r} comes second"
             )
         clean = self.clean.set_index("example")["correct"]
-        depths = self.frame.drop_duplicates("layer").set_index("layer")["depth"].sort_index()
-        rows = []
-        for layer, depth in depths.items():
+        rows: list[_Row] = []
+        for layer, depth in self._depths.items():
             other = clean if second == UNTOUCHED else right[layer, second]
-            found = paired_shares(
-                right[layer, first].to_numpy(bool), other[right.index].to_numpy(bool)
-            )
             place = {"layer": layer, "depth": depth, "first": first, "second": second}
-            rows.append(place | asdict(found))
-        table = pd.DataFrame(rows)
-        n = table.pop("n")
-        return table.assign(p_holm=holm(table["p"].tolist()), n=n)
+            rows.append((place, right[layer, first], other[right.index]))
+        return _paired(rows)
+
+    def differences_from(self, other: CapCurve) -> pd.DataFrame:
+        """This curve's accuracies minus another's of the same examples: of another model, of a
+        fine-tuned one, or of other settings.
+
+        A row for the model untouched (pooling "clean", layer -1), and one for each layer (of the
+        same number and depth) and protocol that both have. Columns: layer; depth; pooling;
+        difference, ci_low, ci_high, only_first, only_second, p, p_holm, n as
+        :meth:`differences` has them; Holm over all rows.
+
+        Raises:
+            InputError: the prompts or answers are not the same, in the same order; or there is no
+                layer and protocol that both have.
+        """
+        texts = ["prompt", "answer"]
+        mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
+        if mine != theirs:
+            same = sum(a == b for a, b in zip(mine, theirs, strict=False))
+            raise InputError(
+                f"the curves are of other examples: {same} of {len(mine)} and {len(theirs)} are "
+                "the same, in the same place; run both on the same task and the same examples"
+            )
+        here, there = self._by_place(), other._by_place()
+        both = [
+            (layer, pooling)
+            for layer, pooling in here
+            if (layer, pooling) in there and self._depths[layer] == other._depths[layer]
+        ]
+        if not both:
+            raise InputError("the curves have no layer, of the same depth, and protocol in common")
+        untouched = {"layer": -1, "depth": np.nan, "pooling": UNTOUCHED}
+        rows: list[_Row] = [(untouched, self.clean["correct"], other.clean["correct"])]
+        for layer, pooling in both:
+            place = {"layer": layer, "depth": self._depths[layer], "pooling": pooling}
+            rows.append((place, here[layer, pooling], there[layer, pooling]))
+        return _paired(rows)
+
+    def _by_place(self) -> dict[Any, pd.Series[bool]]:
+        """Which examples are right, in order, at each layer under each protocol."""
+        rows = self.outcomes.sort_values("example")
+        groups = rows.groupby(["layer", "pooling"], sort=False)
+        return {place: own["correct"] for place, own in groups}
+
+    @property
+    def _depths(self) -> pd.Series[float]:
+        """Of each layer, in order."""
+        return self.frame.drop_duplicates("layer").set_index("layer")["depth"].sort_index()
 
     def plot(
         self,
@@ -363,6 +404,20 @@ def _logprobs(outcomes: pd.DataFrame) -> pd.DataFrame:
         ends = {"target_logprob": mean, "low": low, "high": high, "n": len(values)}
         rows.append({"layer": layer, "pooling": pooling, **ends})
     return pd.DataFrame(rows).sort_values(["pooling", "layer"], key=OUTCOMES.place)
+
+
+_Row = tuple[Mapping[str, Any], "pd.Series[bool]", "pd.Series[bool]"]
+
+
+def _paired(rows: Sequence[_Row]) -> pd.DataFrame:
+    """Two columns of right and wrong, paired by example, at each place; Holm over all of them."""
+    found = [
+        {**place, **asdict(paired_shares(first.to_numpy(bool), second.to_numpy(bool)))}
+        for place, first, second in rows
+    ]
+    table = pd.DataFrame(found)
+    n = table.pop("n")
+    return table.assign(p_holm=holm(table["p"].tolist()), n=n)
 
 
 def _summarise(outcomes: pd.DataFrame, clean: pd.DataFrame, n_layers: int) -> pd.DataFrame:
