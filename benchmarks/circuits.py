@@ -192,7 +192,7 @@ def sweep(model: LensModel, cells: Cells, repeats: int, n_run: int) -> dict[str,
             range(n_layers),
             lambda logits, row: logits[:, -1],
             reach=reach,
-            max_tokens=chunk_tokens(model, WORDS + 1, logits=True),
+            max_tokens=chunk_tokens(model, WORDS + 1, logits=1),
         )
 
     # Every (cell, layer) has the same chance; a fixed step visits cells and layers evenly.

@@ -71,7 +71,7 @@ class PromptError(InputError):
 
 
 class AnswerError(InputError):
-    """An answer is not exactly one token when it follows its prompt."""
+    """An answer is not one token after its prompt or, where it may be several, is none."""
 
 
 class LayerError(InputError):

@@ -34,10 +34,18 @@ Span = tuple[int, int]
 HookFn = Callable[[Tensor, Any], Tensor | None]
 """TransformerLens' hook signature: ``(activation, hook) -> replacement or None``."""
 
-Read = Literal["logits", "last", "hidden"]
-"""What a call returns: logits at every position, logits at the last position alone, or the last
-hidden state: what leaves the last block, after the final norm where the model has one (Hugging
-Face's ``last_hidden_state``)."""
+Read = Literal["logits", "last", "hidden"] | int
+"""What a call returns: logits at every position, at the last one alone or at so many last ones as a
+number says; or the last hidden state: what leaves the last block, after the final norm where the
+model has one (Hugging Face's ``last_hidden_state``)."""
+
+
+def last_positions(read: Read, length: int) -> int:
+    """How many of ``length`` positions, the last ones, have the logits that ``read`` names."""
+    if isinstance(read, int):
+        return read
+    return 1 if read == "last" else length
+
 
 Side = Literal["source", "target", "twice"] | None
 """One of the two sequences of an encoder–decoder; None where there is one sequence. ``"twice"``:
@@ -70,9 +78,10 @@ class AttentionEdit(Protocol):
 @public
 @dataclass(frozen=True)
 class Example:
-    """One prompt and the single token that should follow it.
+    """One prompt and the answer that should follow it.
 
-    ``answer`` is the exact text that follows ``prompt``, its leading space included if it has one.
+    ``answer`` is the exact text that follows ``prompt``, its leading space included if it has one:
+    one token or, where a study is asked for them, several.
     ``spans`` are character ranges of the prompt to pool (your own units); ``tree`` is a
     Penn-style bracketing whose leaves occur in the prompt in order, from which phrases are read.
     ``target`` is for encoder–decoders alone, whose source the prompt is: the text with which the

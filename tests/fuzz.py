@@ -883,6 +883,7 @@ def calls_of_studies() -> Iterator[Call]:
         mode="collapse",
         controls=True,
         renumber=False,
+        multi_token_answers=False,
         **run,
         **STUDY,
     )
@@ -906,6 +907,7 @@ def calls_of_studies() -> Iterator[Call]:
         reach="from",
         mode="exclude",
         how="zero",
+        multi_token_answers=False,
         **run,
         **STUDY,
     )

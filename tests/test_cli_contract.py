@@ -64,7 +64,7 @@ READS = {
 }
 """Whose runs a study opens, which lie in a folder of that name, and how they are fewer."""
 OTHER = {
-    "cap": ("--layers 1", "layers was [0], is now [1]"),
+    "cap": ("--multi-token-answers", "multi_token_answers was false, is now true"),
     "transplant": ("--layers 1", "layers was [0], is now [1]"),
     "ablate": ("--what mlp", 'what was "words", is now "mlp"'),
     "similarity": ("--layers 1", "layers was [0], is now [1]"),
@@ -296,6 +296,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--unit phrase": "--unit phrase is --unit constituent now",
         "--mode broadcast --renumber": "renumber=True has no meaning",
         "--pooling": "pooling=[]: expected a sequence",
+        "--multi-token-answers --answers a b": "labels have to be one token each",
         "--task garbled.jsonl": "garbled.jsonl, line 2",
     },
     "transplant": {

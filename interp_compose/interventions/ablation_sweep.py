@@ -21,7 +21,7 @@ from interp_compose.interventions.mask_attention import EdgeKnockout
 from interp_compose.interventions.streams import Edit, Streams, resumed
 from interp_compose.models.attention import AttentionSite
 from interp_compose.models.lens_model import LensModel
-from interp_compose.types import HookFn, Side
+from interp_compose.types import HookFn, Read, Side
 
 
 @runtime_checkable
@@ -161,8 +161,8 @@ class SublayerAblation:
 
 REACH = ("from", "at", "until")
 
-Finish = Callable[[Float[Tensor, "stream 1 d_vocab"], Int[Tensor, "stream"]], Tensor]
-"""``(logits at the last position, each stream's example in the batch) -> [stream …]``"""
+Finish = Callable[[Float[Tensor, "stream _ width"], Int[Tensor, "stream"]], Tensor]
+"""``(what is read, each stream's example in the batch) -> [stream …]``"""
 
 
 def ablation_sweep(
@@ -176,8 +176,9 @@ def ablation_sweep(
     *,
     reach: str,
     max_tokens: int = 4096,
+    read: Read = "last",
 ) -> Float[Tensor, "layer target *result"]:
-    """Ablate each target at each layer ℓ of ``layers``, run on, and read the last position.
+    """Ablate each target at each layer ℓ of ``layers``, run on, and read out.
 
     Args:
         model: must honour ``resume`` and what the ablation needs; :meth:`require` it before.
@@ -186,11 +187,12 @@ def ablation_sweep(
         attention_mask, token_positions: of the clean batch (:meth:`LensModel.positions`).
         ablation: the batch's targets.
         layers: ascending.
-        finish: makes a row of results of each stream's logits.
+        finish: makes a row of results of what ``read`` names, of each stream.
         reach: the window of layers that are ablated: ℓ and above (``"from"``), ℓ alone (``"at"``),
             or 0 … ℓ (``"until"``; these streams share no clean layers, and each ℓ is a pass of its
             own through all blocks).
         max_tokens: streams × positions that one call may hold.
+        read: what is read, by default logits at the last position.
     """
     mask = attention_mask[ablation.row]
     positions = token_positions[ablation.row]
@@ -213,23 +215,23 @@ def ablation_sweep(
 
         return edit
 
-    def read(start: int, blocks: Sequence[int]) -> Tensor:
+    def results_of(start: int, blocks: Sequence[int]) -> Tensor:
         """All streams from block ``start`` on, ablated in ``blocks``, to their results."""
         results, edit = [], ablating(blocks)
         for chunk, targets in streams.chunks():
             with edit(chunk, targets):
-                logits = resumed(model, streams.at(chunk, targets), start)
-            results.append(finish(logits, ablation.row[targets]))
+                found = resumed(model, streams.at(chunk, targets), start, read=read)
+            results.append(finish(found, ablation.row[targets]))
         return torch.cat(results)
 
     if reach == "until":
         streams.join(resid(0)[ablation.row])
-        results = torch.cat([read(0, range(layer + 1)) for layer in layers])
+        results = torch.cat([results_of(0, range(layer + 1)) for layer in layers])
     else:
         for layer in range(layers[0], model.n_layers):
             if layer in layers:
                 streams.join(resid(layer)[ablation.row])
             if layer < last:
                 streams.run(layer, layer + 1, ablating([layer]))
-        results = read(last, [last])
+        results = results_of(last, [last])
     return results.reshape(len(layers), n_targets, *results.shape[1:])

@@ -57,6 +57,7 @@ def sweep(
     renumber: bool = False,
     max_tokens: int = 4096,
     kept: Kept | None = None,
+    n_read: int = 1,
 ) -> Float[Tensor, "layer protocol batch *result"]:
     """Pool at each of ``layers`` by each protocol, run on, and read out.
 
@@ -74,6 +75,7 @@ def sweep(
         max_tokens: streams × positions that one call may hold; bounds the peak memory.
         kept: the clean run's keys and values, where the model can go on from them: what lies
             before the first unit of several tokens is then not run.
+        n_read: last positions that ``finish`` reads, which are run in any case.
 
     Returns:
         What ``finish`` returned, by layer, protocol and example.
@@ -95,7 +97,7 @@ def sweep(
     def read(streams: lens_model.Streams, layer: int, row: Int[Tensor, "stream"]) -> Tensor:
         return finish(streams, layer, row % batch)
 
-    shared = None if kept is None else _shared(kept, attention_mask, protocols, mode)
+    shared = None if kept is None else _shared(kept, attention_mask, protocols, mode, n_read)
     results = sweep_streams(
         model, enter, mask, positions, layers, read, max_tokens=max_tokens, shared=shared
     )
@@ -107,6 +109,7 @@ def _shared(
     attention_mask: Int[Tensor, "batch pos"],
     protocols: Sequence[Protocol],
     mode: Mode,
+    n_read: int,
 ) -> Shared:
     """What comes before the first unit of several tokens, by protocol and example."""
     batch, length = attention_mask.shape
@@ -118,8 +121,8 @@ def _shared(
             several = several.gather(1, layout.of_token.clamp(min=0)) & (layout.of_token >= 0)
         column = layout.of_token if mode == "collapse" else places.expand(batch, -1)
         columns.append(column.masked_fill(attention_mask == 0, -1))
-        last = torch.full_like(several[:, 0].long(), several.shape[1] - 1)
-        firsts.append(torch.where(several.any(1), several.long().argmax(1), last))
+        last = several.shape[1] - n_read
+        firsts.append(several.long().argmax(1).masked_fill(~several.any(1), last).clamp(max=last))
     example = torch.arange(batch, device=attention_mask.device).repeat(len(protocols))
     return Shared(kept, example, torch.cat(columns), torch.cat(firsts))
 

@@ -151,13 +151,15 @@ def capture_kept(
     tokens: Int[Tensor, "batch pos"],
     names: Sequence[str],
     mask: Int[Tensor, "batch pos"],
-) -> tuple[Float[Tensor, "batch 1 d_vocab"], dict[str, Tensor], Kept | None]:
-    """A clean run: logits at the last position, the activations named, and keys and values where
-    streams can go on from them."""
+    *,
+    read: Read = "last",
+) -> tuple[Float[Tensor, "batch _ width"], dict[str, Tensor], Kept | None]:
+    """A clean run: what ``read`` names, the activations named, and keys and values where streams
+    can go on from them."""
     if not model.continues:
-        return *model.capture(tokens, names, attention_mask=mask, read="last"), None
+        return *model.capture(tokens, names, attention_mask=mask, read=read), None
     with model.keeping() as kept:
-        logits, store = model.capture(tokens, names, attention_mask=mask, read="last")
+        logits, store = model.capture(tokens, names, attention_mask=mask, read=read)
     return logits, store, kept()
 
 

@@ -30,7 +30,7 @@ from interp_compose.models.recompute import running
 from interp_compose.models.rotary import length_limit
 from interp_compose.models.sentence_config import SentenceConfig
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read
+from interp_compose.types import Read, last_positions
 
 EMBEDDINGS = (
     *("embed", "pos_embed", "token_type_embed", "embed_ln"),
@@ -232,14 +232,15 @@ class BridgeModel(LensModel):
         read: Read,
     ) -> Float[Tensor, "batch _ width"]:
         """One call of the wrapped model on token ids or embeddings."""
+        n_last = 1 if read == "hidden" else last_positions(read, start.shape[1])
         if read != "logits" and self._keeps_last:
-            options["logits_to_keep"] = 1
+            options["logits_to_keep"] = n_last
         if read == "hidden":
             with self._last_hidden() as outputs:
                 self._call_lens(start, **options)
             return outputs[0]
         logits: Tensor = self._call_lens(start, **options)
-        return logits[:, -1:] if read == "last" else logits
+        return logits[:, -n_last:]
 
     @contextmanager
     def _last_hidden(self) -> Iterator[list[Tensor]]:

@@ -35,7 +35,7 @@ from interp_compose.models.attention import AttentionSite
 from interp_compose.models.hooks import check_call, without_hooks
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.tensors import positions_from_mask
-from interp_compose.types import Read, Side
+from interp_compose.types import Read, Side, last_positions
 
 FIRST_TARGET_POSITION: Final = 2**20
 """The position of a row's first target token; those of source tokens are below it."""
@@ -429,10 +429,12 @@ class EncoderDecoderModel(LensModel):
             width = self._widths(self.n_layers)[0]
             hidden = (source.take(resid)[..., :width], self._final(own))
             return self._joined(*hidden, self.n_layers, length)
-        if read == "last":
-            at_last = (target.index == length - 1) & (target.mask == 1)
-            logits = self._unembed(resid[:, -1:])
-            return logits.masked_fill(~at_last.any(dim=1)[:, None, None], torch.nan)
+        n_last = last_positions(read, length)
+        if n_last < length:
+            places = torch.arange(length - n_last, length, device=resid.device)
+            at_place = (target.index[:, :, None] == places) & (target.mask == 1)[:, :, None]
+            logits = self._unembed(resid[:, -n_last:])
+            return logits.masked_fill(~at_place.any(dim=1)[:, :, None], torch.nan)
         logits = self._unembed(own)
         nowhere = logits.new_full((len(resid), length, logits.shape[2]), torch.nan)
         return target.put(logits, nowhere)

@@ -57,6 +57,7 @@ from interp_compose.types import (
     Prepare,
     Read,
     Side,
+    last_positions,
 )
 
 WEIGHT_NAMES = (
@@ -207,7 +208,7 @@ class LensModel(ABC):
         """The output that ``read`` names, from what leaves the last block."""
         if read == "hidden":
             return self._final(resid)
-        return self._unembed(resid[:, -1:] if read == "last" else resid)
+        return self._unembed(resid[:, -last_positions(read, resid.shape[1]) :])
 
     def _apply_entry_hooks(self, resid: Tensor, layer: int) -> Tensor:
         """The residual that enters block ``layer``, after the hooks on ``hook_resid_pre``; what
@@ -384,16 +385,17 @@ class LensModel(ABC):
         read: Read = "logits",
     ) -> Float[Tensor, "batch _ width"]:
         """Logits at every position, those at the last one (``read="last"``, a third cheaper on
-        GPT-2 small), or the last hidden state (``read="hidden"``).
+        GPT-2 small) or last few (``read=3``), or the last hidden state (``read="hidden"``).
 
         Raises:
-            OptionError: an unknown ``read``.
+            OptionError: an unknown ``read``, or a number below 1.
             InputError: no token ids ``[batch pos]``, ids outside the vocabulary (on CPU), or a mask
                 of another shape or kind, or with other numbers than 0 and 1; texts with a mask, or
                 that :meth:`tokenize` refuses.
             CapabilityError: padding in float64, on an architecture that makes NaN of it.
             ModelInUseError: another thread or asyncio task is using the model.
         """
+        _check_read(read)
         tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self.exclusive.held(self.name):
             return self._called(tokens, mask, read)
@@ -669,12 +671,14 @@ class LensModel(ABC):
         read: Read = "last",
         prefix: Prefix | None = None,
     ) -> Float[Tensor, "stream _ width"]:
-        """Run from the residual that enters block ``start``: logits at the last position
-        or at every one, or the last hidden state; ``prefix`` as in :meth:`run_blocks`.
+        """Run from the residual that enters block ``start``: what ``read`` names, as of
+        :meth:`forward`; ``prefix`` as in :meth:`run_blocks`.
 
         Raises:
             LayerError: not ``0 <= start < n_layers``.
+            OptionError: as :meth:`forward`.
         """
+        _check_read(read)
         self._check_layer(start)
         self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
@@ -1034,3 +1038,8 @@ class LensModel(ABC):
             raise LayerError(
                 f"layer {layer} is outside {self.name!r}, which has layers 0…{self.n_layers - 1}."
             )
+
+
+def _check_read(read: Read) -> None:
+    if isinstance(read, int) and read < 1:
+        raise OptionError(f"read={read}: expected 1 or more, the number of last positions.")

@@ -48,18 +48,18 @@ def batch_of_lengths(
     return batch_size
 
 
-def chunk_tokens(model: LensModel, length: int, *, logits: bool) -> int:
+def chunk_tokens(model: LensModel, length: int, *, logits: int) -> int:
     """Tokens per block call: few enough for a CPU's caches, or for a twentieth of a GPU.
 
-    A block holds about 32 vectors of width d_model per token at its peak and, where ``logits`` are
-    read, a stream of ``length`` tokens one row of them, three times over in float32.
+    A block holds about 32 vectors of width d_model per token at its peak and, where logits are
+    read, a stream of ``length`` tokens ``logits`` rows of them, three times over in float32.
     """
     if model.device.type != "cuda":
         # Measured: 512 is best at a width of 768 with logits, 2048 to 4096 at 384 without.
         return max(256, (393216 if logits else 786432) // model.d_model)
     per_token = 32 * model.d_model * model.dtype.itemsize
     if logits:
-        per_token += 12 * model.d_vocab // length
+        per_token += 12 * model.d_vocab * logits // length
     memory = torch.cuda.get_device_properties(model.device).total_memory // 20
     return int(max(2048, memory // per_token))
 

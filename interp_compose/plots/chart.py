@@ -184,13 +184,23 @@ class Chart:
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
-    """For a title: that accuracy is among a set of labels, where it is, and how many examples were
-    left out, for what of them; else nothing."""
+    """For a title: that accuracy is among a set of labels or of answers of several tokens, where it
+    is, and how many examples were left out, for what of them; else nothing."""
     labels = config.get("answers", "vocabulary")
     notes = [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
+    notes += filter(None, [answer_lengths(config)])
     skipped = config.get("skipped") or {}
     reasons = ", ".join(f"{reason} {n}" for reason, n in skipped.items())
     return notes + ([f"{sum(skipped.values())} left out ({reasons})"] if skipped else [])
+
+
+def answer_lengths(config: Mapping[str, Any]) -> str:
+    """Like "answers of 1 to 4 tokens"; an empty text where all are of one."""
+    lengths = [int(length) for length in config.get("answer_tokens") or {}]
+    shortest, longest = min(lengths, default=1), max(lengths, default=1)
+    if longest == 1:
+        return ""
+    return f"answers of {f'{shortest} to ' if shortest < longest else ''}{longest} tokens"
 
 
 def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The token id of an answer after its prompt; an answer has to be one token."""
+"""The tokens of an answer after its prompt: one, unless several are asked for."""
 
 from __future__ import annotations
 
@@ -77,18 +77,33 @@ def _rows(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
 def answer_ids(
     tokenizer: Any, examples: Sequence[Example], tokenized: Sequence[TokenizedPrompt]
 ) -> Int[np.ndarray, "example"]:
-    """The id of the token that each answer is after its prompt.
+    """The id of the one token that each answer is after its prompt; ``AnswerError`` as
+    :func:`answer_tokens`."""
+    found = answer_tokens(tokenizer, examples, tokenized)
+    return np.array([token for (token,) in found], dtype=np.int64)
 
-    Prompt and answer encoded together must give the prompt's ids and exactly one more. Raises
-    ``AnswerError`` otherwise, if that token is the unknown one, or if the tokenizer ends every text
-    with a special token (no answer can follow EOS).
+
+def answer_tokens(
+    tokenizer: Any,
+    examples: Sequence[Example],
+    tokenized: Sequence[TokenizedPrompt],
+    *,
+    several: bool | None = None,
+) -> list[tuple[int, ...]]:
+    """The ids of the tokens that each answer is after its prompt.
+
+    Prompt and answer encoded together must give the prompt's ids and exactly one more or, with
+    ``several``, one or more. Raises ``AnswerError`` otherwise, if one of these tokens is the
+    unknown one, or if the tokenizer ends every text with a special token (no answer can follow
+    EOS). ``several`` is None where it cannot be asked for; where it is False, the message names the
+    option.
     """
     for i, example in enumerate(examples):
         answer = example.answer
         if not answer:
             raise AnswerError(
-                f"example {i}: the answer is empty; give the text of the one token that is "
-                "to follow the prompt, its leading space included"
+                f"example {i}: the answer is empty; give the text that is to follow the prompt, "
+                "its leading space included"
             )
         if any("\ud800" <= character <= "\udfff" for character in answer):
             raise AnswerError(
@@ -98,7 +113,7 @@ def answer_ids(
     texts = [example.prompt + example.answer for example in examples]
     encoded = encode(tokenizer, texts, offsets=False)
     ends = np.cumsum(encoded.counts)
-    out = np.empty(len(texts), dtype=np.int64)
+    out = []
     for i, (prompt, end) in enumerate(zip(tokenized, ends.tolist(), strict=True)):
         ids = prompt.ids
         full = encoded.ids[end - encoded.counts[i] : end]
@@ -118,17 +133,20 @@ def answer_ids(
                 f"{_pieces(tokenizer, ids[agree:])} into {rest}; move a leading space from the "
                 "end of the prompt to the answer, or end the prompt differently"
             )
-        if len(rest) != 1:
+        if not rest or (len(rest) > 1 and not several):
+            option = ", or pass multi_token_answers=True (--multi-token-answers)"
             raise AnswerError(
-                f"{subject} is {len(rest)} tokens, {rest}, and has to be one; choose another "
-                "answer (mind the leading space), or leave the example out"
+                f"{subject} is {len(rest)} tokens, {rest}, and has to be one"
+                f"{' or more' if several else ''}; choose another answer (mind the leading space), "
+                f"or leave the example out{option if rest and several is False else ''}"
             )
-        if full[-1] == getattr(tokenizer, "unk_token_id", None):
+        unknown = np.flatnonzero(full[agree:] == getattr(tokenizer, "unk_token_id", None))
+        if unknown.size:
             raise AnswerError(
-                f"{subject} is unknown to this tokenizer ({rest[0]!r}); choose another answer, or "
-                "leave the example out"
+                f"{subject} is unknown to this tokenizer ({rest[unknown[0]]!r}); choose another "
+                "answer, or leave the example out"
             )
-        out[i] = full[-1]
+        out.append(tuple(full[agree:].tolist()))
     return out
 
 

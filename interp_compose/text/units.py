@@ -89,6 +89,17 @@ class TokenizedPrompt:
         groups[-1] = last + 1
         return replace(self, groups=groups)
 
+    def followed_by(self, ids: Sequence[int]) -> TokenizedPrompt:
+        """The same prompt, and behind it tokens that are in no group."""
+        if not ids:
+            return self
+        return replace(
+            self,
+            ids=np.append(self.ids, ids),
+            groups=np.append(self.groups, [-1] * len(ids)),
+            offsets=np.append(self.offsets, np.zeros((len(ids), 2), dtype=np.int64), axis=0),
+        )
+
 
 Unit = Literal["word", "pretoken", "constituent", "span"]
 _BATCH = 4096  # prompts that share a character axis; bounds the memory

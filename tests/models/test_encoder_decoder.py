@@ -106,6 +106,9 @@ def test_every_way_to_run_part_of_the_model_gives_the_same_bits(name: str) -> No
         entering = model.resid_pre(tokens, layer, attention_mask=mask)
         assert torch.equal(entering[real], resid[names[layer]][real])
         assert torch.equal(model.resume(entering, layer, **given, read="logits")[at], logits[at])
+        few = model.resume(entering, layer, **given, read=9)
+        assert torch.equal(few.isnan().all(dim=2), ~at[:, -9:])
+        torch.testing.assert_close(few[at[:, -9:]], logits[:, -9:][at[:, -9:]])
         if layer + 1 < model.n_layers:
             above = model.run_blocks(entering, layer, layer + 1, **given)
             assert torch.equal(above[real], resid[names[layer + 1]][real])

@@ -49,6 +49,10 @@ def test_every_call_takes_texts(model: LensModel) -> None:
     assert torch.equal(model.encode(TEXTS), model.encode(tokens, attention_mask=mask))
     last = model.forward(tokens, attention_mask=mask, read="last")
     assert torch.equal(model.forward(TEXTS, read="last"), last)
+    few = model.forward(TEXTS, read=3)
+    torch.testing.assert_close(few, logits[:, -3:], rtol=1e-4, atol=1e-4)
+    with pytest.raises(OptionError, match="read=0: expected 1 or more"):
+        model.forward(TEXTS, read=0)
     assert torch.equal(model.resid_pre(TEXTS, 2), store[name])
     alone = model(TEXTS[1])  # padding changes rounding alone
     torch.testing.assert_close(alone[0], logits[1, -alone.shape[1] :], rtol=1e-4, atol=1e-4)

@@ -176,8 +176,8 @@ def test_answers_of_bare_texts_are_part_of_the_digest(model: LensModel) -> None:
     assert sorted(item.index for item in items) == [0, 1, 2]
     for item in items:
         logits = model(torch.from_numpy(item.prompt.ids)[None])[0, -1]
-        assert item.answer_id == int(logits.argmax())
-        assert item.example.answer == model.tokenizer.decode([item.answer_id])
+        assert item.answer_ids == (int(logits.argmax()),)
+        assert item.example.answer == model.tokenizer.decode(item.answer_ids)
     answered = [Example(text, "a") for text in texts]
     same = planned(model, answered, batch_size=2)
     assert same.config["examples_sha256"] != plan.config["examples_sha256"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,13 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from interp_compose.errors import AnswerError, CapabilityError, InputError, LayerError
+from interp_compose.errors import (
+    AnswerError,
+    CapabilityError,
+    InputError,
+    LayerError,
+    PromptError,
+)
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.models.embed import embed_texts
@@ -98,6 +105,48 @@ def test_a_cap_curve_equals_blocks_run_by_hand(name: str, layers: list[int]) -> 
         answer = ids(SOME[row["example"]].answer)[0]
         assert abs(row["target_logprob"] - float(expected[answer])) <= 1e-4
     assert_clean(model)
+
+
+@torch.no_grad()
+def test_answers_of_several_tokens_equal_blocks_run_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the target, behind what is given of it, in batches with an answer of one token."""
+    module, model = model_of("T5")
+    examples = [SOME[0], *(replace(SOME[i], answer=" sunflowers grows") for i in (1, 2))]
+    options: dict[str, Any] = {"multi_token_answers": True, "progress": False}
+    curve = cap_curve(model, examples, layers=[0, 3], pooling="mean", controls=False, **options)
+    words = ablation_curve(model, examples[:2], layers=[0], **options)
+    assert curve.config["answer_tokens"] == {"1": 1, "4": 2}
+
+    def agree(row: dict[str, Any], layer: int, unit: int = -1) -> None:
+        example = examples[row["example"]]
+        text, answer = written_out(example, module.config.decoder_start_token_id), []
+        for word in example.answer.split():
+            answer += ids(word)
+        alone = [-1] * (len(answer) - 1)
+        text = text._replace(
+            target=[*text.target, *answer[:-1]], target_units=[*text.target_units, *alone]
+        )
+        hidden = [i for i, other in enumerate(text.source_units) if unit >= 0 and other == unit]
+        every = in_place(module, text, layer, "mean", hidden=hidden)[-len(answer) :]
+        wanted = every[range(len(answer)), answer]
+        assert abs(row["target_logprob"] - float(wanted.sum())) <= 1e-4
+        assert row["target_rank"] == 1 + int((every > wanted[:, None]).sum(1).max())
+
+    for row in curve.outcomes.to_dict("records"):
+        agree(row, row["layer"])
+    for row in curve.clean.to_dict("records"):
+        agree(row, -1)
+    of_source = words.outcomes[words.outcomes["unit"] < 2].to_dict("records")
+    assert len(of_source) == 4
+    for row in of_source:
+        agree(row, -1, row["unit"])
+    assert_clean(model)
+    long = replace(SOME[0], answer=" tall" * 13)
+    monkeypatch.setattr(model, "n_ctx", 12)
+    with pytest.raises(PromptError, match="its target with its answer but .* has 13 tokens"):
+        cap_curve(model, [long], **options)
 
 
 def test_one_by_one_equals_a_batch_with_controls_in_both_modes() -> None:

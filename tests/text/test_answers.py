@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interp_compose.errors import AnswerError
-from interp_compose.text.answers import answer_ids
+from interp_compose.text.answers import answer_ids, answer_tokens
 from interp_compose.text.units import tokenize_prompts
 from interp_compose.types import Example
 
@@ -30,6 +30,19 @@ def test_an_answer_of_several_tokens_is_refused(bpe: Any) -> None:
         ids_of(bpe, Example("a", " dog"), Example("a", " zebra"))
     pieces = bpe.tokenize(" zebra")
     assert f"is {len(pieces)} tokens, {pieces}, and has to be one" in str(got.value)
+    assert "multi_token" not in str(got.value)  # whoever asks has no such option
+
+
+def test_answers_of_several_tokens_where_they_are_asked_for(bpe: Any) -> None:
+    examples = [Example("a", " dog"), Example("a", " zebra")]
+    prompts = tokenize_prompts(bpe, examples)
+    found = answer_tokens(bpe, examples, prompts, several=True)
+    assert [bpe.convert_ids_to_tokens(ids) for ids in found] == [
+        bpe.tokenize(" dog"),
+        bpe.tokenize(" zebra"),
+    ]
+    with pytest.raises(AnswerError, match=r"or pass multi_token_answers=True \(--multi-token-a"):
+        answer_tokens(bpe, examples, prompts, several=False)
 
 
 def test_an_answer_that_changes_the_prompt_is_refused(bpe: Any) -> None:

@@ -35,6 +35,7 @@ from interp_compose.studies.core.inputs import (
     Batch,
     Prepared,
     Targets,
+    answer_lengths_of,
     batch_size_of,
     check_decoder,
     examples_digest,
@@ -136,6 +137,7 @@ def ablation_curve(
         n_heads=model.n_heads,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
+        **answer_lengths_of(items, asked),
         **skipped_of(skipped),
     )
     asked = replace(asked, reach=reach)
@@ -215,8 +217,8 @@ def prepare_any(
     what of them; and whether they are bare.
 
     Raises:
-        InputError: some texts and some examples; bare texts with a list of labels; see
-            :func:`.prepared.prepare` for what else.
+        InputError: some texts and some examples; bare texts with a list of labels or with
+            answers of several tokens; see :func:`.prepared.prepare` for what else.
     """
     rows: list[Any] = list(examples)
     bare = [isinstance(row, str) for row in rows]
@@ -229,6 +231,11 @@ def prepare_any(
         raise InputError(
             "bare texts have no answers of their own, so labels mean nothing for them; give "
             "examples with prompt and answer, or leave answers out."
+        )
+    if any(bare) and asked.multi_token_answers:
+        raise InputError(
+            "bare texts have no answers of their own, so multi_token_answers=True has no meaning "
+            "for them; give examples with prompt and answer, or leave it out."
         )
     items, skipped = prepare(
         model,
@@ -247,14 +254,15 @@ def with_predictions(model: LensModel, items: Sequence[Prepared]) -> list[Prepar
     out = []
     for item, answer in zip(items, logits[:, -1].argmax(dim=1).tolist(), strict=True):
         example = replace(item.example, answer=output_tokenizer(model).decode([answer]))
-        out.append(replace(item, example=example, answer_id=answer))
+        out.append(replace(item, example=example, answer_ids=(answer,)))
     return out
 
 
 def words_of(item: Prepared) -> list[int]:
-    """The units that another position comes after: those whose knocking out can change anything."""
-    groups = item.prompt.groups
-    return [unit for unit in range(item.prompt.n_groups) if groups[-1] != unit]
+    """The units that another position of the prompt comes after: of an answer of one token, those
+    whose knocking out can change anything."""
+    last = item.prompt.groups[item.n_before - 1]
+    return [unit for unit in range(item.prompt.n_groups) if last != unit]
 
 
 def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:
@@ -276,7 +284,7 @@ def _measure(
     knockout, units = _knockout(model, items, batch, asked, references)
     starts = [0] if asked.reach == "until" else layers
     names = [f"blocks.{layer}.hook_resid_pre" for layer in starts] if units else []
-    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read="last")
+    logits, resid = model.capture(batch.tokens, names, attention_mask=batch.mask, read=targets.read)
     index = [item.index for item in items]
     frames = [_rows(targets.outcomes(logits), [CLEAN], index, [0] * len(items))]
     if units:
@@ -289,7 +297,8 @@ def _measure(
             layers,
             targets.outcomes,
             reach=str(asked.reach),
-            max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=True),
+            max_tokens=chunk_tokens(model, batch.tokens.shape[1], logits=targets.n_read),
+            read=targets.read,
         )
         examples = [index[row] for row in knockout.row.tolist()]
         frames.append(_rows(outcomes.flatten(0, 1), layers, examples, units))

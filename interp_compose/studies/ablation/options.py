@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from interp_compose.studies.core.options import Layers, PromptOptions, TaskCommand
+from interp_compose.studies.core.options import AnswerOptions, Layers, TaskCommand
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationOptions(PromptOptions):
+class AblationOptions(AnswerOptions):
     """What is measured, and how."""
 
     what: Literal["words", "heads", "layers", "attn", "cross_attn", "mlp"] = "words"

@@ -27,6 +27,7 @@ from interp_compose.studies.core.inputs import (
     Batch,
     Prepared,
     Targets,
+    answer_lengths_of,
     batch_size_of,
     check_decoder,
     examples_digest,
@@ -94,6 +95,7 @@ def cap_curve(
         batch_size=size,
         n_examples=len(items),
         examples_sha256=examples_digest(items),
+        **answer_lengths_of(items, asked),
         **skipped_of(skipped),
     )
     return Plan(
@@ -132,7 +134,7 @@ def _measure(
     targets = Targets.of(items, model.device)
     affected = any(item.affected for item in items)
     names = [f"blocks.{layer}.hook_resid_pre" for layer in layers] if affected else []
-    logits, resid, kept = capture_kept(model, batch.tokens, names, batch.mask)
+    logits, resid, kept = capture_kept(model, batch.tokens, names, batch.mask, read=targets.read)
     clean = _rows(items, targets.outcomes(logits), ["clean"], [CLEAN])
     if not affected:
         return clean
@@ -142,7 +144,7 @@ def _measure(
     def finish(
         streams: Streams, layer: int, row: Int[Tensor, "stream"]
     ) -> Float[Tensor, "stream 4"]:
-        return targets.outcomes(resumed(model, streams, layer), row)
+        return targets.outcomes(resumed(model, streams, layer, read=targets.read), row)
 
     pooled = sweep(
         model,
@@ -154,8 +156,9 @@ def _measure(
         finish,
         mode=asked.mode,
         renumber=asked.renumber,
-        max_tokens=chunk_tokens(model, units.n_positions, logits=True),
+        max_tokens=chunk_tokens(model, units.n_positions, logits=targets.n_read),
         kept=kept,
+        n_read=targets.n_read,
     )
     rows = _rows(items, pooled.flatten(0, 2), protocols, layers)
     return pd.concat([clean, rows], ignore_index=True)

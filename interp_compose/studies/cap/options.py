@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from interp_compose.studies.core.options import Layers, Pooling, PromptOptions, TaskCommand
+from interp_compose.studies.core.options import AnswerOptions, Layers, Pooling, TaskCommand
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapOptions(PromptOptions):
+class CapOptions(AnswerOptions):
     """What is measured, and how."""
 
     layers: Layers = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,7 +18,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InputError, NonFiniteError, PromptError
+from interp_compose.errors import (
+    CapabilityError,
+    InputError,
+    NonFiniteError,
+    OptionError,
+    PromptError,
+)
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.models.encoder_decoder import EncoderDecoderModel
 from interp_compose.models.lens_model import LensModel
@@ -25,14 +32,14 @@ from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.core.bad_examples import sound
-from interp_compose.studies.core.options import Options, PromptOptions
+from interp_compose.studies.core.options import AnswerOptions, Options, PromptOptions
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
-from interp_compose.text.answers import answer_ids
+from interp_compose.text.answers import answer_tokens
 from interp_compose.text.label_set import among, checked_labels, label_ids, predicted, stacked
 from interp_compose.text.targets import source_and_target, target_starts
 from interp_compose.text.units import TokenizedPrompt, tokenize_prompts
-from interp_compose.types import Example
+from interp_compose.types import Example, Read
 
 T = TypeVar("T")
 CLEAN = -1
@@ -55,13 +62,19 @@ class Prepared:
     index: int
     example: Example
     prompt: TokenizedPrompt
-    answer_id: int
+    """The prompt and, in no unit, all tokens of the answer but the last."""
+    answer_ids: tuple[int, ...]
     candidates: Int[np.ndarray, "label"] | None = None
     """The tokens that the answer is chosen among, ascending; None: the whole vocabulary."""
 
     @property
     def n_tokens(self) -> int:
         return len(self.prompt.ids)
+
+    @property
+    def n_before(self) -> int:
+        """Tokens before the answer's."""
+        return self.n_tokens - len(self.answer_ids) + 1
 
     @property
     def n_pooled(self) -> int:
@@ -107,23 +120,32 @@ def prepare_all(
     collapse: str | None = None,
     answered: bool = True,
 ) -> list[Prepared]:
-    """Check, tokenize and align every example. The last token is a unit of its own.
+    """Check, tokenize and align every example. The prompt's last token is a unit of its own. An
+    answer of several tokens, if ``asked`` for, is run behind the prompt but for its last token,
+    since each of its tokens is predicted from those before it.
 
     Of an encoder–decoder, the prompt is the source, which the target's start tokens and the
     example's ``target`` follow (:mod:`.text.targets`); the answer is the target's next token.
-    Without ``answered`` the answers are not read, and answer ids are 0. ``collapse`` is the remedy
-    for prompts that a collapse would stretch beyond the window of local attention, or None where
-    nothing is shortened.
+    Without ``answered`` the answers are not read, and answer ids are (0,). ``collapse`` is the
+    remedy for prompts that a collapse would stretch beyond the window of local attention, or None
+    where nothing is shortened.
 
     Raises:
-        InputError: no example at all; see :func:`tokenize_prompts` and :func:`answer_ids` for
-            what else is refused.
+        InputError: no example at all; see :func:`tokenize_prompts` and
+            :func:`answer_tokens` for what else is refused.
+        OptionError: labels, and answers of several tokens.
         PromptError: a prompt longer than the model's context, or, for a collapse, than the
             window of its local attention: a shorter sequence would let it look further back.
         TrainingModeError: the model is in training mode.
     """
     check_model(model)
     labels_of_answers = checked_labels(asked.answers)
+    several = asked.multi_token_answers if isinstance(asked, AnswerOptions) else None
+    if several and labels_of_answers is not None:
+        raise OptionError(
+            f"multi_token_answers=True, answers={list(labels_of_answers)}: labels have to be one "
+            "token each; leave one of the two out"
+        )
     checked = [read_example(row, f"example {i}") for i, row in enumerate(examples)]
     if not checked:
         raise InputError("no examples: expected at least one prompt with its answer.")
@@ -146,47 +168,76 @@ def prepare_all(
     if isinstance(model, EncoderDecoderModel):
         before = [replace(example, prompt=example.target) for example in checked]
         contexts = target_starts(tokenizer, checked, asked.unit)
-        prompts = _with_targets(model, prompts, contexts)
     else:
         _refuse_targets(model, checked)
-    found = [0] * len(prompts)
+    found: list[tuple[int, ...]] = [(0,)] * len(prompts)
     if answered:
-        found = answer_ids(tokenizer, before, contexts).tolist()
+        found = answer_tokens(tokenizer, before, contexts, several=several)
     candidates = None
     if labels_of_answers is not None:
         candidates = label_ids(tokenizer, before, contexts, labels_of_answers)
-    check_ids(model, highest, max(*found, 0 if candidates is None else int(candidates.max())))
+    highest_answer = 0 if candidates is None else int(candidates.max())
+    check_ids(model, highest, max(highest_answer, *map(max, found)))
+    if isinstance(model, EncoderDecoderModel):
+        rows = _with_targets(model, prompts, contexts, found)
+    else:
+        rows = _with_answers(model, prompts, found, collapse)
     return [
         Prepared(
             index,
             example,
-            prompt.with_last_apart(),
-            int(answer),
+            row,
+            answer,
             None if candidates is None else candidates[index],
         )
-        for index, (example, prompt, answer) in enumerate(zip(checked, prompts, found, strict=True))
+        for index, (example, row, answer) in enumerate(zip(checked, rows, found, strict=True))
     ]
+
+
+def _with_answers(
+    model: LensModel,
+    prompts: Sequence[TokenizedPrompt],
+    answers: Sequence[tuple[int, ...]],
+    collapse: str | None,
+) -> list[TokenizedPrompt]:
+    """Prompts with their answers but for the last token, refused as prompts are."""
+    rows = [
+        prompt.with_last_apart().followed_by(answer[:-1])
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+    check_prompts(
+        model,
+        rows,
+        lambda index: f"example {index}: its prompt with its answer but for the last token",
+        collapse=collapse,
+    )
+    return rows
 
 
 def _with_targets(
     model: EncoderDecoderModel,
     sources: Sequence[TokenizedPrompt],
     targets: Sequence[TokenizedPrompt],
+    answers: Sequence[tuple[int, ...]],
 ) -> list[TokenizedPrompt]:
-    """Rows of both, refused where the model cannot read them."""
+    """Rows of both and of the answers but for their last token, refused where the model cannot read
+    them."""
     start = model.target_start
-    for index, target in enumerate(targets):
-        n_target = len(start) + len(target.ids)
+    for index, (target, answer) in enumerate(zip(targets, answers, strict=True)):
+        n_target = len(start) + len(target.ids) + len(answer) - 1
         if n_target > model.n_ctx:
+            more = " with its answer but for the last token" if len(answer) > 1 else ""
             raise PromptError(
-                f"example {index}: its target has {n_target} tokens and {model.name!r} reads "
+                f"example {index}: its target{more} has {n_target} tokens and {model.name!r} reads "
                 f"{model.n_ctx}; shorten it or leave it out."
             )
         if max(target.ids, default=0) >= model.d_vocab:
             check_ids(model, 0, int(max(target.ids)))
     return [
-        source_and_target(source, target, start, model.d_vocab_source)
-        for source, target in zip(sources, targets, strict=True)
+        source_and_target(source, target, start, model.d_vocab_source).followed_by(
+            [token + model.d_vocab_source for token in answer[:-1]]
+        )
+        for source, target, answer in zip(sources, targets, answers, strict=True)
     ]
 
 
@@ -218,11 +269,11 @@ def outcome_of(
     place = answers
     if candidates is not None:
         place = (candidates == answers[:, None]).int().argmax(dim=1)
-    logits = among(logits, candidates).float()
+    logits = among(logits, candidates)
     target = logits.gather(1, place[:, None])
-    logprob = target[:, 0] - logits.logsumexp(dim=1)
     before = torch.arange(logits.shape[1], device=logits.device) < place[:, None]
     rank = ((logits > target) | ((logits == target) & before)).sum(dim=1) + 1
+    logprob = target[:, 0].float() - logits.float().logsumexp(dim=1)
     return torch.stack([prediction.float(), logprob, rank.float(), finite.float()], dim=1)
 
 
@@ -230,7 +281,7 @@ def examples_digest(items: Sequence[Prepared]) -> str:
     """Of everything the run reads: texts, token ids, units, answers."""
     digest = hashlib.sha256()
     for item in items:
-        row: list[Any] = [item.example.prompt, item.example.answer, item.answer_id]
+        row: list[Any] = [item.example.prompt, item.example.answer, *item.answer_ids]
         row += [] if item.candidates is None else [item.candidates.tolist()]
         row += [item.prompt.ids.tolist(), item.prompt.groups.tolist()]
         digest.update(json.dumps(row).encode())
@@ -283,30 +334,68 @@ class Batch:
 
 @dataclass(frozen=True)
 class Targets:
-    """The answers of a batch's examples, and the tokens that they are chosen among."""
+    """The answers of a batch's examples, -1 before shorter ones, and the tokens that those of one
+    token are chosen among."""
 
-    answers: Int[Tensor, "batch"]
+    answers: Int[Tensor, "batch token"]
     candidates: Int[Tensor, "batch label"] | None
 
     @classmethod
     def of(cls, items: Sequence[Prepared], device: torch.device) -> Targets:
         """On ``device``."""
         candidates = stacked([item.candidates for item in items])
+        longest = max(len(item.answer_ids) for item in items)
+        answers = [(-1,) * (longest - len(item.answer_ids)) + item.answer_ids for item in items]
         return cls(
-            torch.tensor([item.answer_id for item in items]).to(device),
+            torch.tensor(answers).to(device),
             None if candidates is None else candidates.to(device),
         )
+
+    @property
+    def n_read(self) -> int:
+        """Last positions, at which tokens of answers are predicted."""
+        return self.answers.shape[1]
+
+    @property
+    def read(self) -> Read:
+        """Logits at these positions."""
+        return "last" if self.n_read == 1 else self.n_read
 
     def outcomes(
         self, logits: Float[Tensor, "stream pos d_vocab"], rows: Int[Tensor, "stream"] | None = None
     ) -> Float[Tensor, "stream 4"]:
-        """:func:`outcome_of` at the last position of streams that belong to ``rows`` of the batch
-        (by default to one each)."""
+        """:func:`outcome_of` whole answers, at the last positions of streams that belong to
+        ``rows`` of the batch (by default to one each): what is predicted after the prompt, the sum
+        of the log-probabilities of the answer's tokens, the largest of their ranks, and whether all
+        was finite. The rank is 1 where greedy decoding gives the answer."""
         answers, candidates = self.answers, self.candidates
         if rows is not None:
             answers = answers[rows]
             candidates = None if candidates is None else candidates[rows]
-        return outcome_of(logits[:, -1], answers, candidates)
+        asked = answers >= 0
+        of_token = outcome_of(
+            logits[:, -self.n_read :].flatten(0, 1), answers.clamp(min=0).flatten(), candidates
+        )
+        prediction, logprob, rank, finite = of_token.unflatten(0, answers.shape).unbind(dim=2)
+        first = asked.int().argmax(dim=1, keepdim=True)
+        return torch.stack(
+            [
+                prediction.gather(1, first)[:, 0],
+                logprob.masked_fill(~asked, 0).sum(dim=1),
+                rank.masked_fill(~asked, 1).amax(dim=1),
+                finite.masked_fill(~asked, 1).amin(dim=1),
+            ],
+            dim=1,
+        )
+
+
+def answer_lengths_of(items: Sequence[Prepared], asked: AnswerOptions) -> dict[str, Any]:
+    """For a result's config: how many answers are of how many tokens; nothing where all have to be
+    one."""
+    if not asked.multi_token_answers:
+        return {}
+    counts = Counter(len(item.answer_ids) for item in items)
+    return {"answer_tokens": {str(length): counts[length] for length in sorted(counts)}}
 
 
 def outcome_rows(
@@ -345,15 +434,14 @@ def split_clean(
     rows: pd.DataFrame, model: LensModel, items: Sequence[Prepared], place: Sequence[str]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Outcomes, and the clean ones with what is known of their examples and without ``place``."""
-    answers = {item.index: item.answer_id for item in items}
-    rows["correct"] = rows["prediction"] == rows["example"].map(answers)
+    rows["correct"] = rows["target_rank"] == 1
     clean = pd.DataFrame(
         {
             "example": [item.index for item in items],
             "prompt": [item.example.prompt for item in items],
             "answer": [item.example.answer for item in items],
             "affected": [item.affected for item in items],
-            "n_tokens": [item.n_tokens for item in items],
+            "n_tokens": [item.n_before for item in items],
             "n_groups": [item.prompt.n_groups for item in items],
         }
     ).merge(rows[rows["layer"] == CLEAN].drop(columns=list(place)), on="example")

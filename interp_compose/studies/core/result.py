@@ -12,6 +12,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.notebook import aligned, block, picture
+from interp_compose.plots.chart import answer_lengths
 from interp_compose.runs.result import HEAD, RESULT, Result, store
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import about
@@ -37,9 +38,17 @@ class StudyResult(Result):
     @property
     def notes(self) -> list[str]:
         """What a reader has to know before the numbers, such as too few examples, one seed alone,
-        or what filters left of the data; printed, and kept in ``result.json``."""
+        answers of several tokens, or what filters left of the data; printed, and kept in
+        ``result.json``."""
         seeds, filtered = self.config.get("seeds"), self.config.get("filtered")
         found = [filtered] if filtered else []
+        lengths = answer_lengths(self.config)
+        if lengths:
+            each = ", ".join(f"{n} of {k}" for k, n in self.config["answer_tokens"].items())
+            found.append(
+                f"{lengths} ({each}): right where every token is, log-probabilities are sums over "
+                "tokens, and so lower for longer answers: read differences from the clean model"
+            )
         if isinstance(seeds, list) and len(seeds) == 1:
             found.append("one seed: by how much another would differ is not known")
         return found

@@ -326,7 +326,7 @@ def _measure(
             protocols_of(protocols, units.rows(affected), shuffled.rows(affected)),
             layers,
             finish,
-            max_tokens=chunk_tokens(model, units.n_positions, logits=False),
+            max_tokens=chunk_tokens(model, units.n_positions, logits=0),
         )
     after = _cosines(pairs, texts, pooled.flatten(0, 1))
     plain = [row for row, item in enumerate(pairs) if not item.affected]

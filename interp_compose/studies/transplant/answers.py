@@ -59,7 +59,7 @@ class Answers:
             ("expected", self.expected, expected),
             ("answer", self.untouched, untouched),
         ):
-            wanted = one.answers.cpu().repeat(len(cells)).numpy()
+            wanted = one.answers[:, 0].cpu().repeat(len(cells)).numpy()
             rows[f"{name}_right"] = rows["prediction"].to_numpy() == wanted
             rows[f"{name}_logprob"] = frame["target_logprob"]
             rows[f"{name}_rank"] = frame["target_rank"]

@@ -192,7 +192,7 @@ def _measure(
         positions.repeat(kinds, 1),
         layers,
         finish,
-        max_tokens=chunk_tokens(model, layout.n_positions, logits=True),
+        max_tokens=chunk_tokens(model, layout.n_positions, logits=1),
         shared=None if kept is None else Shared(kept, example, layout.of_token[example], first),
     )
     cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]

@@ -119,7 +119,7 @@ def _prepared(
         if i in remembered:
             others["source_answer"] = remembered[i]
         for name, other in others.items():
-            if expected[i].answer_id == other.answer_id:
+            if expected[i].answer_ids == other.answer_ids:
                 raise AnswerError(
                     f"pair {i}: the expected answer {one.expected!r} is the token of its {name}, "
                     "so that no prediction could tell the two apart; give another answer, or "
@@ -135,7 +135,7 @@ def _prepared(
                 composed.get(i),
                 _phrase(source[i], one.source_span),
                 _phrase(target[i], one.target_span),
-                remembered[i].answer_id if i in remembered else -1,
+                remembered[i].answer_ids[0] if i in remembered else -1,
             )
         )
         _refuse_prediction(prepared[-1])
@@ -223,7 +223,8 @@ def pairs_digest(pairs: Sequence[PreparedPair]) -> str:
     """Of everything the run reads: texts, tokens, phrases, answers."""
     digest = hashlib.sha256()
     for one in pairs:
-        row: list[Any] = [one.target.answer_id, one.expected.answer_id, one.remembered, one.donor]
+        row: list[Any] = [*one.target.answer_ids, *one.expected.answer_ids]
+        row += [one.remembered, one.donor]
         for prompt in filter(None, (one.source, one.target, one.composed)):
             row += [prompt.example.prompt, prompt.prompt.ids.tolist()]
         row += [one.source_phrase.tolist(), one.target_phrase.tolist()]
