@@ -86,6 +86,8 @@ bench: venv
 	$(BIN)/python -m benchmarks.unseen_pairs --runs out/phases-post --norm post
 	$(BIN)/python -m benchmarks.post_ln --out out/post_ln
 	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
+	$(BIN)/python -m benchmarks.anchors_watched --out out/anchors-watched
+	$(BIN)/python -m benchmarks.lrf_watched --out out/lrf-watched
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq

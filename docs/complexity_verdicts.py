@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scipy.stats import spearmanr
 
-from docs import task_verdicts
+from docs import task_verdicts, watch_results
 from docs.measured import read
 from docs.phase_results import SURE, share
 from docs.verdicts import (
@@ -427,6 +427,28 @@ def _composed() -> Found:
         f"where one does: {known}",
     )
     return text, NOT if by_ranges(span(False), span(True)) == REPRODUCED else UNDECIDED
+
+
+@CLAIMS.add(
+    "Phase 3 composes what single anchors do, phase 2 maps pairs", "IV; crossed with CAP", "watched"
+)
+def _pooled() -> Found:
+    known = watch_results.cells()
+
+    def span(rate: float, split: str, layer: int) -> tuple[float, float]:
+        row = known[rate, split, "cap", layer, -1]
+        return row["min"], row["max"]
+
+    told, verdicts = [], []
+    for split, name in watch_results.SPLITS.items():
+        each = []
+        for rate, phase in ((0.5, 2), (0.8, 3)):
+            whole, pooled = (" to ".join(map(share, span(rate, split, at))) for at in (-1, 0))
+            each.append(f"phase {phase} {pooled} (not pooled {whole})")
+        told.append(f"{name} pairs: {', '.join(each)}")
+        verdicts.append(by_ranges(span(0.5, split, 0), span(0.8, split, 0)))
+    head = "accuracy with the pair pooled into one vector at the embeddings, pre-LN"
+    return lines(head, *told), agreed(verdicts)
 
 
 SPEEDS: Final = {"pre": "fitting_speed", "post": "fitting_speed_post"}

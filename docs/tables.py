@@ -31,6 +31,7 @@ from docs import (
     task_results,
     transplant_results,
     verdict_page,
+    watch_results,
 )
 from docs.measured import Table
 from interp_compose.cli import COMMANDS, ON_RESULTS, main as interp_compose
@@ -174,6 +175,11 @@ def _per_task(rows: Callable[[str], Table]) -> str:
 def carma_watched() -> str:
     """Complexity and CAP, before and after both trainings."""
     return NOTICE + table(*carma_results.watched(carma_results.TASKS[0]))
+
+
+def anchors_watched() -> str:
+    """What pooling leaves in models on anchor functions, and their stable rank."""
+    return NOTICE + table(*watch_results.anchors())
 
 
 def carma_controls() -> str:
@@ -488,6 +494,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_gains.md": carma_gains,
     "carma_labels.md": carma_labels,
     "carma_controls.md": carma_controls,
+    "anchors_watched.md": anchors_watched,
     "carma_watched.md": carma_watched,
     "carma_search.md": carma_search,
 }

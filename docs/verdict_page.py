@@ -422,6 +422,14 @@ RUNS: Final = {
         "python -m benchmarks.phase_seeds --norm post --out out/phases-post",
         lambda: _phases("phase_seeds_post"),
     ),
+    "watched": Run(
+        "anchors_watched",
+        "python -m benchmarks.anchors_watched --out out/anchors-watched",
+        lambda: (
+            "Models as in pre at γ 0.5 (all in phase 2) and 0.8 (all in phase 3), weight decay "
+            f"0.01; {seeds(read('anchors_watched')['config'])}"
+        ),
+    ),
     "sums": Run("unseen_sum", "python -m benchmarks.unseen_sum --out out/unseen_sum", _sums),
     "length": Run(
         "generalise_scan_length_26",
