@@ -257,6 +257,7 @@ def _while_read() -> Iterator[None]:
 def _show(result: StudyResult, out: Path) -> None:
     """What came out, and what was written where."""
     from interp_compose._versions import mixed_versions
+    from interp_compose.studies.core.result import REPORT
 
     summary = result.summary()
     print(summary)
@@ -267,7 +268,7 @@ def _show(result: StudyResult, out: Path) -> None:
     if mixed:
         print(f"\n! {mixed}")
     figures = [f"{name}.html, {name}.png" for name in result.figures()]
-    written = [*result.PAGES, *result.RUNS, *figures, "tables (.parquet, .csv)"]
+    written = [REPORT, *result.RUNS, *figures, "tables (.parquet, .csv)"]
     print(f"\nwritten to {out}/: {', '.join(written)}")
 
 

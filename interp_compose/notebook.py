@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import html
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,12 @@ LONGEST: Final = 240
 LINES: Final = 30
 WIDTH: Final = 160
 """Lines of a text, and characters of each."""
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows what is displayed."""
+    ipython = sys.modules.get("IPython")
+    return hasattr(ipython.get_ipython() if ipython else None, "kernel")
 
 
 def block(kind: str, head: object, *parts: str) -> str:

@@ -88,9 +88,11 @@ class Browser:
         while self._loaded == before:
             self._next()
 
-    def js(self, expression: str) -> Any:
-        """The value of an expression on the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+    def js(self, expression: str, *, awaited: bool = False) -> Any:
+        """The value of an expression on the page, or, ``awaited``, of the promise that it is."""
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=awaited
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

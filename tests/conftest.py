@@ -103,7 +103,7 @@ def every_file_is_announced() -> Iterator[None]:
     def checked(result: Any, out: Path, others: Any, **options: Any) -> None:
         names = {*others, *(f"{name}.csv" for name in result.frames)}
         missing = names - set(result.files())
-        assert not missing, f"add these to TABLES, FIGURES or PAGES of {type(result)}: {missing}"
+        assert not missing, f"add these to TABLES or FIGURES of {type(result)}: {missing}"
         real(result, out, others, **options)
 
     with pytest.MonkeyPatch.context() as patch:

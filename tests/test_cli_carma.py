@@ -137,7 +137,7 @@ def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here its name is enough."""
     for name in ("page_bytes", "picture_bytes"):
         monkeypatch.setattr(run_folder, name, lambda figure: b"drawn")
-    monkeypatch.setattr(ic.Comparison, "report", lambda self: "a page")
+    monkeypatch.setattr(run_folder, "report_page", lambda *result: "a page")
 
 
 @pytest.fixture

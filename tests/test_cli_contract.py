@@ -16,7 +16,6 @@ import pytest
 from interp_compose import cli
 from interp_compose.models.load import load_model
 from interp_compose.runs.result import Result
-from interp_compose.studies.carma.result import Comparison
 from interp_compose.studies.core import command as core_command, output
 from tests import architectures
 from tests.studies.conftest import TEXTS, few_outputs, splitting_tokenizer
@@ -222,7 +221,7 @@ def check_written(out: Path, printed: str) -> None:
         assert len(pd.read_csv(out / f"{table}.csv")) == len(frame)
     kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
     expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
-    expected |= {f"{table}.parquet" for table in result.frames} | set(result.PAGES)
+    expected |= {f"{table}.parquet" for table in result.frames} | {"report.html"}
     assert set(contents(out)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
     assert not list(out.rglob("*.tmp"))
     assert not (out / "batches").exists()
@@ -231,7 +230,7 @@ def check_written(out: Path, printed: str) -> None:
 def small_figures(patch: pytest.MonkeyPatch) -> None:
     for drawn in ("page_bytes", "picture_bytes"):
         patch.setattr(output, drawn, lambda figure: b"drawn")
-    patch.setattr(Comparison, "report", lambda comparison: "with figures in it")
+    patch.setattr(output, "report_page", lambda *result: "with figures in it")
 
 
 def runs_to_open(name: str, here: Path) -> None:

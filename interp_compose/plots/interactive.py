@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import string
-import sys
 from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +16,7 @@ import plotly.io as pio
 from PIL import Image as Picture
 
 from interp_compose.errors import InputError
+from interp_compose.notebook import in_notebook
 from interp_compose.plots.canvas import MARGIN, Width
 from interp_compose.plots.describe import Described, scene_of
 from interp_compose.plots.heatmap_scale import GREY, Scale
@@ -182,9 +182,7 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Show the figure: in a notebook as above; elsewhere, or with arguments, plotly's way."""
-        ipython = sys.modules.get("IPython")
-        shell = ipython.get_ipython() if ipython else None
-        if args or kwargs or not hasattr(shell, "kernel"):
+        if args or kwargs or not in_notebook():
             super().show(*args, **kwargs)
         else:
             from IPython.display import display

@@ -119,11 +119,11 @@ def test_edits_that_are_discarded_and_a_hook_with_another_name(of_opt: ic.Audit)
 
 
 def test_the_page_names_every_finding_and_is_text(of_opt: ic.Audit) -> None:
-    page = of_opt.pages()["audit.html"].decode()
+    page = of_opt.report()
     for name in of_opt.findings["name"]:
         assert name in page
     changed = of_opt.frame.assign(detail="<script>alert(1)</script>")
-    page = ic.Audit.from_rows(changed, of_opt.config).pages()["audit.html"].decode()
+    page = ic.Audit.from_rows(changed, of_opt.config).report()
     assert "<script>alert(1)" not in page
     with pytest.raises(InputError, match="status"):
         ic.Audit.from_rows(of_opt.frame.assign(status="fine"), of_opt.config)
@@ -401,7 +401,7 @@ def test_the_exit_status_of_the_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cli.main(["audit", "--model", "mini-base", "--quick", "--device", "cpu", "--out", "mini"])
-    assert (tmp_path / "mini" / "audit.html").exists()
+    assert (tmp_path / "mini" / "report.html").exists()
     ic.save_model(small(), tmp_path / "small")
     monkeypatch.setattr(model_checks, "_compiled", lambda *_: Outcome("discarded", "passed by"))
     with pytest.raises(SystemExit) as status:

@@ -10,8 +10,7 @@ import pytest
 
 from interp_compose.studies.carma.report import paper_tables, sentences_table
 from interp_compose.studies.carma.result import Comparison
-from interp_compose.studies.carma.verdicts import settings, shown
-from interp_compose.studies.core.report import figure, table
+from interp_compose.studies.core.report import settings, shown, table
 from interp_compose.studies.core.text import decimal, probability
 from tests.studies.carma_tables import CONFIG, make_tables
 
@@ -48,6 +47,9 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+SYMBOLS = Comparison.SYMBOLS
+
+
 def report(config: dict[str, Any] | None = None, **changes: Any) -> str:
     return Comparison.from_runs(make_tables(**changes), CONFIG | (config or {})).report()
 
@@ -71,20 +73,11 @@ def test_the_page_is_whole_and_fetches_nothing(page: str) -> None:
     assert "@import" not in style
 
 
-def test_plotly_is_inside_once(page: str) -> None:
-    assert len(re.findall(r"plotly\.js v\d", page)) == 1
-    assert 4_000_000 < len(page) < 8_000_000
-    ids = [a["id"] for tag, a in Page(page).tags if tag == "div" and "id" in a]
-    assert ids == [
-        "figure-cap_average",
-        "figure-cap_protocols",
-        "figure-consistency",
-        "figure-representations",
-        "figure-training",
-    ]
+def test_every_figure_is_a_picture(page: str) -> None:
     pictures = [a for tag, a in Page(page).tags if tag == "img"]
     assert len(pictures) == 5
     assert all("95 % intervals" in (a["alt"] or "") for a in pictures)
+    assert "the task's own loss" in Page(page).text.lower()
 
 
 def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
@@ -95,14 +88,13 @@ def test_the_words_come_first_and_the_numbers_are_there(page: str) -> None:
             "1 of 5 ft runs had visibly not converged: loss still falling.",
             "What came out",
             "CARMA higher at layers 0–2 (difference +2.00 points)",
-            "What was compared",
-            "λ, weight of both terms",
             "Constituent-aware pooling, averaged",
             "ConsistSyn (%): mean over seeds",
             "Training: time and convergence",
             "Each run; a step is the median of its steps",
             "no: loss still falling",
             "How the numbers are computed",
+            "λ, weight of both terms",
         )
     ]
     assert places == sorted(places)
@@ -127,13 +119,6 @@ def test_hostile_text_stays_text(page: str) -> None:
     )
     assert dressed == plain
     assert bad.text.count(HOSTILE) >= 20
-
-
-def test_the_same_figure_gives_the_same_part() -> None:
-    comparison = Comparison.from_runs(make_tables(), CONFIG)
-    one, other = (figure("cap", comparison.plot_cap(), "<b>") for _ in range(2))
-    assert one == other
-    assert "<figcaption>&lt;b&gt;</figcaption>" in one
 
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
@@ -190,12 +175,14 @@ def test_an_untrained_model_has_a_page_too() -> None:
 
 
 def test_settings_are_written_as_people_write_them() -> None:
-    assert settings({"n_layers": 3, "carma": {"weight": 0.2}, "train": {"max_steps": None}}) == [
+    assert settings(
+        {"n_layers": 3, "carma": {"weight": 0.2}, "train": {"max_steps": None}}, SYMBOLS
+    ) == [
         ("n layers", "3"),
         ("carma: λ, weight of both terms", "0.2"),
         ("train: max steps", "–"),
     ]
-    assert settings({"warmup": 24, "train": {"warmup_steps": 500}}) == [
+    assert settings({"warmup": 24, "train": {"warmup_steps": 500}}, SYMBOLS) == [
         ("warmup", "24"),
         ("train: warmup steps", "500"),
     ]

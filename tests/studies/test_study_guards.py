@@ -43,6 +43,7 @@ def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("page_bytes", "picture_bytes"):
         monkeypatch.setattr(run_folder, name, lambda figure: str(figure.to_json()).encode())
+    monkeypatch.setattr(run_folder, "report_page", lambda result, *drawn: result.summary())
 
 
 @dataclass(frozen=True)

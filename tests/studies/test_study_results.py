@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from interp_compose.errors import (
 from interp_compose.runs.result import Result
 from interp_compose.studies.ablation import result as ablation
 from interp_compose.studies.cap import result as cap
+from interp_compose.studies.core.examples import PREDICTIONS, TOKENS
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.fitting_speed.result import FittingSpeed
@@ -72,15 +74,20 @@ def rows_of(tables: tuple[Table, ...]) -> Frames:
     }
 
 
+def texts() -> Frames:
+    return {"predictions": rows_of((PREDICTIONS,))["predictions"]}
+
+
 def cap_frames() -> Frames:
     clean = of_cap.make_clean()
-    return {"outcomes": of_cap.make_outcomes(clean), "clean": clean}
+    tokens = rows_of((TOKENS,))
+    return {"outcomes": of_cap.make_outcomes(clean), "clean": clean, **tokens, **texts()}
 
 
 def ablation_frames() -> Frames:
     cells = of_ablation.make_cells()
     outcomes = of_ablation.make_outcomes(cells)
-    return {"outcomes": outcomes, "clean": of_ablation.make_clean(), "cells": cells}
+    return {"outcomes": outcomes, "clean": of_ablation.make_clean(), "cells": cells, **texts()}
 
 
 def similarity_frames() -> Frames:
@@ -102,7 +109,7 @@ ENTRIES = {
     ),
     "transplants": Entry(
         ic.Transplants.SCHEMA,
-        of_transplants.frames,
+        lambda: {**of_transplants.frames(), **texts()},
         lambda t: ic.Transplants.from_outcomes(**t, config=of_transplants.CONFIG, n_layers=2),
     ),
     "similarity": Entry(
@@ -173,6 +180,12 @@ ENTRIES = {
         lambda t: ComplexityReport.from_rows(t["matrices"], {"model": "tiny", "n_layers": 3}),
     ),
 }
+
+
+@functools.cache
+def made(study: str) -> StudyResult:
+    """A result of each study, made once."""
+    return ENTRIES[study].made(ENTRIES[study].frames())
 
 
 # ---- what is refused of every table ---------------------------------------------------------
@@ -415,8 +428,7 @@ def test_a_comparison_needs_every_table_and_no_other() -> None:
 
 @pytest.mark.parametrize("study", ENTRIES)
 def test_a_result_returns_from_disk_as_it_was(study: str, tmp_path: Path) -> None:
-    entry = ENTRIES[study]
-    result = entry.made(entry.frames())
+    result = made(study)
     assert set(result.frames) == set(type(result).TABLES)
     for loaded in (type(result).load(result.save(tmp_path)), Result.load(tmp_path)):
         assert (loaded.config, loaded.versions) == (result.config, result.versions)
@@ -439,8 +451,7 @@ def test_a_result_returns_from_disk_as_it_was(study: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("study", ENTRIES)
 def test_a_result_that_was_damaged_is_refused(study: str, tmp_path: Path) -> None:
-    entry = ENTRIES[study]
-    result = entry.made(entry.frames())
+    result = made(study)
     result.save(tmp_path)
     table = type(result).SCHEMA[-1].name
     for name in (f"{table}.parquet", f"{table}.csv", "result.json"):
@@ -461,8 +472,7 @@ def test_a_result_that_was_damaged_is_refused(study: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("study", ENTRIES)
 def test_tables_on_disk_are_checked_as_a_users(study: str, tmp_path: Path) -> None:
     """A folder that another version wrote is whole, but its tables may be others."""
-    entry = ENTRIES[study]
-    result = entry.made(entry.frames())
+    result = made(study)
     for table in (type(result).SCHEMA[0], type(result).SCHEMA[-1]):
         frame = result.frames[table.name].assign(other=0)
         Mutated = type(type(result).__name__, (Result,), {})

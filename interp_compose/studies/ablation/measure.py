@@ -41,6 +41,7 @@ from interp_compose.studies.core.inputs import (
     examples_digest,
     into_batches,
     outcome_rows,
+    predictions_of,
     prepare,
     skipped_of,
     split_clean,
@@ -437,7 +438,14 @@ def _curve(
         )
     cells = _cells(items, tags, config["what"], model.n_heads)
     clean = clean.drop(columns=["affected", "n_groups"])
-    return AblationCurve.from_outcomes(outcomes, clean, cells, config, n_layers=model.n_layers)
+    return AblationCurve.from_outcomes(
+        outcomes,
+        clean,
+        cells,
+        config,
+        n_layers=model.n_layers,
+        predictions=predictions_of(model, outcomes),
+    )
 
 
 def _cells(

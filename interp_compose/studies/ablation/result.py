@@ -2,7 +2,7 @@
 
 Four tidy tables: ``clean`` (one row per example, the model untouched), ``cells`` (what a unit is),
 ``outcomes`` (one row per example, layer and unit) and ``frame`` (one row per layer and group,
-computed from them).
+computed from them); and the texts of ``predictions``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.seeds import mean_interval
+from interp_compose.studies.core.examples import (
+    PREDICTIONS,
+    Examples,
+    answered,
+    examples_of,
+    given,
+    marked,
+)
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, cautions, counted, text_table
+from interp_compose.studies.core.text import about, cautions, counted, interval, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -56,8 +64,8 @@ class AblationCurve(StudyResult):
     :meth:`~Result.load`.
     """
 
-    SCHEMA = (OUTCOMES, CLEAN, CELLS)
-    TABLES = ("curve", "outcomes", "clean", "cells")
+    SCHEMA = (OUTCOMES, CLEAN, CELLS, PREDICTIONS)
+    TABLES = ("curve", "outcomes", "clean", "cells", "predictions")
     FIGURES = ("ablation_curve", "ablation_words", "ablation_heads")
 
     @classmethod
@@ -69,6 +77,7 @@ class AblationCurve(StudyResult):
         config: Mapping[str, Any],
         *,
         n_layers: int,
+        predictions: pd.DataFrame | None = None,
     ) -> AblationCurve:
         """Summarise per-cell outcomes.
 
@@ -82,6 +91,7 @@ class AblationCurve(StudyResult):
                 group (the line of the figure that it counts for).
             config: what was run, in JSON's types.
             n_layers: of the model.
+            predictions: the texts of predictions, for :meth:`report`: prediction (token id), text.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; no rows; rows doubled; an
@@ -98,6 +108,7 @@ class AblationCurve(StudyResult):
             "outcomes": outcomes,
             "clean": clean,
             "cells": cells,
+            "predictions": PREDICTIONS.ordered(given(predictions)),
         }
         return cls(config=config, frames=frames, versions=environment_versions())
 
@@ -240,6 +251,38 @@ class AblationCurve(StudyResult):
         if len(names) > len(shown):
             lines.append(f"and {len(names) - len(shown)} more columns in curve.csv")
         return self._told(lines)
+
+    def sentences(self) -> list[str]:
+        """The clean accuracy, and where most of the answer's log-probability is lost."""
+        worst = self.frame.nsmallest(1, "logprob_change").iloc[0].to_dict()
+        ends = ("", "_low", "_high")
+        change = interval(*(worst[f"logprob_change{end}"] for end in ends), sign=True)
+        left = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
+        group = f"head {worst['group']}" if self.config.get("what") == "heads" else worst["group"]
+        return [
+            f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
+            f"Most is lost by knocking out “{group}” at layer {worst['layer']}: the answer's "
+            f"log-probability changes by {change} nats on average, and the accuracy is {left}.",
+        ]
+
+    def _examples(self) -> Examples:
+        cells = {place: rows["text"].tolist() for place, rows in self.cells.groupby("example")}
+        outcomes = self.outcomes.sort_values(["example", "unit", "layer"])
+        key = ["unit"] if (self.cells["example"] == -1).all() else ["example", "unit"]
+        lines = outcomes[key].merge(self.cells[[*key, "text"]], on=key, how="left")
+        return examples_of(
+            outcomes,
+            key="example",
+            line=lines["text"],
+            value="target_logprob",
+            clean=self.clean,
+            parts=lambda row: marked(row["prompt"], cells.get(row["example"], ())),
+            facts=answered,
+            right="correct",
+            predictions=self.frames.get("predictions", PREDICTIONS.of(())),
+            measured="log-probability of the answer (nats)",
+            marks="Framed words are those knocked out, one at a time. Bold predictions are right.",
+        )
 
     @property
     def notes(self) -> list[str]:

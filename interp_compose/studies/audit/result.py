@@ -48,7 +48,6 @@ class Audit(StudyResult):
     SCHEMA = (CHECKS,)
     TABLES = ("checks",)
     FIGURES = ()
-    PAGES = ("audit.html",)
 
     @classmethod
     def from_rows(cls, rows: pd.DataFrame, config: Mapping[str, Any]) -> Audit:
@@ -98,38 +97,22 @@ class Audit(StudyResult):
         """None: an audit is a table."""
         return {}
 
-    def pages(self) -> dict[str, bytes]:
-        """The page: what was found, and every check."""
+    def _sections(self) -> list[str]:
         from interp_compose.studies.core import report
 
-        title = f"Audit of {self.config['model']}"
         counts = self.frame["status"].value_counts()
         overview = [
             [status, str(counts.get(status, 0)), meaning] for status, meaning in STATUSES.items()
         ]
-        sections = [
-            report.section(
-                f"{status} ({len(rows)})",
-                report.table(
-                    ["where", "detail"],
-                    _placed(rows)[["where", "detail"]].to_numpy().tolist(),
-                    numbers=0,
-                ),
-            )
-            for status in STATUSES
-            if len(rows := self.frame[self.frame["status"] == status])
-        ]
-        about = ", ".join(
-            f"{name} {one}" for name, one in self.versions.items() if isinstance(one, str)
-        )
-        page = report.page(
-            title,
-            f"<h1>{report.escaped(title)}</h1>",
-            report.paragraph(f"{self.config['architecture']} · {about}", "lead"),
-            report.table(["status", "checks", "meaning"], overview, numbers=0),
-            *sections,
-        )
-        return {"audit.html": page.encode()}
+        table = report.table(["status", "checks", "meaning"], overview, numbers=0)
+        sections = [report.section("Checks", table)]
+        for status in STATUSES:
+            rows = _placed(self.frame[self.frame["status"] == status])[["where", "detail"]]
+            checks = rows.to_numpy().tolist()
+            if checks:
+                shown = report.table(["where", "detail"], checks, numbers=0)
+                sections.append(report.section(f"{status} ({len(checks)})", shown))
+        return sections
 
 
 def _placed(rows: pd.DataFrame) -> pd.DataFrame:

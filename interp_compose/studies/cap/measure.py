@@ -33,9 +33,11 @@ from interp_compose.studies.core.inputs import (
     examples_digest,
     into_batches,
     outcome_rows,
+    predictions_of,
     prepare,
     skipped_of,
     split_clean,
+    tokens_of,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.tasks.examples import ExampleRow
@@ -201,8 +203,14 @@ def _curve(
     unchanged = clean.loc[~clean["affected"], outcomes.columns.drop(["layer", "pooling"])]
     filled = unchanged.merge(grid.to_frame(index=False), how="cross")
     # A batch of affected examples never holds unaffected ones: batches_of keeps them apart.
+    whole = pd.concat([outcomes, filled], ignore_index=True)
     return CapCurve.from_outcomes(
-        pd.concat([outcomes, filled], ignore_index=True), clean, config, n_layers=model.n_layers
+        whole,
+        clean,
+        config,
+        n_layers=model.n_layers,
+        tokens=tokens_of(model, items),
+        predictions=predictions_of(model, whole),
     )
 
 

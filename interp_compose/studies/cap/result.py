@@ -1,7 +1,8 @@
 """The result of a CAP study: one accuracy per layer and pooling protocol, and what it rests on.
 
 Three tidy tables: ``clean`` (one row per example, the model untouched), ``outcomes`` (one row per
-example, layer and protocol) and ``frame`` (one row per layer and protocol, computed from them).
+example, layer and protocol) and ``frame`` (one row per layer and protocol, computed from them); and
+two of texts: ``tokens`` of the prompts, and ``predictions``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,26 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, mean_interval
+from interp_compose.studies.core.examples import (
+    PREDICTIONS,
+    TOKENS,
+    Examples,
+    Part,
+    answered,
+    examples_of,
+    framed,
+    given,
+)
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
-from interp_compose.studies.core.text import about, cautions, counted, probability, text_table
+from interp_compose.studies.core.text import (
+    about,
+    cautions,
+    counted,
+    interval,
+    probability,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -63,8 +81,8 @@ class CapCurve(StudyResult):
     :meth:`~Result.load`.
     """
 
-    SCHEMA = (OUTCOMES, CLEAN)
-    TABLES = ("curve", "outcomes", "clean")
+    SCHEMA = (OUTCOMES, CLEAN, TOKENS, PREDICTIONS)
+    TABLES = ("curve", "outcomes", "clean", "tokens", "predictions")
     FIGURES = ("cap_curve", "cap_logprob")
 
     @classmethod
@@ -75,6 +93,8 @@ class CapCurve(StudyResult):
         config: Mapping[str, Any],
         *,
         n_layers: int,
+        tokens: pd.DataFrame | None = None,
+        predictions: pd.DataFrame | None = None,
     ) -> CapCurve:
         """Summarise per-example outcomes.
 
@@ -88,6 +108,9 @@ class CapCurve(StudyResult):
             config: what was run, in JSON's types.
             n_layers: of the model; depth is layer / (n_layers - 1), so that 0 is the embeddings
                 and 1 the entry of the last block (0 for a model of one block).
+            tokens: of the prompts, for :meth:`report`: example, position, text, unit (tokens of one
+                unit are pooled; -1 of special tokens).
+            predictions: the texts of predictions, for :meth:`report`: prediction (token id), text.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
@@ -105,6 +128,8 @@ class CapCurve(StudyResult):
             "curve": _summarise(outcomes, clean, n_layers),
             "outcomes": outcomes,
             "clean": clean,
+            "tokens": TOKENS.ordered(given(tokens), example=examples["example"]),
+            "predictions": PREDICTIONS.ordered(given(predictions)),
         }
         return cls(config=config, frames=frames, versions=environment_versions())
 
@@ -291,6 +316,49 @@ class CapCurve(StudyResult):
         if not self.clean["correct"].any():
             figures["cap_logprob"] = self.plot(value="target_logprob")
         return figures
+
+    def sentences(self) -> list[str]:
+        """The clean accuracy, the layer that loses most, and what a random grouping loses there."""
+        name, *others = dict.fromkeys(self.frame["pooling"])
+        lost = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
+        place = (self.frame["layer"] == lost["layer"]) & (self.frame["pooling"] == name)
+        left = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
+        change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
+        said = [
+            f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
+            f"Pooling by {name} at layer {lost['layer']}, where most is lost, leaves "
+            f"{interval(*left)}: {change} against the model untouched, paired by example.",
+        ]
+        if "shuffled" in others:
+            rows = self.differences(name, "shuffled")
+            rows = rows[rows["layer"] == lost["layer"]]
+            change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
+            said.append(
+                f"There it has {change} against units of the same sizes at random places "
+                f"(McNemar's exact test, Holm over layers: p {probability(rows['p_holm'].item())})."
+            )
+        return said
+
+    def _examples(self) -> Examples:
+        tokens = self.frames.get("tokens", TOKENS.of(()))
+        parts: dict[Any, list[Part]] = {
+            example: framed(rows["text"].tolist(), rows["unit"].tolist())
+            for example, rows in tokens.groupby("example")
+        }
+        outcomes = self.outcomes.sort_values(["example", "pooling", "layer"], key=OUTCOMES.place)
+        return examples_of(
+            outcomes,
+            key="example",
+            line=outcomes["pooling"],
+            value="target_logprob",
+            clean=self.clean,
+            parts=lambda row: parts.get(row["example"], [row["prompt"]]),
+            facts=answered,
+            right="correct",
+            predictions=self.frames.get("predictions", PREDICTIONS.of(())),
+            measured="log-probability of the answer (nats)",
+            marks="Framed tokens are pooled into one. Bold predictions are right.",
+        )
 
     @property
     def notes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing else: verdicts, tables, figures, method."""
+"""What the page of a comparison has of its own: tables, the paper's numbers, method."""
 
 from __future__ import annotations
 
@@ -22,21 +22,8 @@ from interp_compose.studies.carma.differences import (
 )
 from interp_compose.studies.carma.paper import paper_numbers_for
 from interp_compose.studies.carma.tables import LABELS
-from interp_compose.studies.carma.verdicts import (
-    cautions,
-    counted_prompts,
-    overhead_sentence,
-    settings,
-    verdicts,
-)
-from interp_compose.studies.core.report import (
-    escaped,
-    figure,
-    page,
-    paragraph,
-    section,
-    table,
-)
+from interp_compose.studies.carma.verdicts import counted_prompts, overhead_sentence
+from interp_compose.studies.core.report import escaped, paragraph, section, table
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.text import decimal, probability
 
@@ -274,17 +261,6 @@ def sentences_table(replacements: pd.DataFrame, source: str = "") -> str:
     return _listing(rows, numbers=0, caption=caption)
 
 
-CAPTIONS: Final = {
-    "cap_average": "Accuracy when the tokens of each word are pooled into one at some depth, mean "
-    "of the protocols (CARMA, figures 2 and 8).",
-    "cap_protocols": "The same, protocol by protocol (CARMA, figures 6 and 7).",
-    "consistency": "Of the prompts answered rightly, the share still answered rightly after words "
-    "were replaced by synonyms.",
-    "representations": "Cosines between residuals of two tokens of one word, and of two words, on "
-    "validation prompts.",
-    "training": "The task's own loss, without CARMA's terms, so that both versions can be read "
-    "on one scale.",
-}
 METHOD: Final = (
     "Accuracy (eq. 11) is the share of test prompts whose single answer token is the most likely.",
     "CAP pools the tokens of each word into one vector at the entry of a layer; the average is "
@@ -311,25 +287,12 @@ METHOD: Final = (
 )
 
 
-def report_page(comparison: StudyResult) -> str:
-    """The page of :meth:`~interp_compose.studies.carma.result.Comparison.report`."""
-    config, frame = comparison.config, comparison.frames["summary"]
-    model, task = str(config.get("model", "a model")), str(config.get("task", "a task"))
-    seeds = len(set(comparison.frames["accuracy"]["seed"]))
-    title = f"CARMA beside plain fine-tuning: {model} on {task}"
-    drawn = [figure(name, one, CAPTIONS[name]) for name, one in comparison.figures().items()]
+def sections(comparison: StudyResult) -> list[str]:
+    """Every table, the paper's numbers, sentences with synonyms, and how numbers are computed."""
+    frame, source = comparison.frames["summary"], comparison.config.get("synonyms")
     method = "\n".join(f"<li>{escaped(text)}</li>" for text in METHOD)
-    versions = [(name, one) for name, one in comparison.versions.items() if name != "runs"]
-    count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
-    source = config.get("synonyms")
     source_name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
-    return page(
-        title,
-        f"<h1>{escaped(title)}</h1>",
-        paragraph(count, "lead"),
-        *(paragraph(text, "caution") for text in cautions(comparison)),
-        section("What came out", _verdict_list(comparison)),
-        section("What was compared", table(("setting", "value"), settings(config), numbers=0)),
+    return [
         section("Accuracy", measures_table(comparison, "accuracy")),
         section("Constituent-aware pooling, averaged", measures_table(comparison, "cap", AVERAGE)),
         section(
@@ -346,23 +309,10 @@ def report_page(comparison: StudyResult) -> str:
         ),
         section("Training: time and convergence", *training_tables(comparison)),
         section("Representations", *(measures_table(comparison, name) for name in REPRESENTATIONS)),
-        section("Figures", *drawn),
         section("Beside the paper's numbers", *paper_tables(comparison)),
         section(
             "Sentences with synonyms",
             sentences_table(comparison.frames["replacements"], source_name),
         ),
         section("How the numbers are computed", f"<ul>\n{method}\n</ul>"),
-        section("Versions", table(("", "version"), versions, numbers=0)),
-    )
-
-
-def _verdict_list(comparison: StudyResult) -> str:
-    rows = "\n".join(
-        f"<dt>{escaped(subject)}</dt><dd>{escaped(said[0].upper() + said[1:])}.</dd>"
-        for subject, said in verdicts(comparison)
-    )
-    note = "CARMA minus plain fine-tuning (FT), paired by seed."
-    if not rows:
-        return paragraph("FT and CARMA were not both trained, so nothing is compared.", "note")
-    return paragraph(note, "note") + f'<dl class="verdicts">\n{rows}\n</dl>'
+    ]

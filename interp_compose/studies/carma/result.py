@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -27,7 +27,7 @@ from interp_compose.studies.carma.differences import (
     training_curve,
 )
 from interp_compose.studies.carma.tables import SCHEMA, checked_tables
-from interp_compose.studies.carma.verdicts import terminal_summary
+from interp_compose.studies.carma.verdicts import SYMBOLS, cautions, terminal_summary, verdicts
 from interp_compose.studies.core.result import StudyResult
 
 if TYPE_CHECKING:
@@ -54,7 +54,18 @@ class Comparison(StudyResult):
     )
     RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("cap_average", "cap_protocols", "consistency", "representations", "training")
-    PAGES = ("report.html",)
+    CAPTIONS: ClassVar[Mapping[str, str]] = {
+        "cap_average": "Accuracy when the tokens of each word are pooled into one at some depth, "
+        "mean of the protocols (CARMA, figures 2 and 8).",
+        "cap_protocols": "The same, protocol by protocol (CARMA, figures 6 and 7).",
+        "consistency": "Of the prompts answered rightly, the share still answered rightly after "
+        "words were replaced by synonyms.",
+        "representations": "Cosines between residuals of two tokens of one word, and of two words, "
+        "on validation prompts.",
+        "training": "The task's own loss, without CARMA's terms, so that both versions can be read "
+        "on one scale.",
+    }
+    SYMBOLS: ClassVar[Mapping[str, Mapping[str, str]]] = {"carma": SYMBOLS}
 
     @classmethod
     def from_runs(cls, tables: Mapping[str, pd.DataFrame], config: Mapping[str, Any]) -> Comparison:
@@ -188,18 +199,24 @@ class Comparison(StudyResult):
         """Verdicts and the main numbers as aligned text, for a terminal."""
         return terminal_summary(self)
 
-    def report(self) -> str:
-        """One HTML page with everything in it: verdicts, tables, figures, the paper's numbers.
+    @property
+    def notes(self) -> list[str]:
+        """Runs that have not converged, sets that are too easy, and the like."""
+        return [*super().notes, *cautions(self)]
 
-        About 5 MB (plotly.js is inside); nothing is fetched from anywhere when it is opened.
-        """
-        from interp_compose.studies.carma.report import report_page
+    def sentences(self) -> list[str]:
+        """Every verdict."""
+        seeds = len(set(self.frames["accuracy"]["seed"]))
+        said = [f"{subject}: {sentence}." for subject, sentence in verdicts(self)]
+        if not said:
+            return ["FT and CARMA were not both trained, so nothing is compared."]
+        count = "1 seed." if seeds == 1 else f"{seeds} seeds, paired: same start, same batches."
+        return [f"CARMA minus plain fine-tuning (FT). {count}", *said]
 
-        return report_page(self)
+    def _sections(self) -> list[str]:
+        from interp_compose.studies.carma.report import sections
 
-    def pages(self) -> dict[str, bytes]:
-        """The report."""
-        return {"report.html": self.report().encode()}
+        return sections(self)
 
     def _notice(self) -> str:
         """Like "4 of 10 trainings not converged", for a picture; "" if all have."""

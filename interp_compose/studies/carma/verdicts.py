@@ -153,34 +153,6 @@ def dose_sentences(dose: pd.DataFrame) -> list[str]:
     ]
 
 
-def settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The config as (name, value), CARMA's numbers with the paper's symbols."""
-    rows = []
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            names = SYMBOLS if key == "carma" else {}
-            for name, inner in value.items():
-                rows.append((f"{key}: {names.get(name, name.replace('_', ' '))}", shown(inner)))
-        else:
-            rows.append((key.replace("_", " "), shown(value)))
-    return rows
-
-
-def shown(value: object) -> str:
-    """A value of the config as a person writes it."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(shown(part) for part in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {shown(part)}" for key, part in value.items())
-    return str(value)
-
-
 def terminal_summary(comparison: StudyResult) -> str:
     """A row per headline measure, a column per version, the paired difference and its verdict."""
     frame, differences = comparison.frames["summary"], comparison.frames["differences"]

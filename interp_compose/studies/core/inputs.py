@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from interp_compose.models.memory import batch_of_lengths, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.core.bad_examples import sound
+from interp_compose.studies.core.examples import PREDICTIONS, TOKENS
 from interp_compose.studies.core.options import AnswerOptions, Options, PromptOptions
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
@@ -428,6 +430,32 @@ def outcome_rows(
             "and check its weights."
         )
     return frame
+
+
+def predictions_of(model: LensModel, outcomes: pd.DataFrame) -> pd.DataFrame:
+    """The texts of all tokens in its column ``prediction``."""
+    tokens, decode = sorted(set(outcomes["prediction"].tolist())), output_tokenizer(model).decode
+    texts = [decode([token]) for token in tokens]
+    return PREDICTIONS.of(pd.DataFrame({"prediction": tokens, "text": texts}))
+
+
+def tokens_of(model: LensModel, items: Sequence[Prepared]) -> pd.DataFrame:
+    """Each prompt's tokens: what they add to its text, special ones by their names."""
+
+    def name(token: int) -> str:
+        if isinstance(model, EncoderDecoderModel) and token >= model.d_vocab_source:
+            return str(output_tokenizer(model).decode([token - model.d_vocab_source]))
+        return str(model.tokenizer.decode([token]))
+
+    rows = []
+    for item in items:
+        prompt, end = item.prompt, 0
+        places = zip(prompt.ids.tolist(), prompt.groups.tolist(), prompt.offsets, strict=True)
+        for position, (token, unit, (low, high)) in enumerate(islice(places, item.n_before)):
+            text = prompt.text[end:high] if low < high else name(token)
+            rows.append((item.index, position, text, unit))
+            end = max(end, high)
+    return TOKENS.of(pd.DataFrame(rows, columns=list(TOKENS.columns)))
 
 
 def split_clean(

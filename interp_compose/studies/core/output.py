@@ -19,7 +19,8 @@ from interp_compose.runs.files import (
     plain_json,
 )
 from interp_compose.runs.result import WAIT, Result, check_names, store
-from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.report import report_page
+from interp_compose.studies.core.result import REPORT, StudyResult
 
 
 @contextmanager
@@ -121,7 +122,7 @@ def _short(value: float | int | str) -> str:
 def write_result(
     out: Path, result: StudyResult, *, overwrite: bool, grows: Sequence[str] = ()
 ) -> None:
-    """The result's tables, each figure as a page and as a picture, and other pages.
+    """The result's tables, each figure as a page and as a picture, and its report.
 
     What the manifest names of an earlier result goes: no table and no figure of it is left beside
     these.
@@ -137,8 +138,9 @@ def write_result(
 
 
 def drawn_files(result: StudyResult) -> dict[str, bytes]:
-    """Pages, and each figure as a page to explore and as a picture, by name."""
-    files = result.pages()
-    for name, figure in result.figures().items():
-        files |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
-    return files
+    """Each figure as a page to explore and as a picture, and the report, by name."""
+    figures = result.figures()
+    pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
+    files = {f"{name}.html": page_bytes(figure) for name, figure in figures.items()}
+    files |= {f"{name}.png": png for name, png in pictures.items()}
+    return {REPORT: report_page(result, figures, pictures).encode(), **files}

@@ -1,17 +1,31 @@
-"""The parts of a page: text that is escaped, tables whose numbers line up, figures inside it."""
+"""A result as one HTML page that fetches nothing: what was asked, what came out, figures, examples,
+tables, settings, versions."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
-from typing import Final
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from plotly.offline import get_plotlyjs
+import pandas as pd
 
-from interp_compose.plots.export import picture_bytes
-from interp_compose.plots.interactive import CONFIG, ChartFigure
+from interp_compose.plots.interactive import ChartFigure
+from interp_compose.studies.core.text import counted
 
+if TYPE_CHECKING:
+    from interp_compose.studies.core.result import StudyResult
+
+MOST_BYTES: Final = 6_000_000
+"""Of a page; of the examples, those that lost most are kept."""
+PICTURES: Final = 4_000_000
+"""Bytes of a page's figures; later ones are named."""
+LONG: Final = 40
+ROWS: Final = 10
+"""A table of more than ``LONG`` rows is shown by its first ``ROWS``."""
+WIDTH: Final = 80
+"""Characters of a table's cell."""
 CSS: Final = """
 :root { color-scheme: light; --ink: #222; --muted: #666; --rule: #d8d8d8; }
 body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 68rem; background: white;
@@ -19,37 +33,45 @@ body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 68rem; background
 h1 { font-size: 1.75rem; line-height: 1.25; margin: 0 0 .3rem; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .9rem;
   border-top: 1px solid var(--rule); }
-p, li { max-width: 46rem; }
+p, li { max-width: 46rem; overflow-wrap: anywhere; }
 .lead, .note, figcaption, caption { color: var(--muted); }
 .note, figcaption, caption { font-size: .88rem; }
 .caution { border-left: 4px solid #D55E00; background: #fdf3ec; padding: .6rem 1rem;
   max-width: 44rem; margin: .8rem 0; }
-dl.verdicts { display: grid; grid-template-columns: 14rem 1fr; gap: .55rem 1.2rem; }
-dl.verdicts dt { font-weight: 600; }
-dl.verdicts dd { margin: 0; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll { overflow-x: auto; margin: 1rem 0 1.6rem; }
+pre { font-size: .82rem; line-height: 1.4; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .45rem; }
 th, td { padding: .28rem .75rem; text-align: left; vertical-align: top; }
 th { font-weight: 600; border-bottom: 1.5px solid var(--ink); vertical-align: bottom; }
 td { border-bottom: 1px solid #ececec; overflow-wrap: break-word; }
 td.name { white-space: nowrap; }
-th.number, td.number { text-align: right; white-space: nowrap; }
+th.number, td.number, .dataframe th, .dataframe td { text-align: right; white-space: nowrap; }
+.dataframe { font-size: .82rem; }
+.dataframe th, .dataframe td { padding: .2rem .5rem; }
 figure { margin: 1.4rem 0 2rem; }
-figure img { display: none; width: 100%; max-width: 52rem; }
-@media (max-width: 44rem) { dl.verdicts { grid-template-columns: 1fr; } }
+figure img { max-width: min(100%, 52rem); }
+.controls { display: flex; flex-wrap: wrap; align-items: baseline; gap: .5rem 1.2rem; }
+.controls * { font: inherit; }
+#x-list details { border-bottom: 1px solid #ececec; padding: .3rem 0; }
+#x-list summary { cursor: pointer; overflow-wrap: anywhere; white-space: pre-wrap; }
+#x-list table { margin: .5rem 0 1rem; }
+#x-list td { white-space: pre; }
+.loss { display: inline-block; min-width: 4.2rem; font-variant-numeric: tabular-nums; }
+.unit { outline: 1px solid #0072B2; border-radius: 2px; background: #eaf3f9; margin: 0 1px; }
+.unit span + span { border-left: 1px dotted #0072B2; }
+.right { font-weight: 600; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
-  .interactive { display: none; }
-  figure img { display: block; }
-  tr, figure, .caution { break-inside: avoid; }
-  h2 { break-after: avoid; }
+  .controls { display: none; }
+  .scroll { overflow: visible; }
+  .scroll table, pre { font-size: 7pt; }
+  .scroll th, .scroll td { padding: .1rem .3rem; white-space: normal; }
+  pre { white-space: pre-wrap; }
+  tr, figure, .caution, #x-list details { break-inside: avoid; }
+  h2, .note { break-after: avoid; }
 }
 """
-NO_SCRIPT: Final = (
-    "<noscript><style>.interactive { display: none; } figure img { display: block; }"
-    "</style></noscript>"
-)
 
 
 def escaped(text: object) -> str:
@@ -92,22 +114,23 @@ def table(
     )
 
 
-def figure(name: str, drawn: ChartFigure, caption: str) -> str:
-    """A figure to explore, and the same as a picture for print and where scripts do not run."""
-    div = drawn.to_html(
-        config=CONFIG,
-        include_plotlyjs=False,
-        include_mathjax=False,
-        full_html=False,
-        div_id=f"figure-{name}",
-    )
-    picture = ""
-    if drawn.chart is not None:
-        data = base64.b64encode(picture_bytes(drawn)).decode()
-        about = escaped(f"{drawn.chart.title}. {drawn.chart.subtitle}")
-        picture = f'<img alt="{about}" src="data:image/png;base64,{data}">'
+def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
+    """A frame's rows; of one of more than ``longest`` the first, and how many there are."""
+    shown, said = frame, counted(len(frame), "rows")
+    if len(frame) > longest:
+        shown, said = frame.head(ROWS), f"the first {ROWS} of {said}; all are in {name}.csv"
+    with pd.option_context("display.max_colwidth", WIDTH):
+        body = shown.to_html(
+            index=False, border=0, float_format="{:.4g}".format, na_rep="–", justify="right"
+        )
+    return f'{paragraph(f"{name}: {said}", "note")}<div class="scroll">{body}</div>'
+
+
+def picture(title: str, png: bytes, caption: str) -> str:
+    """A figure; ``title`` is for those who do not see it."""
+    data = base64.b64encode(png).decode()
     return (
-        f'<figure><div class="interactive">{div}</div>{picture}'
+        f'<figure><img alt="{escaped(title)}" src="data:image/png;base64,{data}">'
         f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )
 
@@ -118,13 +141,102 @@ def section(title: str, *parts: str) -> str:
     return f"<section>\n<h2>{escaped(title)}</h2>\n{inside}\n</section>" if inside else ""
 
 
+def settings(
+    config: Mapping[str, object], symbols: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """A config as (name, value); ``symbols`` are names of what is inside its mappings."""
+    rows = []
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            names = symbols.get(key, {})
+            for name, inner in value.items():
+                rows.append((f"{key}: {names.get(name, name.replace('_', ' '))}", shown(inner)))
+        else:
+            rows.append((key.replace("_", " "), shown(value)))
+    return rows
+
+
+def shown(value: object) -> str:
+    """A value of the config as a person writes it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(part) for part in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown(part)}" for key, part in value.items())
+    return str(value)
+
+
+def report_page(
+    result: StudyResult, figures: Mapping[str, ChartFigure], pictures: Mapping[str, bytes]
+) -> str:
+    """The page of :meth:`.StudyResult.report`.
+
+    Args:
+        result: whose page it is.
+        figures: the result's.
+        pictures: each of them as a PNG.
+    """
+    about = " ".join((type(result).__doc__ or type(result).__name__).partition("\n\n")[0].split())
+    title = re.sub(r":\w+:`~?([^`]+)`", r"\1", about).partition("; made by ")[0].rstrip(".")
+    head = result.head()
+    lines = [
+        line
+        for line in result.summary().splitlines()
+        if not line.startswith("! ") and not (line and line in head)
+    ]
+    text = html.escape("\n".join(lines).strip("\n"))
+    examples = result._examples()
+    before = [
+        f"<h1>{escaped(title)}</h1>",
+        paragraph(head, "lead"),
+        *(paragraph(f"! {note}", "caution") for note in result.notes),
+        section(
+            "What came out",
+            *map(paragraph, result.sentences()),
+            f'<div class="scroll"><pre>{text}</pre></div>' if text else "",
+        ),
+        section("Figures", *_pictures(result, figures, pictures)),
+    ]
+    after = [
+        *result._sections(),
+        section("Settings", table(("", ""), settings(result.config, result.SYMBOLS), numbers=0)),
+        section("Versions", table(("", ""), settings(result.versions, {}), numbers=0)),
+    ]
+    if examples is not None:
+        from interp_compose.studies.core.examples import browser
+
+        room = MOST_BYTES - len(page(title, *before, *after).encode())
+        before.append(section("Examples", browser(examples, room)))
+    return page(title, *before, *after)
+
+
+def _pictures(
+    result: StudyResult, figures: Mapping[str, ChartFigure], pictures: Mapping[str, bytes]
+) -> list[str]:
+    parts, size = [], 0
+    for name, png in pictures.items():
+        chart = figures[name].chart
+        size += len(png) * 4 // 3
+        if size > PICTURES:
+            parts.append(paragraph(f"{name}.png: no room for it on this page", "note"))
+            continue
+        title = f"{chart.title}. {chart.subtitle}" if chart is not None else name
+        caption = result.CAPTIONS.get(name, "")
+        parts.append(picture(title, png, f"{caption} ({name})" if caption else name))
+    return parts
+
+
 def page(title: str, *parts: str) -> str:
-    """A whole page, plotly.js inside; nothing is fetched when it is opened."""
+    """A whole page; nothing is fetched when it is opened."""
     inside = "\n".join(part for part in parts if part)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>{CSS}</style>\n{NO_SCRIPT}\n"
-        f'<script>window.PlotlyConfig = {{MathJaxConfig: "local"}};</script>\n'
-        f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n{inside}\n</body>\n</html>\n"
+        f"<title>{escaped(title)}</title>\n<style>{CSS}</style>\n</head>\n"
+        f"<body>\n{inside}\n</body>\n</html>\n"
     )

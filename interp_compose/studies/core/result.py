@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import os
+import tempfile
+import webbrowser
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -11,7 +14,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
-from interp_compose.notebook import aligned, block, picture
+from interp_compose.notebook import aligned, block, in_notebook, picture
 from interp_compose.plots.chart import answer_lengths
 from interp_compose.runs.result import HEAD, RESULT, Result, store
 from interp_compose.studies.core.tables import Table
@@ -19,8 +22,10 @@ from interp_compose.studies.core.text import about
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
+    from interp_compose.studies.core.examples import Examples
 
 StudyResultT = TypeVar("StudyResultT", bound="StudyResult")
+REPORT = "report.html"
 
 
 class StudyResult(Result):
@@ -31,7 +36,10 @@ class StudyResult(Result):
     TABLES: ClassVar[tuple[str, ...]]
     """These, and those that are computed from them."""
     FIGURES: ClassVar[tuple[str, ...]]
-    PAGES: ClassVar[tuple[str, ...]] = ()
+    CAPTIONS: ClassVar[Mapping[str, str]] = {}
+    """What figures show, on the page."""
+    SYMBOLS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """What settings are called there, by the setting that they are inside of."""
     RUNS: ClassVar[tuple[str, ...]] = ()
     """What else its command writes, in words."""
 
@@ -74,7 +82,7 @@ class StudyResult(Result):
         self, folder: str | os.PathLike[str], *, overwrite: bool = False, figures: bool = False
     ) -> Path:
         """As :meth:`.Result.save`; with ``figures`` also what the study's command writes beside the
-        tables: each figure as ``.html`` and ``.png``, and pages."""
+        tables: each figure as ``.html`` and ``.png``, and :meth:`report` as ``report.html``."""
         if not figures:
             return super().save(folder, overwrite=overwrite)
         from interp_compose.studies.core.output import drawn_files
@@ -125,13 +133,55 @@ class StudyResult(Result):
         """Every figure that there is, by the name its files get: some of :attr:`FIGURES`."""
         raise NotImplementedError
 
-    def pages(self) -> dict[str, bytes]:
-        """Other files, by name: :attr:`PAGES`."""
-        return {}
+    def sentences(self) -> list[str]:
+        """What came out, in a few sentences with their 95 % intervals; that is what :meth:`head`
+        ends with, where a study says no more."""
+        return list(self._head()[1:])
+
+    @public
+    def report(self) -> str:
+        """One HTML page with everything in it: what was asked and what came out, notes, figures,
+        examples to look through, the first rows of each table, settings and versions.
+
+        At most 6 MB; nothing is fetched from anywhere when it is opened.
+        """
+        from interp_compose.plots.export import picture_bytes
+        from interp_compose.studies.core.report import report_page
+
+        figures = self.figures()
+        pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
+        return report_page(self, figures, pictures)
+
+    @public
+    def show(self) -> None:
+        """Show :meth:`report`: in a notebook below the cell; elsewhere in the browser, from a
+        temporary file whose path is printed."""
+        if in_notebook():
+            from IPython.display import display
+
+            page = (
+                f'<iframe srcdoc="{html.escape(self.report())}" width="100%" height="640"></iframe>'
+            )
+            display({"text/html": page, "text/plain": self.head()}, raw=True)
+            return
+        path = Path(tempfile.mkdtemp(prefix="interp_compose-")) / REPORT
+        path.write_text(self.report(), encoding="utf-8")
+        print(path)
+        webbrowser.open(path.as_uri())
+
+    def _sections(self) -> list[str]:
+        """What the page has between examples and settings: the tables."""
+        from interp_compose.studies.core.report import frame_table, section
+
+        return [section("Tables", *(frame_table(*one) for one in self.frames.items()))]
+
+    def _examples(self) -> Examples | None:
+        """What the page lets a reader look through."""
+        return None
 
     @classmethod
     def files(cls) -> tuple[str, ...]:
         """Every file that the study's command may write into its folder itself."""
         tables = [f"{name}.{kind}" for name in cls.TABLES for kind in ("parquet", "csv")]
         figures = [f"{name}.{kind}" for name in cls.FIGURES for kind in ("html", "png")]
-        return (RESULT, *tables, *figures, *cls.PAGES)
+        return (RESULT, *tables, *figures, REPORT)

@@ -33,6 +33,12 @@ def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
 
 
+def interval(value: float, low: float, high: float, *, sign: bool = False) -> str:
+    """Like "0.947 [0.915, 0.967]"; without ends that are NaN."""
+    of, *ends = (decimal(number, 3, sign=sign) for number in (value, low, high))
+    return of if math.isnan(low) else f"{of} [{', '.join(ends)}]"
+
+
 def probability(p: float | None) -> str:
     """With four decimals; never 0."""
     return decimal(p, 4) if p is None or not p < 0.0001 else "<0.0001"

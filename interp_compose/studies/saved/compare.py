@@ -25,7 +25,7 @@ from interp_compose.studies.saved.read import load_result
 PAGE: Final = "compare.html"
 TABLE: Final = "compared"
 MOST_ROWS: Final = 400
-"""Of the table on the page; the files have all."""
+"""Of the table, for the page to have them all; the files have."""
 MOST_PANELS: Final = 12
 
 
@@ -44,9 +44,10 @@ def run(command: CompareCommand) -> str:
     folders = dict(zip(results, map(str, command.folders), strict=True))
     config = {"study": study, "results": folders, "settings": differing(results)}
     kept = Result(config=config, frames={TABLE: table}, versions=environment_versions())
-    others: dict[str, bytes | str] = {PAGE: page(study, results, figures, table).encode()}
+    pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
+    others: dict[str, bytes | str] = {PAGE: page(study, results, figures, pictures, table).encode()}
     for name, figure in figures.items():
-        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": picture_bytes(figure)}
+        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
     store(kept, command.out, others, overwrite=command.overwrite)
     told = [PAGE, *(f"{name}.html, {name}.png" for name in figures), f"{TABLE} (.parquet, .csv)"]
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
@@ -185,6 +186,7 @@ def page(
     study: str,
     results: Mapping[str, StudyResult],
     figures: Mapping[str, ChartFigure],
+    pictures: Mapping[str, bytes],
     table: pd.DataFrame,
 ) -> str:
     """What was asked, the figures and the table, as one page that needs no network."""
@@ -192,15 +194,12 @@ def page(
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
     ]
-    shown = table.head(MOST_ROWS)
-    cut = f"the first {MOST_ROWS} of {len(table)} rows; all are in {TABLE}.csv"
-    rows = [[_cell(value) for value in row] for row in shown.itertuples(index=False)]
     return report.page(
         f"{study}: {len(results)} results",
         f"<h1>{report.escaped(f'{study}: {len(results)} results')}</h1>",
         report.paragraph(", ".join(results), "lead"),
         *(
-            report.figure(name.replace("_", "-"), figure, figure.chart.told)
+            report.picture(figure.chart.told, pictures[name], figure.chart.told)
             for name, figure in figures.items()
             if isinstance(figure.chart, Chart)
         ),
@@ -208,18 +207,5 @@ def page(
             "Settings that differ",
             report.table(["setting", *results], settings, numbers=0) if settings else "",
         ),
-        report.section(
-            "Table",
-            report.table(
-                list(map(str, table.columns)),
-                rows,
-                numbers=len(table.columns) - 1,
-                caption=cut if len(table) > MOST_ROWS else "",
-            ),
-        ),
+        report.section("Table", report.frame_table(TABLE, table, MOST_ROWS)),
     )
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("-", "\N{MINUS SIGN}") if isinstance(value, float) else text

@@ -22,9 +22,10 @@ from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
 from interp_compose.stats.agreement import METRICS, agreement, rounding, told_apart
 from interp_compose.stats.intervals import bootstrap_interval
+from interp_compose.studies.core.examples import Examples, examples_of
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
-from interp_compose.studies.core.text import FEW, about, counted, text_table
+from interp_compose.studies.core.text import FEW, about, counted, interval, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -323,6 +324,38 @@ class SimilarityCurve(StudyResult):
             few_pairs = counted(few, "mirror pairs")
             lines += ["", f"{few_pairs}: too few, or judged alike, for a subset."]
         return self._told(lines)
+
+    def sentences(self) -> list[str]:
+        """Agreement with people of the model untouched, and what pooling changes most."""
+        subset, metric, ends = self.frame["subset"].iloc[0], self.metrics[0], ("", "_low", "_high")
+        rows = self.frame[self.frame["subset"] == subset]
+        first = rows.iloc[0].to_dict()
+        clean = interval(*(first[f"clean_{metric}{end}"] for end in ends))
+        said = [f"Over {first['n']} pairs ({subset}), {metric} of the model untouched is {clean}."]
+        if rows[f"{metric}_diff"].notna().any():
+            most = rows.loc[rows[f"{metric}_diff"].abs().idxmax()].to_dict()
+            change = interval(*(most[f"{metric}_diff{end}"] for end in ends), sign=True)
+            said.append(
+                f"Pooling changes it most by {most['pooling']} at layer {most['layer']}: {change}."
+            )
+        return said
+
+    def _examples(self) -> Examples:
+        outcomes = self.outcomes.sort_values(["pair", "pooling", "layer"], key=OUTCOMES.place)
+        return examples_of(
+            outcomes,
+            key="pair",
+            line=outcomes["pooling"],
+            value="cosine",
+            clean=self.clean,
+            parts=lambda row: [f"{row['text1']} ↔ {row['text2']}"],
+            facts=lambda row: (
+                f"{self.config['kind']} of people {row['target']:g}, cosine of the model untouched "
+                f"{row['cosine']:.3f}"
+            ),
+            measured="cosine of the two texts",
+            marks="",
+        )
 
     @property
     def notes(self) -> list[str]:

@@ -31,6 +31,7 @@ from interp_compose.studies.core.inputs import (
     batch_size_of,
     check_decoder,
     into_batches,
+    predictions_of,
     skipped_of,
 )
 from interp_compose.studies.core.study import Plan, config_of, study
@@ -233,7 +234,12 @@ def _result(
         for item in items
     ]
     return Transplants.from_outcomes(
-        rows[~untouched], clean, PAIRS.of(pairs), config, n_layers=model.n_layers
+        rows[~untouched],
+        clean,
+        PAIRS.of(pairs),
+        config,
+        n_layers=model.n_layers,
+        predictions=predictions_of(model, rows[~untouched]),
     )
 
 

@@ -18,9 +18,16 @@ from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError
 from interp_compose.interventions.transplants import VECTORS
 from interp_compose.stats.intervals import wilson_interval
+from interp_compose.studies.core.examples import (
+    PREDICTIONS,
+    Examples,
+    examples_of,
+    given,
+    marked,
+)
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, cautions, counted, text_table
+from interp_compose.studies.core.text import about, cautions, counted, interval, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -73,8 +80,8 @@ class Transplants(StudyResult):
     :meth:`~Result.load`.
     """
 
-    SCHEMA = (PAIRS, CLEAN, OUTCOMES)
-    TABLES = ("curve", "outcomes", "clean", "pairs")
+    SCHEMA = (PAIRS, CLEAN, OUTCOMES, PREDICTIONS)
+    TABLES = ("curve", "outcomes", "clean", "pairs", "predictions")
     FIGURES = ("expected", "untouched", "remembered")
 
     @classmethod
@@ -86,6 +93,7 @@ class Transplants(StudyResult):
         config: Mapping[str, Any],
         *,
         n_layers: int,
+        predictions: pd.DataFrame | None = None,
     ) -> Transplants:
         """Summarise per-pair outcomes.
 
@@ -103,6 +111,7 @@ class Transplants(StudyResult):
                 n_target (tokens of the phrases).
             config: what was run, in JSON's types.
             n_layers: of the model; depth is layer / (n_layers - 1), 0 for a model of one block.
+            predictions: the texts of predictions, for :meth:`report`: prediction (token id), text.
 
         Raises:
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
@@ -123,6 +132,7 @@ class Transplants(StudyResult):
         known = pairs.loc[pairs["source_answer"] != "", "pair"]
         curve = _summarise(outcomes, clean, set(known), n_layers)
         frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}
+        frames["predictions"] = PREDICTIONS.ordered(given(predictions))
         return cls(config=config, frames=frames, versions=environment_versions())
 
     @property
@@ -222,6 +232,49 @@ class Transplants(StudyResult):
                 *text_table(table.reset_index(), [*place, *shown]),
             ]
         return self._told(lines)
+
+    def sentences(self) -> list[str]:
+        """What the model untouched answers, and where the transplant is taken for the phrase."""
+        moved = self.frame[self.frame["vector"] == "transplant"]
+        best = moved.nlargest(1, "expected_accuracy").iloc[0].to_dict()
+        place = (self.frame["layer"] == best["layer"]) & (self.frame["pooling"] == best["pooling"])
+        numbers = ["vector", "expected_accuracy", "expected_low", "expected_high"]
+        shares = [
+            f"{SHOWN.get(vector, vector)} {interval(*share)}"
+            for vector, *share in self.frame.loc[place, numbers].to_numpy().tolist()
+        ]
+        first = self._head()[1]
+        return [
+            f"{first[0].upper()}{first[1:]}.",
+            f"The transplant gives the expected answer most often at layer {best['layer']} "
+            f"({best['pooling']}); by vector: {'; '.join(shares)}.",
+        ]
+
+    def _examples(self) -> Examples:
+        order = ["pair", "vector", "pooling", "layer"]
+        outcomes = self.outcomes.sort_values(order, key=OUTCOMES.place)
+        clean = self.clean[self.clean["run"] == RUNS[0]]
+        return examples_of(
+            outcomes,
+            key="pair",
+            line=outcomes["vector"].replace(SHOWN) + ", " + outcomes["pooling"],
+            value="answer_logprob",
+            clean=self.pairs.merge(clean, on="pair"),
+            parts=lambda row: [
+                *marked(row["target"], [row["target_phrase"]]),
+                " ← ",
+                *marked(row["source"], [row["source_phrase"]]),
+            ],
+            facts=lambda row: (
+                f"expected “{row['expected']}”, the target's own answer “{row['answer']}”; the "
+                f"model untouched predicts “{row['prediction_text']}”"
+            ),
+            right="expected_right",
+            predictions=self.frames.get("predictions", PREDICTIONS.of(())),
+            measured="log-probability of the target's own answer (nats)",
+            marks="The framed phrase of the right text stands in for that of the left one. Bold "
+            "predictions are the expected answer.",
+        )
 
     @property
     def notes(self) -> list[str]:

@@ -1,0 +1,92 @@
+"use strict";
+(() => {
+  const AT_ONCE = 50;
+  const MOST_LINES = 12;
+  const at = (name) => document.getElementById(`x-${name}`);
+  const data = JSON.parse(at("data").textContent);
+  const signed = (value) => value.toFixed(2).replace("-", "−");
+  let found = [];
+
+  function element(tag, text, kind) {
+    const made = document.createElement(tag);
+    made.textContent = text ?? "";
+    if (kind) made.className = kind;
+    return made;
+  }
+
+  for (const one of data.rows) {
+    one.text = `${one.parts.flat().join("")} ${one.facts}`.toLowerCase();
+  }
+
+  function lost(one) {
+    const layer = at("layer").selectedIndex;
+    const line = at("line").value;
+    const of = one.values.filter((_, i) => line === "" || one.lines[i] === line);
+    return Math.max(...of.map((values) => one.clean - values[layer]));
+  }
+
+  function parts(one) {
+    return one.parts.map((part) => {
+      if (typeof part === "string") return element("span", part);
+      const unit = element("span", "", "unit");
+      unit.append(...part.map((token) => element("span", token)));
+      return unit;
+    });
+  }
+
+  function table(one) {
+    const made = element("table");
+    const head = made.createTHead().insertRow();
+    head.append(...["", ...data.layers.map((layer) => `layer ${layer}`)].map((text) => element("th", text)));
+    const body = made.createTBody();
+    one.lines.forEach((line, i) => {
+      const row = body.insertRow();
+      row.append(element("td", line));
+      one.values[i].forEach((value, j) => {
+        const place = one.predictions?.[i][j];
+        const right = place < 0;
+        const text = place === undefined ? "" : `“${data.texts[right ? ~place : place]}” `;
+        row.append(element("td", text + signed(value), right ? "right" : ""));
+      });
+    });
+    return made;
+  }
+
+  function more() {
+    const shown = at("list").childElementCount;
+    for (const [one, loss] of found.slice(shown, shown + AT_ONCE)) {
+      const details = element("details");
+      const summary = element("summary");
+      summary.append(element("span", Number.isFinite(loss) ? signed(loss) : "–", "loss"), ...parts(one));
+      if (one.answer) summary.append(element("span", ` → ${one.answer}`, "note"));
+      details.append(summary);
+      details.addEventListener("toggle", () => {
+        if (details.childElementCount > 1) return;
+        const scroll = element("div", "", "scroll");
+        scroll.append(table(one));
+        details.append(element("p", `Example ${one.number}: ${one.facts}`, "note"), scroll);
+      });
+      at("list").append(details);
+    }
+    at("more").hidden = at("list").childElementCount === found.length;
+  }
+
+  function list() {
+    const words = at("words").value.toLowerCase();
+    const sign = { most: -1, least: 1 }[at("order").value];
+    found = data.rows.filter((one) => one.text.includes(words)).map((one) => [one, lost(one)]);
+    found.sort((a, b) => (sign ? sign * (a[1] - b[1]) || 0 : 0) || a[0].number - b[0].number);
+    at("count").textContent = `${found.length} of ${data.rows.length} examples; each opens to its predictions.`;
+    at("list").replaceChildren();
+    more();
+  }
+
+  at("layer").append(...data.layers.map((layer) => new Option(layer, layer)));
+  const lines = [...new Set(data.rows.flatMap((one) => one.lines))];
+  at("line").append(new Option("whatever loses most", ""));
+  if (lines.length > 1 && lines.length <= MOST_LINES) at("line").append(...lines.map((line) => new Option(line, line)));
+  for (const name of ["layer", "line", "order"]) at(name).addEventListener("change", list);
+  at("words").addEventListener("input", list);
+  at("more").addEventListener("click", more);
+  list();
+})();

@@ -1,0 +1,186 @@
+"""Examples to look through on a page: their words, what was done to them, the answers by layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.text import decimal
+
+PREDICTIONS: Final = Table(
+    "predictions", "prediction int, text str", key=("prediction",), may_be_empty=True
+)
+"""The texts of the tokens that were predicted."""
+TOKENS: Final = Table(
+    "tokens",
+    "example int, position int, text str, unit int",
+    key=("example", "position"),
+    may_be_empty=True,
+)
+"""The tokens of each prompt as pieces of its text, and the unit of each; -1 of special tokens."""
+Row = Mapping[str, Any]
+Part = str | list[str]
+"""A piece of a prompt; a list of tokens is framed."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a page's browser shows.
+
+    Attributes:
+        measured: what the values are, like "log-probability of the answer (nats)".
+        marks: what frames and bold print mean.
+        layers: of the values.
+        rows: one mapping per example, those first that lost most at some layer: its number, parts,
+            facts, answer, clean value, the names of its lines, and values (line × layer). If known,
+            predictions (line × layer) as well: places in :attr:`texts`, and -1 minus that where
+            they are right.
+        texts: of predictions.
+    """
+
+    measured: str
+    marks: str
+    layers: Sequence[int]
+    rows: Sequence[Mapping[str, Any]]
+    texts: Sequence[str] = ()
+
+
+def examples_of(
+    outcomes: pd.DataFrame,
+    *,
+    key: str,
+    line: pd.Series,
+    value: str,
+    clean: pd.DataFrame,
+    parts: Callable[[Row], Sequence[Part]],
+    facts: Callable[[Row], str],
+    measured: str,
+    marks: str,
+    right: str = "",
+    predictions: pd.DataFrame | None = None,
+) -> Examples:
+    """Of outcomes by example, line and layer, in this order.
+
+    Args:
+        outcomes: a row per example, line and layer.
+        key: the column that names the example.
+        line: each row's line, such as a protocol or a word.
+        value: the column of what is measured.
+        clean: a row per example, with its value when the model is untouched.
+        parts: of such a row.
+        facts: what else is to be told of it.
+        measured: see :class:`Examples`.
+        marks: see :class:`Examples`.
+        right: the column that says which predictions are right.
+        predictions: of :data:`PREDICTIONS`; what it lacks is shown by its number. None: nothing
+            was predicted.
+    """
+    layers = sorted(outcomes["layer"].unique().tolist())
+    values = outcomes[value].to_numpy(float).reshape(-1, len(layers))
+    owners = outcomes[key].to_numpy()[:: len(layers)]
+    names = line.tolist()[:: len(layers)]
+    places, texts = np.zeros(values.shape, dtype=int), []
+    if predictions is not None:
+        ids, place = np.unique(outcomes["prediction"], return_inverse=True)
+        known = dict(zip(predictions["prediction"], predictions["text"], strict=True))
+        texts = [known.get(token, f"token {token}") for token in ids.tolist()]
+        places = np.where(outcomes[right], ~place, place).reshape(values.shape)
+    untouched: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
+    before = np.array([untouched[owner][value] for owner in owners.tolist()])
+    rounded = values.round(3).tolist()
+    firsts = [*np.flatnonzero(np.append(True, owners[1:] != owners[:-1])).tolist(), len(owners)]
+    losses = np.maximum.reduceat((before[:, None] - values).max(axis=1), firsts[:-1])
+    rows = []
+    for i in np.argsort(-losses, kind="stable").tolist():
+        of = slice(firsts[i], firsts[i + 1])
+        one = untouched[int(owners[firsts[i]])]
+        row = {"number": one[key], "parts": parts(one), "facts": facts(one)}
+        row["answer"] = one.get("answer", "")
+        row |= {"clean": round(one[value], 3), "lines": names[of], "values": rounded[of]}
+        rows.append(row | ({"predictions": places[of].tolist()} if texts else {}))
+    return Examples(measured, marks, layers, rows, texts)
+
+
+def given(frame: pd.DataFrame | None) -> pd.DataFrame:
+    """A table that may be left out; without rows then."""
+    return pd.DataFrame() if frame is None else frame
+
+
+def answered(clean: Row) -> str:
+    """What the model untouched answers, of a row of examples."""
+    said = f"the model untouched predicts “{clean['prediction_text']}”, "
+    said += f"which is {'right' if clean['correct'] else 'wrong'}"
+    value = decimal(clean["target_logprob"], 2)
+    return f"answer “{clean['answer']}”, log-probability {value}; {said}"
+
+
+def marked(text: str, words: Iterable[str]) -> list[Part]:
+    """A text with its words framed, which are given in reading order."""
+    parts: list[Part] = []
+    end = 0
+    for word in words:
+        start = text.find(word, end)
+        if start >= 0 and word:
+            parts += [text[end:start], [word]]
+            end = start + len(word)
+    return [part for part in (*parts, text[end:]) if part]
+
+
+def framed(texts: Iterable[str], units: Iterable[int]) -> list[Part]:
+    """Tokens, those of one unit of several framed."""
+    parts: list[Part] = []
+    before = -1
+    for text, unit in zip(texts, units, strict=True):
+        if unit >= 0 and unit == before:
+            last = parts[-1]
+            parts[-1] = [*([last] if isinstance(last, str) else last), text]
+        else:
+            parts.append(text)
+        before = unit
+    return parts
+
+
+def browser(examples: Examples, room: int) -> str:
+    """The examples with what sorts and filters them; the first ones that fit into ``room``
+    bytes."""
+    script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+    head = {"layers": examples.layers, "texts": examples.texts}
+    room -= len(script.encode()) + len(_json(head).encode()) + 2_000  # and the controls'
+    kept: list[str] = []
+    for row in examples.rows:
+        text = _json(row)
+        room -= len(text.encode()) + 1
+        if room < 0:
+            break
+        kept.append(text)
+    n = len(examples.rows)
+    said = f"Lost: {examples.measured} of the model untouched, minus that after the intervention."
+    if len(kept) < n:
+        said += f" The {len(kept)} of {n} examples that lost most at some layer: more have no room."
+    return (
+        f'<p class="note">{said} {examples.marks}</p>\n'
+        "<noscript><p>Examples are listed by a script, which does not run here.</p></noscript>\n"
+        '<div class="controls">\n'
+        '<label>Lost at layer <select id="x-layer"></select></label>\n'
+        '<label>by <select id="x-line"></select></label>\n'
+        '<label>order <select id="x-order"><option value="most">most first</option>'
+        '<option value="least">least first</option><option value="number">by number</option>'
+        "</select></label>\n"
+        '<label>with the text <input id="x-words" type="search"></label>\n</div>\n'
+        '<p class="note" id="x-count" role="status"></p>\n<div id="x-list"></div>\n'
+        '<p class="controls"><button id="x-more" type="button">Show more</button></p>\n'
+        f'<script type="application/json" id="x-data">{_json(head)[:-1]}, "rows": ['
+        f"{','.join(kept)}]}}</script>\n<script>\n{script}</script>"
+    )
+
+
+def _json(value: object) -> str:
+    """In which no text can end the script that it stands in."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,0 +1,225 @@
+"""The page of every study's result, and its examples in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import interp_compose as ic
+from interp_compose.studies.cap.result import CapCurve
+from interp_compose.studies.core import examples, report, result as core
+from tests.browser import Browser
+from tests.studies import test_cap_curve_result as of_cap
+from tests.studies.test_carma_report import Page
+from tests.studies.test_study_results import ENTRIES, made as made_once
+
+MARKUP = '</script><script>alert("x")</script><!--<b>&amp;'
+
+
+@pytest.mark.parametrize("study", ENTRIES)
+def test_every_study_has_a_page_that_fetches_nothing(study: str) -> None:
+    """Head, sentences, notes, tables with their numbers of rows, settings; figures apart."""
+    made = made_once(study)
+    page = report.report_page(made, {}, {})
+    seen = Page(page)
+    assert not [a for tag, a in seen.tags if {"src", "href", "srcset"} & set(a) or tag == "link"]
+    assert "url(" not in page
+    assert "@import" not in page
+    parts = [made.head(), *made.sentences(), *(f"! {note}" for note in made.notes)]
+    for part in [*parts, "What came out", "Settings", "Versions"]:
+        assert " ".join(part.split()) in seen.text
+    for name, frame in made.frames.items():
+        if study != "carma":  # which has tables of its own
+            assert re.search(rf"{name}: (the first 10 of )?{len(frame)} row", seen.text)
+    assert str(made.versions["torch"]) in seen.text
+
+
+def curve(n: int = 7) -> CapCurve:
+    """Of prompts with markup in them, two tokens of each pooled into one."""
+    clean = of_cap.make_clean(n)
+    clean["prompt"] = [f"{MARKUP} {i} is a" for i in range(n)]
+    pieces = [[("<s>", -1), (MARKUP[:9], 0), (MARKUP[9:], 0), (f" {i} is a", 1)] for i in range(n)]
+    tokens = [
+        {"example": i, "position": position, "text": text, "unit": unit}
+        for i, row in enumerate(pieces)
+        for position, (text, unit) in enumerate(row)
+    ]
+    return CapCurve.from_outcomes(
+        of_cap.make_outcomes(clean),
+        clean,
+        of_cap.CONFIG,
+        n_layers=of_cap.N_LAYERS,
+        tokens=pd.DataFrame(tokens),
+        predictions=pd.DataFrame({"prediction": [11, 17], "text": [" kitten", MARKUP]}),
+    )
+
+
+def lost(made: CapCurve, layer: int, pooling: str | None = None) -> dict[int, float]:
+    """What each example loses, counted out from values of three decimals; by the protocol that
+    loses most where none is named."""
+    found = {}
+    for clean in made.clean.to_dict("records"):
+        found[clean["example"]] = max(
+            round(clean["target_logprob"], 3) - np.round(row["target_logprob"], 3)
+            for row in made.outcomes.to_dict("records")
+            if (row["example"], row["layer"]) == (clean["example"], layer)
+            and pooling in (None, row["pooling"])
+        )
+    return found
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="x-data">(.*?)</script>', page)
+    assert found
+    return json.loads(found[1])
+
+
+def test_a_curves_examples_have_their_words_and_predictions() -> None:
+    made = curve()
+    data = data_of(report.report_page(made, {}, {}))
+    rows = {row["number"]: row for row in data["rows"]}
+    assert data["layers"] == list(of_cap.LAYERS)
+    most = {i: max(lost(made, layer)[i] for layer in of_cap.LAYERS) for i in rows}
+    assert list(rows) == sorted(most, key=lambda i: -most[i])
+    for outcome in made.outcomes.to_dict("records"):
+        row = rows[outcome["example"]]
+        i, j = row["lines"].index(outcome["pooling"]), data["layers"].index(outcome["layer"])
+        assert row["values"][i][j] == pytest.approx(outcome["target_logprob"], abs=5e-4)
+        place = row["predictions"][i][j]
+        text = {11: " kitten", 17: MARKUP, 13: "token 13"}[outcome["prediction"]]
+        assert (place < 0) == outcome["correct"]
+        assert data["texts"][~place if place < 0 else place] == text
+    assert rows[3]["parts"] == ["<s>", [MARKUP[:9], MARKUP[9:]], " 3 is a"]
+    assert rows[3]["answer"] == " kitten"
+
+
+def test_a_result_without_texts_has_a_page_too(tmp_path: Path) -> None:
+    """As one has that was saved before they were kept."""
+    made = curve()
+    frames = {name: made.frames[name] for name in ("curve", "outcomes", "clean")}
+    CapCurve(made.config, frames, made.versions).save(tmp_path / "old")
+    data = data_of(report.report_page(CapCurve.load(tmp_path / "old"), {}, {}))
+    assert set(data["texts"]) == {f"token {token}" for token in made.outcomes["prediction"]}
+    assert data["rows"][0]["parts"] == [f"{MARKUP} {data['rows'][0]['number']} is a"]
+
+
+def test_a_page_keeps_the_examples_that_lost_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = curve(40)
+    whole = report.report_page(made, {}, {})
+    room = len(whole.encode()) - 5_000
+    monkeypatch.setattr(report, "MOST_BYTES", room)
+    page = report.report_page(made, {}, {})
+    kept = [row["number"] for row in data_of(page)["rows"]]
+    assert 0 < len(kept) < 40
+    assert kept == [row["number"] for row in data_of(whole)["rows"]][: len(kept)]
+    assert f"The {len(kept)} of 40 examples that lost most at some layer" in page
+    assert len(page.encode()) <= room
+    monkeypatch.setattr(report, "PICTURES", 10)
+    figures = {"cap_curve": made.plot()}
+    assert "no room for it on this page" in report.report_page(
+        made, figures, {"cap_curve": b"8" * 9}
+    )
+
+
+def test_words_and_units_are_framed_where_they_stand() -> None:
+    assert examples.marked("a cat, a dog", ["a", "cat", "a", "dog"]) == [
+        ["a"], " ", ["cat"], ", ", ["a"], " ", ["dog"],
+    ]  # fmt: skip
+    assert examples.marked("a cat", ["gone"]) == ["a cat"]
+    assert examples.framed("abcdef", [-1, -1, 0, 0, 1, 2]) == ["a", "b", ["c", "d"], "e", "f"]
+
+
+def test_tokens_are_the_prompts_own_text(model: Any, examples: list[Any]) -> None:
+    found = ic.cap_curve(model, examples, controls=False, progress=False)
+    tokens = found.frames["tokens"]
+    for row in found.clean.itertuples():
+        mine = tokens[tokens["example"] == row.example]
+        assert "".join(mine.loc[mine["unit"] >= 0, "text"]) == row.prompt
+        assert mine["text"].iloc[0] == "<s>"
+        assert len(mine) == row.n_tokens
+        assert mine["unit"].nunique() == row.n_groups + 1
+    assert set(found.outcomes["prediction"]) == set(found.frames["predictions"]["prediction"])
+
+
+def test_show_opens_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(CapCurve, "report", lambda self: f"<p>{MARKUP}")
+    curve().show()
+    path = Path(capsys.readouterr().out.strip())
+    assert opened == [path.as_uri()]
+    assert path.read_text(encoding="utf-8") == f"<p>{MARKUP}"
+    shutil.rmtree(path.parent)
+
+    from IPython import display
+
+    shown: list[Any] = []
+    monkeypatch.setattr(core, "in_notebook", lambda: True)
+    monkeypatch.setattr(display, "display", lambda bundle, raw: shown.append(bundle))
+    curve().show()
+    assert len(opened) == 1
+    assert '<iframe srcdoc="&lt;p&gt;&lt;/script&gt;' in shown[0]["text/html"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
+    """From a file, with markup in the prompts and nothing on the console."""
+    made = curve(60)
+    made.save(tmp_path / "cap", figures=True)
+    address = (tmp_path / "cap" / "report.html").as_uri()
+    with Browser(tmp_path) as browser:
+
+        def choose(name: str, value: str, event: str = "change") -> None:
+            browser.js(
+                f"{{ const one = document.getElementById('x-{name}'); one.value = {value!r};"
+                f"one.dispatchEvent(new Event({event!r})); }}"
+            )
+
+        def texts(selector: str) -> list[str]:
+            found: list[str] = browser.js(
+                f"[...document.querySelectorAll({selector!r})].map((one) => one.textContent)"
+            )
+            return found
+
+        def check(of: dict[int, float], sign: int) -> None:
+            expected = sorted(of, key=lambda i: (sign * of[i], i))
+            prompts = texts("#x-list summary")
+            assert [int(text.split(" is a")[0].split()[-1]) for text in prompts] == expected[:50]
+            shown = [text.replace("−", "-") for text in texts("#x-list .loss")]
+            assert np.allclose(
+                np.array(shown, dtype=float), [of[i] for i in expected[:50]], atol=0.01
+            )
+
+        browser.open(address)
+        check(lost(made, 0), -1)
+        choose("layer", "4")
+        check(lost(made, 4), -1)
+        choose("line", "max")
+        choose("order", "least")
+        check(lost(made, 4, "max"), 1)
+        assert MARKUP in texts("#x-list summary")[0]
+        browser.js("document.getElementById('x-more').click()")
+        assert len(texts("#x-list summary")) == 60
+        choose("words", f"{MARKUP} 7 IS", "input")
+        assert texts("#x-count")[0].startswith("1 of 60 examples")
+        browser.js("document.querySelector('#x-list summary').click()")
+        browser.js("new Promise((done) => setTimeout(done))", awaited=True)  # it opens
+        before, row = made.outcomes, texts("#x-list tbody tr:nth-child(2) td")
+        mine = before[(before["example"] == 7) & (before["pooling"] == "max")]
+        assert row[0] == "max"
+        for cell, outcome in zip(row[1:], mine.to_dict("records"), strict=True):
+            text = " kitten" if outcome["correct"] else MARKUP
+            assert cell.startswith(f"“{text}” ")
+        assert texts(".unit span:nth-child(2)") == [MARKUP[9:]]
+        assert browser.problems == []
+        assert [url for url in browser.requested if not url.startswith("data:")] == [address]
