@@ -87,7 +87,7 @@ def test_results_keep_their_figures_where_asked(tmp_path: Path) -> None:
     curve.save(tmp_path / "drawn", figures=True)
     names = {path.name for path in (tmp_path / "drawn").iterdir()}
     more = names - {path.name for path in (tmp_path / "plain").iterdir()}
-    assert more == {"cap_curve.html", "cap_curve.png"}
+    assert more == {"cap_curve.html", "cap_curve.png", "report.html"}
     assert (tmp_path / "drawn" / "cap_curve.html").read_bytes() == page_bytes(curve.plot())
     curve.save(tmp_path / "drawn")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == names
@@ -119,6 +119,11 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
         assert [level.y for level in panel.levels] == levels
     kept = Result.load(out)
     pd.testing.assert_frame_equal(kept.frames["compared"], joined(results))
+    pairs = kept.frames["differences"]
+    assert set(zip(pairs["first"], pairs["second"], strict=True)) == {("one", "two")}
+    assert "p_holm" in pairs
+    assert set(pairs["pooling"]) >= {"clean", "mean"}
+    assert "differences (.parquet, .csv)" in told
     assert kept.frames["compared"]["result"].value_counts().to_dict() == {
         "one": len(frame), "two": len(frame),
     }  # fmt: skip

@@ -16,6 +16,7 @@ from interp_compose.plots.export import page_bytes, picture_bytes
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, Style
 from interp_compose.runs.result import Result, store
+from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
 from interp_compose.studies.core.figures import model_name
 from interp_compose.studies.core.result import StudyResult
@@ -24,6 +25,7 @@ from interp_compose.studies.saved.read import load_result
 
 PAGE: Final = "compare.html"
 TABLE: Final = "compared"
+PAIRED: Final = "differences"
 MOST_ROWS: Final = 400
 """Of the table, for the page to have them all; the files have."""
 MOST_PANELS: Final = 12
@@ -43,15 +45,19 @@ def run(command: CompareCommand) -> str:
     study = type(next(iter(results.values()))).__name__
     folders = dict(zip(results, map(str, command.folders), strict=True))
     config = {"study": study, "results": folders, "settings": differing(results)}
-    kept = Result(config=config, frames={TABLE: table}, versions=environment_versions())
+    pairs, unpaired = paired(results)
+    frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
+    kept = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    others: dict[str, bytes | str] = {PAGE: page(study, results, figures, pictures, table).encode()}
+    whole = page(study, results, figures, pictures, frames, unpaired)
+    others: dict[str, bytes | str] = {PAGE: whole.encode()}
     for name, figure in figures.items():
         others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
     store(kept, command.out, others, overwrite=command.overwrite)
-    told = [PAGE, *(f"{name}.html, {name}.png" for name in figures), f"{TABLE} (.parquet, .csv)"]
+    told = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
+    told += [f"{name} (.parquet, .csv)" for name in frames]
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
-    return "\n".join([*summaries, f"written to {command.out}/: {', '.join(told)}"])
+    return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(told)}"])
 
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyResult]:
@@ -86,6 +92,24 @@ def joined(results: Mapping[str, StudyResult]) -> pd.DataFrame:
         frames.append(result.frames[name].assign(result=label))
     table = pd.concat(frames, ignore_index=True)
     return table[["result", *(column for column in table if column != "result")]]
+
+
+def paired(results: Mapping[str, StudyResult]) -> tuple[pd.DataFrame, list[str]]:
+    """CAP curves: the first one's accuracies minus each other's, paired by example; and notes of
+    those that are of other examples."""
+    (first, one), *others = results.items()
+    frames, notes = [pd.DataFrame()], []
+    for second, other in others:
+        if isinstance(one, CapCurve) and isinstance(other, CapCurve):
+            try:
+                table = one.differences_from(other)
+            except InputError as unlike:
+                notes.append(f"! {first} and {second} are not paired: {unlike}")
+                continue
+            frames.append(table.assign(first=first, second=second))
+    table = pd.concat(frames, ignore_index=True)
+    named = ["first", "second"] if len(table) else []
+    return table[[*named, *(column for column in table if column not in named)]], notes
 
 
 def differing(results: Mapping[str, StudyResult]) -> dict[str, dict[str, Any]]:
@@ -187,9 +211,10 @@ def page(
     results: Mapping[str, StudyResult],
     figures: Mapping[str, ChartFigure],
     pictures: Mapping[str, bytes],
-    table: pd.DataFrame,
+    frames: Mapping[str, pd.DataFrame],
+    notes: Sequence[str],
 ) -> str:
-    """What was asked, the figures and the table, as one page that needs no network."""
+    """What was asked, the figures and the tables, as one page that needs no network."""
     settings = [
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
@@ -207,5 +232,9 @@ def page(
             "Settings that differ",
             report.table(["setting", *results], settings, numbers=0) if settings else "",
         ),
-        report.section("Table", report.frame_table(TABLE, table, MOST_ROWS)),
+        report.section(
+            "Tables",
+            *map(report.paragraph, notes),
+            *(report.frame_table(name, frame, MOST_ROWS) for name, frame in frames.items()),
+        ),
     )
