@@ -182,6 +182,11 @@ ENTRIES = {
 }
 
 
+ENTRIES = {
+    study: entry._replace(frames=functools.cache(entry.frames)) for study, entry in ENTRIES.items()
+}  # made once; tests change copies
+
+
 @functools.cache
 def made(study: str) -> StudyResult:
     """A result of each study, made once."""
@@ -215,17 +220,17 @@ def broken_anyhow(table: Table, frame: pd.DataFrame) -> Iterator[tuple[str, pd.D
 
 @pytest.mark.parametrize("study", ENTRIES)
 def test_a_frame_that_is_not_such_a_table_is_refused(study: str) -> None:
-    """By the table, and by the result for the first breach of each kind: it checks that table."""
+    """By the table; and by the result, which checks each table, for the first breach of each."""
     entry = ENTRIES[study]
     for table in entry.tables:
-        frames, met = entry.frames(), set()
-        for what, frame, message in broken_anyhow(table, frames[table.name]):
+        frames = entry.frames()
+        breaches = list(broken_anyhow(table, frames[table.name]))
+        for what, frame, message in breaches:
             with pytest.raises(InputError, match=message):
                 print(study, table.name, what, table.check(frame))
-            if what not in met:
-                with pytest.raises(InputError, match=message):
-                    print(study, table.name, what, entry.made({**frames, table.name: frame}))
-            met.add(what)
+        what, frame, message = breaches[0]
+        with pytest.raises(InputError, match=message):
+            print(study, table.name, what, entry.made({**frames, table.name: frame}))
 
 
 def put(column: str, value: Any, row: int = 0) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -417,7 +422,7 @@ def test_frames_that_contradict_themselves_are_refused(
 
 
 def test_a_comparison_needs_every_table_and_no_other() -> None:
-    frames = ENTRIES["carma"].frames()
+    frames = dict(ENTRIES["carma"].frames())
     del frames["cap"]
     with pytest.raises(InputError, match=r"\['cap'\] are missing and \['caps'\] are foreign"):
         ENTRIES["carma"].made({**frames, "caps": pd.DataFrame()})
@@ -483,7 +488,7 @@ def test_tables_on_disk_are_checked_as_a_users(study: str, tmp_path: Path) -> No
 
 
 def test_numbers_may_lack_only_where_that_means_something() -> None:
-    frames = ENTRIES["carma"].frames()
+    frames = {name: frame.copy() for name, frame in ENTRIES["carma"].frames().items()}
     frames["training"].loc[0, "validation_accuracy"] = math.nan
     frames["representations"]["same_word_cosine"] = np.nan
     frames["representations"]["different_word_cosine"] = None
