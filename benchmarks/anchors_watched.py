@@ -22,16 +22,14 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.anchor_runs import finished, keep, last_look
 from benchmarks.common import IMAGES, machine, plain_rows, write
+from benchmarks.watching import OF_WEIGHTS, over_seeds, panel, steps_figure
 from interp_compose.models.small_decoder import SmallDecoderModel
-from interp_compose.plots.chart import Chart, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.anchors.phase import phase_of
-from interp_compose.studies.core.figures import by_value, lines_of
 from interp_compose.tasks.anchor_text import anchor_examples, anchor_tokenizer
 
 RATES: Final = (0.4, 0.5, 0.8)
 SPLITS: Final = {"id": "seen pairs", "ood": "unseen pairs"}
-WEIGHTS: Final = ("stable_rank", "mean_abs_cosine")
 N: Final = 200
 PLACES: Final = {-1: "not pooled", 0: "pooled at embeddings", 1: "pooled at layer 1"}
 
@@ -44,7 +42,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     watchers = {
         split: ic.watch(
             named,
-            measures=("cap", *WEIGHTS) if split == "id" else ("cap",),
+            measures=("cap", *OF_WEIGHTS) if split == "id" else ("cap",),
             examples=anchor_examples(task, task.sample(split, N, seed=run.stream(split))),
             unit="span",
             every=1,
@@ -77,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shares = {name: kept["last"][name] for name in names}
         phases.append({**place, "phase": phase_of(**shares), **shares})
     frame = pd.concat(frames, ignore_index=True)
-    rows = over_seeds(frame)
+    rows = over_seeds(frame, ["init_rate", "split", "measure", "layer"])
     about = {"n": N, "seeds": list(seeds), "weight_decay": 0.01}
     tables = {"runs": phases, "means": plain_rows(rows)}
     write("anchors_watched", {"machine": machine(), "config": about, **tables})
@@ -89,39 +87,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def by_step(looks: pd.DataFrame) -> pd.DataFrame:
     """Of each step and split: CAP by layer (-1: not pooled), and means of matrices (layer -1)."""
     place = ["split", "step", "measure", "layer"]
-    weights = looks["measure"].isin(WEIGHTS)
+    weights = looks["measure"].isin(list(OF_WEIGHTS))
     layer = looks["layer"].where(~weights, -1)
     return looks.assign(layer=layer).groupby(place, sort=False)["value"].mean().reset_index()
-
-
-def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean, smallest and largest seed."""
-    place = ["init_rate", "split", "measure", "layer", "step"]
-    found = frame.groupby(place, sort=False)["value"].agg(["mean", "min", "max", "size"])
-    return found.reset_index()
 
 
 def figure(rows: pd.DataFrame, n_seeds: int) -> ChartFigure:
     """Accuracy on unseen pairs over steps, a panel for each init rate."""
     shown = rows[(rows["measure"] == "cap") & (rows["split"] == "ood")]
     shown = shown.assign(place=[PLACES[layer] for layer in shown["layer"]])
-    panels = []
-    for rate, own in shown.groupby("init_rate"):
-        lines = lines_of(by_value(own, "place", shown), "step", "mean", "min", "max", n="size")
-        panels.append(Panel(lines, [], f"γ = {rate:g}"))
-    last = float(shown["step"].max())
-    return draw(
-        Chart(
-            title="Anchor functions: unseen pairs, the pair pooled into one vector",
-            subtitle=f"means of {n_seeds} seeds, {N} sequences each · bands: smallest to largest "
-            "seed",
-            x_title="step",
-            y_title="accuracy",
-            x_is_share=False,
-            panels=panels,
-            x_name="step",
-            x_ticks=[0.0, last / 2, last],
-        )
+    panels = [
+        panel(own, "place", f"γ = {rate:g}", shown) for rate, own in shown.groupby("init_rate")
+    ]
+    return steps_figure(
+        panels,
+        float(shown["step"].max()),
+        "Anchor functions: unseen pairs, the pair pooled into one vector",
+        f"means of {n_seeds} seeds, {N} sequences each",
+        "accuracy",
+        share=True,
     )
 
 

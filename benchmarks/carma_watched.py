@@ -19,17 +19,11 @@ import pandas as pd
 
 import interp_compose as ic
 from benchmarks.common import IMAGES, machine, plain_rows, write
-from interp_compose.plots.chart import Chart, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
+from benchmarks.watching import OF_WEIGHTS, over_seeds, weights_figure
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.figures import by_value, lines_of
 
 N_PROMPTS: Final = 200
-MEASURES: Final = ("stable_rank", "mean_abs_cosine", "cap")
-TITLES: Final = {
-    "stable_rank": "stable rank",
-    "mean_abs_cosine": "condensation: mean abs(cos) of rows",
-}
+MEASURES: Final = (*OF_WEIGHTS, "cap")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -65,9 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     about = {"task": "mini-idm", "seeds": found.config["seeds"], "every": options.every}
     about |= {"n_prompts": N_PROMPTS, "training": found.config["train"]}
-    kept = {"means": plain_rows(over_seeds(frame)), "differences": plain_rows(differences(frame))}
+    kept = {
+        "means": plain_rows(over_seeds(frame, ["version", "measure", "layer"])),
+        "differences": plain_rows(differences(frame)),
+    }
     write("carma_watched_mini_idm", {"machine": machine(), "config": about, **kept})
-    figure(frame).save(IMAGES / "carma_watched_mini_idm.png")
+    title = "mini-idm: CARMA and fine-tuning, while they train"
+    weights_figure(frame, "version", title).save(IMAGES / "carma_watched_mini_idm.png")
     print(differences(frame).round(4).to_string())
 
 
@@ -77,13 +75,6 @@ def by_step(frame: pd.DataFrame) -> pd.DataFrame:
     means = weights.groupby(["step", "measure"])["value"].mean().reset_index().assign(layer=-1)
     cap = frame.loc[frame["measure"] == "cap", ["step", "measure", "layer", "value"]]
     return pd.concat([means, cap], ignore_index=True)
-
-
-def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean, smallest and largest of each version, measure, layer and step."""
-    place = ["version", "measure", "layer", "step"]
-    found = frame.groupby(place, sort=False)["value"].agg(["mean", "min", "max", "size"])
-    return found.reset_index()
 
 
 def differences(frame: pd.DataFrame) -> pd.DataFrame:
@@ -97,40 +88,6 @@ def differences(frame: pd.DataFrame) -> pd.DataFrame:
         of_versions = {"start": start, "ft": ends["ft"].mean(), "carma": ends["carma"].mean()}
         rows.append({"measure": measure, "layer": layer, **of_versions, **found})
     return pd.DataFrame(rows)
-
-
-def figure(frame: pd.DataFrame) -> ChartFigure:
-    """Each measure of weights over steps, by version, over its value before training."""
-    own = frame[frame["measure"].isin(list(TITLES))]
-    first = own[own["step"] == own["step"].min()].set_index(["version", "seed", "measure"])["value"]
-    before = first.loc[list(own[["version", "seed", "measure"]].itertuples(index=False, name=None))]
-    rows = over_seeds(own.assign(value=own["value"].to_numpy() / before.to_numpy()))
-    panels = [
-        Panel(
-            lines_of(
-                by_value(rows[rows["measure"] == measure], "version", rows),
-                *("step", "mean", "min", "max"),
-                n="size",
-            ),
-            [],
-            title,
-        )
-        for measure, title in TITLES.items()
-    ]
-    last = rows["step"].max()
-    return draw(
-        Chart(
-            title="mini-idm: CARMA and fine-tuning, while they train",
-            subtitle=f"{frame['seed'].nunique()} seeds · bands: smallest to largest seed",
-            x_title="step",
-            y_title="ratio to the value before training",
-            x_is_share=False,
-            y_is_share=False,
-            panels=panels,
-            x_name="step",
-            x_ticks=[0.0, float(last) / 2, float(last)],
-        )
-    )
 
 
 if __name__ == "__main__":

@@ -23,12 +23,10 @@ import pandas as pd
 import interp_compose as ic
 from benchmarks.anchor_runs import finished, keep
 from benchmarks.common import IMAGES, machine, plain_rows, write
+from benchmarks.watching import OF_WEIGHTS, over_seeds, weights_figure
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.plots.chart import Chart, Panel
-from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.figures import by_value, lines_of
 from interp_compose.studies.core.sequence_data import SequenceData
 from interp_compose.studies.core.sequence_run import trained
 from interp_compose.studies.generalise.run import SequenceRun
@@ -42,10 +40,6 @@ MATRICES: Final = (
     *("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out"),
     *("W_Q_cross", "W_K_cross", "W_V_cross", "W_O_cross"),
 )
-TITLES: Final = {
-    "stable_rank": "stable rank",
-    "mean_abs_cosine": "condensation: mean abs(cos) of rows",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +61,7 @@ def train(config: Mapping[str, Any], folder: Path) -> None:
     init_xavier(model, seed=run.seed)
     watcher = ic.watch(
         model,
-        measures=tuple(TITLES),
+        measures=tuple(OF_WEIGHTS),
         matrices=MATRICES,
         every=1,
         budget=None,
@@ -91,9 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ignore_index=True,
     )
     about = {"task": TASK, "seeds": list(range(options.seeds)), "matrices": list(MATRICES)}
-    tables = {"means": plain_rows(over_seeds(frame)), "differences": plain_rows(differences(frame))}
+    tables = {
+        "means": plain_rows(over_seeds(frame, ["model", "measure"])),
+        "differences": plain_rows(differences(frame)),
+    }
     write("lrf_watched", {"machine": machine(), "config": about, **tables})
-    figure(frame).save(IMAGES / "lrf_watched.png")
+    title = "SCAN without turn left: weights while LRF and its controls learn"
+    weights_figure(frame, "model", title).save(IMAGES / "lrf_watched.png")
     print(differences(frame).round(4).to_string())
 
 
@@ -105,12 +103,6 @@ def by_step(kept: Mapping[str, Any]) -> pd.DataFrame:
     right = curve.loc[curve["split"] == "test", ["step", "accuracy"]]
     right = right.rename(columns={"accuracy": "value"}).assign(measure="exact match")
     return pd.concat([means, right], ignore_index=True)
-
-
-def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean, smallest and largest seed of each model, measure and step."""
-    found = frame.groupby(["model", "measure", "step"], sort=False)["value"]
-    return found.agg(["mean", "min", "max", "size"]).reset_index()
 
 
 def differences(frame: pd.DataFrame) -> pd.DataFrame:
@@ -126,34 +118,6 @@ def differences(frame: pd.DataFrame) -> pd.DataFrame:
             pair = paired_difference(ends[model].tolist(), ends[MODELS[0]].tolist())
             rows.append(place | (asdict(pair) if model != MODELS[0] else {}))
     return pd.DataFrame(rows)
-
-
-def figure(frame: pd.DataFrame) -> ChartFigure:
-    """Each measure of weights over steps, by model, over its value before training."""
-    own = frame[frame["measure"].isin(list(TITLES))]
-    place = ["model", "seed", "measure"]
-    first = own[own["step"] == own["step"].min()].set_index(place)["value"]
-    before = first.loc[list(own[place].itertuples(index=False, name=None))]
-    rows = over_seeds(own.assign(value=own["value"].to_numpy() / before.to_numpy()))
-    panels = []
-    for measure, title in TITLES.items():
-        lines = by_value(rows[rows["measure"] == measure], "model", rows)
-        panels.append(Panel(lines_of(lines, "step", "mean", "min", "max", n="size"), [], title))
-    last = float(rows["step"].max())
-    return draw(
-        Chart(
-            title="SCAN without turn left: weights while LRF and its controls learn",
-            subtitle=f"means of {frame['seed'].nunique()} seeds, matrices that all have · bands: "
-            "smallest to largest seed",
-            x_title="step",
-            y_title="ratio to the value before training",
-            x_is_share=False,
-            y_is_share=False,
-            panels=panels,
-            x_name="step",
-            x_ticks=[0.0, last / 2, last],
-        )
-    )
 
 
 if __name__ == "__main__":
