@@ -111,6 +111,12 @@ def test_a_result_without_texts_has_a_page_too(tmp_path: Path) -> None:
     assert data["rows"][0]["parts"] == [f"{MARKUP} {data['rows'][0]['number']} is a"]
 
 
+def test_half_of_a_surrogate_pair_in_a_files_name_is_replaced() -> None:
+    made = curve()
+    made = CapCurve({**made.config, "task": "caf\udce9.jsonl"}, made.frames, made.versions)
+    assert b"task caf?.jsonl" in report.report_page(made, {}, {}).encode()
+
+
 def test_a_page_keeps_the_examples_that_lost_most(monkeypatch: pytest.MonkeyPatch) -> None:
     made = curve(40)
     whole = report.report_page(made, {}, {})

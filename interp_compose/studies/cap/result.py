@@ -19,6 +19,7 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
+from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, mean_interval
@@ -456,6 +457,8 @@ def compare_curves(
         clean[label] = float(curve.clean["correct"].mean())
     tasks = {str(curve.config.get("task") or "") for curve in given.values()}
     about = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
+    first, *others = (answers_note(curve.config) for curve in given.values())
+    about += [note for note in first if all(note in other for other in others)]
     about.append(counted(len(tests[0]), "examples") if same else "different examples")
     return comparison_figure(
         frames, clean, pooling=pooling, about=about, normalised_depth=normalised_depth
