@@ -319,7 +319,7 @@ class CapCurve(StudyResult):
         return figures
 
     def sentences(self) -> list[str]:
-        """The clean accuracy, the layer that loses most, and what a random grouping loses there."""
+        """The clean accuracy, the layer that leaves least, and what random groups leave there."""
         name, *others = dict.fromkeys(self.frame["pooling"])
         lost = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
         place = (self.frame["layer"] == lost["layer"]) & (self.frame["pooling"] == name)
@@ -327,7 +327,7 @@ class CapCurve(StudyResult):
         change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
         said = [
             f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
-            f"Pooling by {name} at layer {lost['layer']}, where most is lost, leaves "
+            f"Pooling by {name} at layer {lost['layer']}, where least is left, leaves "
             f"{interval(*left)}: {change} against the model untouched, paired by example.",
         ]
         if "shuffled" in others:
