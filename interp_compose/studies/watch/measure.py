@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -67,7 +68,9 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
             f"path={str(asked.path)!r} is a folder; expected a file, such as rows.jsonl"
         )
     read_once = {"examples": asked.examples, "pairs": asked.pairs}  # by several measures and models
-    lists = {name: list(rows) for name, rows in read_once.items() if rows is not None}
+    lists: dict[str, Any] = {
+        name: list(rows) for name, rows in read_once.items() if rows is not None
+    }
     return Watcher(model, replace(asked, **lists))
 
 
