@@ -46,6 +46,7 @@ BUILDS_ON = {
     "encoders": {"pretrain"},
     "codes": {"pretrain"},
     "watch": {"cap", "similarity"},  # measures a model while it is trained
+    "saved": {"cap"},  # pairs curves of the same examples
 }
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem[:2] != "__")
 OF_STUDIES = [path for path in FILES if path.parent.parent == ROOT / "studies"]

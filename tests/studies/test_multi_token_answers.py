@@ -173,7 +173,8 @@ def test_whole_answers_equal_a_run_by_hand_and_exact_match_greedy_decoding(
     assert curve.clean["correct"].tolist()[0]
     assert curve.clean["n_tokens"].tolist() == [len(units) for units in UNITS]
     assert curve.config["answer_tokens"] == {"1": 1, "2": 1, "3": 1, "4": 3}
-    assert "answers of 1 to 4 tokens" in curve.plot().chart.subtitle
+    for figure in (curve.plot(), ic.compare_curves({"one": curve, "two": curve})):
+        assert "answers of 1 to 4 tokens" in figure.chart.subtitle
     assert "! answers of 1 to 4 tokens (1 of 1, 1 of 2, 1 of 3, 3 of 4): right" in curve.summary()
 
 
@@ -282,3 +283,9 @@ def test_what_cannot_be_is_refused_before_any_work(model: LensModel) -> None:
     with pytest.raises(AnswerError) as told:
         ic.transplant(model, [replace(PAIRS[0], expected="zzqx")], progress=False)
     assert "multi_token_answers" not in str(told.value)
+    longer = replace(long, prompt=2 * long.prompt)
+    for measure, rows in (("cap", SEVERAL), ("attention_leak", [longer, *SEVERAL, longer])):
+        with pytest.raises(InputError, match="^2 of . examples cannot be used; correct") as told:
+            ic.watch(model, measures=(measure,), examples=rows)
+        assert "multi_token_answers" not in str(told.value)
+        assert "on_bad" not in str(told.value)

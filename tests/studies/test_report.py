@@ -111,6 +111,23 @@ def test_a_result_without_texts_has_a_page_too(tmp_path: Path) -> None:
     assert data["rows"][0]["parts"] == [f"{MARKUP} {data['rows'][0]['number']} is a"]
 
 
+def test_sentences_hold_where_nothing_is_lost_and_count_their_examples() -> None:
+    made = curve()
+    right = made.outcomes.assign(correct=True, target_rank=1)
+    clean = made.clean.assign(affected=True)
+    gained = CapCurve.from_outcomes(right, clean, made.config, n_layers=of_cap.N_LAYERS)
+    assert "where least is left, leaves 1.000" in gained.sentences()[1]
+    ablated = made_once("ablation")
+    worst = ablated.frames["curve"].nsmallest(1, "logprob_change")["n"].item()
+    assert f"on average over {worst} example" in ablated.sentences()[1]
+
+
+def test_half_of_a_surrogate_pair_in_a_files_name_is_replaced() -> None:
+    made = curve()
+    made = CapCurve({**made.config, "task": "caf\udce9.jsonl"}, made.frames, made.versions)
+    assert b"task caf?.jsonl" in report.report_page(made, {}, {}).encode()
+
+
 def test_a_page_keeps_the_examples_that_lost_most(monkeypatch: pytest.MonkeyPatch) -> None:
     made = curve(40)
     whole = report.report_page(made, {}, {})

@@ -149,6 +149,7 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     one, two = map(str, curves)
     assert "name two or more" in refused(capsys, "compare", one)
+    assert "expected each folder once" in refused(capsys, "compare", one, one)
     assert "expected 2 labels" in refused(capsys, "compare", one, two, "--labels", "a")
     assert "no two alike" in refused(capsys, "compare", one, two, "--labels", "a", "a")
     transplanted().save(tmp_path / "moved")

@@ -364,6 +364,15 @@ def test_data_that_cannot_be_measured(
         watch(model, **options)
 
 
+def test_examples_that_can_be_read_once_are_enough_for_two_measures(model: LensModel) -> None:
+    rows = iter(EXAMPLES)
+    watcher = watch(model, measures=("cap", "attention_leak"), examples=rows, unit="span")
+    assert len(list(rows)) == 0
+    watcher.watch(model)  # again, as finetune does of its copy
+    watcher(0)
+    assert set(watcher.frame["measure"]) == {"cap", "attention_leak"}
+
+
 def test_weights_are_enough_without_a_tokenizer() -> None:
     module = hugging_face()
     watcher = watch(module, measures=("stable_rank",), matrices=("W_in",))

@@ -262,7 +262,8 @@ class AblationCurve(StudyResult):
         return [
             f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
             f"Most is lost by knocking out “{group}” at layer {worst['layer']}: the answer's "
-            f"log-probability changes by {change} nats on average, and the accuracy is {left}.",
+            f"log-probability changes by {change} nats on average over "
+            f"{counted(worst['n'], 'examples')}, and the accuracy is {left}.",
         ]
 
     def _examples(self) -> Examples:

@@ -35,10 +35,12 @@ from interp_compose.studies.core.inputs import (
     outcome_rows,
     predictions_of,
     prepare,
+    prepare_asked_less,
     skipped_of,
     split_clean,
     tokens_of,
 )
+from interp_compose.studies.core.options import PromptOptions
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.tasks.examples import ExampleRow
 
@@ -108,6 +110,18 @@ def cap_curve(
         compute=partial(_measure, asked=asked, layers=layers, protocols=protocols),
         result=partial(_curve, items=items, config=config, protocols=protocols),
     )
+
+
+def plan_asked_less(
+    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
+) -> Plan[CapCurve]:
+    """The plan of a CAP curve that is measured inside another study, whose users do not have all of
+    its options: no message names one of those."""
+    check_decoder(model, "measure its agreement with people")
+    rows = list(examples)
+    options = PromptOptions(unit=asked.unit, answers=asked.answers)
+    prepare_asked_less(model, rows, options, collapse="Use shorter prompts.")
+    return cap_curve.plan(model, rows, asked)
 
 
 def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:

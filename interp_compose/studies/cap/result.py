@@ -19,6 +19,7 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
+from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
 from interp_compose.stats.seeds import holm, mean_interval
@@ -318,7 +319,7 @@ class CapCurve(StudyResult):
         return figures
 
     def sentences(self) -> list[str]:
-        """The clean accuracy, the layer that loses most, and what a random grouping loses there."""
+        """The clean accuracy, the layer that leaves least, and what random groups leave there."""
         name, *others = dict.fromkeys(self.frame["pooling"])
         lost = self.differences(name).nsmallest(1, "difference").iloc[0].to_dict()
         place = (self.frame["layer"] == lost["layer"]) & (self.frame["pooling"] == name)
@@ -326,7 +327,7 @@ class CapCurve(StudyResult):
         change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
         said = [
             f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
-            f"Pooling by {name} at layer {lost['layer']}, where most is lost, leaves "
+            f"Pooling by {name} at layer {lost['layer']}, where least is left, leaves "
             f"{interval(*left)}: {change} against the model untouched, paired by example.",
         ]
         if "shuffled" in others:
@@ -456,6 +457,8 @@ def compare_curves(
         clean[label] = float(curve.clean["correct"].mean())
     tasks = {str(curve.config.get("task") or "") for curve in given.values()}
     about = [f"task {task}" for task in tasks if len(tasks) == 1 and task]
+    first, *others = (answers_note(curve.config) for curve in given.values())
+    about += [note for note in first if all(note in other for other in others)]
     about.append(counted(len(tests[0]), "examples") if same else "different examples")
     return comparison_figure(
         frames, clean, pooling=pooling, about=about, normalised_depth=normalised_depth

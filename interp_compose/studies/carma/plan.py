@@ -21,7 +21,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_model
 from interp_compose.runs.sweep import Where
-from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.measure import plan_asked_less
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.carma.options import CarmaCommand, CarmaSettings, TrainSettings
@@ -234,7 +234,7 @@ def plan_of_test(
 ) -> Plan[CapCurve]:
     """Word-level CAP curves of the test split, without controls."""
     asked = CapOptions(layers=layers, controls=False, seed=0, answers=answers, task=task.name)
-    return cap_curve.plan(model, task.test, asked)
+    return plan_asked_less(model, task.test, asked)
 
 
 def _replaced(

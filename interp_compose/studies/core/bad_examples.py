@@ -31,19 +31,21 @@ REASONS: Final[Mapping[type[InputError], str]] = {
 }
 """What of an example cannot be used, by what is raised."""
 REMEDY: Final = 'correct them, or pass on_bad="skip" (--on-bad skip), which leaves them out'
+BY_HAND: Final = "correct them, or leave them out"
 
 
 def sound(
     rows: Sequence[Any],
     prepared: Callable[[Sequence[Any]], list[T]],
-    on_bad: OnBad,
+    on_bad: OnBad | None,
     what: str = "examples",
 ) -> tuple[list[T], dict[str, int]]:
     """What ``prepared`` makes of ``rows``, each with its place as its ``index``; and, where bad
     ones were left out, how many for which reason.
 
     If ``prepared`` refuses the rows, each is tried alone, to find all that are bad. What is wrong
-    with all of them together, and no single one, is raised as it is.
+    with all of them together, and no single one, is raised as it is. ``on_bad`` is None where it
+    cannot be asked for.
 
     Raises:
         InputError: rows are bad and none may be left out, or all are bad; names the first 20, each
@@ -57,8 +59,9 @@ def sound(
         if not bad:
             raise
         first = refusal
-    if on_bad == "refuse" or len(bad) == len(rows):
-        raise together(list(bad.values()), len(rows), what, REMEDY) from first
+    if on_bad != "skip" or len(bad) == len(rows):
+        remedy = BY_HAND if on_bad is None else REMEDY
+        raise together(list(bad.values()), len(rows), what, remedy) from first
     places = [place for place in range(len(rows)) if place not in bad]
     kept = prepared([rows[place] for place in places])
     items: list[Any] = [replace(one, index=at) for one, at in zip(kept, places, strict=True)]  # type: ignore[type-var]

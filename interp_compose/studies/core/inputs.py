@@ -109,6 +109,24 @@ def prepare(
     )
 
 
+def prepare_asked_less(
+    model: LensModel,
+    examples: Iterable[ExampleRow],
+    asked: PromptOptions,
+    *,
+    collapse: str | None = None,
+    answered: bool = True,
+) -> list[Prepared]:
+    """As :func:`prepare`, where a user has neither ``on_bad`` nor ``multi_token_answers``: no
+    message names them. ``asked`` is no :class:`AnswerOptions`."""
+    items, _ = sound(
+        list(examples),
+        lambda rows: prepare_all(model, rows, asked, collapse=collapse, answered=answered),
+        None,
+    )
+    return items
+
+
 def skipped_of(counts: Mapping[str, int]) -> dict[str, Any]:
     """For a result's config: nothing where no example was left out."""
     return {"skipped": dict(counts)} if counts else {}

@@ -232,11 +232,13 @@ def _pictures(
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole page; nothing is fetched when it is opened."""
+    """A whole page; nothing is fetched when it is opened. Half of a surrogate pair, which a file's
+    name may hold, is shown as "?"."""
     inside = "\n".join(part for part in parts if part)
-    return (
+    whole = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escaped(title)}</title>\n<style>{CSS}</style>\n</head>\n"
         f"<body>\n{inside}\n</body>\n</html>\n"
     )
+    return whole.encode(errors="replace").decode()

@@ -35,7 +35,8 @@ def run(command: CompareCommand) -> str:
     """Read, draw, write, and say what was written.
 
     Raises:
-        OptionError: fewer than two folders, or labels that are not one for each, each its own.
+        OptionError: fewer than two folders, or one of them twice; or labels that are not one for
+            each, each its own.
         InputError: results of several studies; ``out`` holds another result.
         MissingDataError, CorruptFileError: a folder holds no result, or one that was altered.
     """
@@ -69,6 +70,8 @@ def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyR
             f"--labels {' '.join(labels)}: expected {len(folders)} labels, one for each folder, no "
             "two alike"
         )
+    if len({*folders}) < len(folders):
+        raise OptionError(f"{' '.join(map(str, folders))}: expected each folder once")
     results = [load_result(folder) for folder in folders]
     kinds = [type(result).__name__ for result in results]
     if len({*kinds}) > 1:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -65,7 +67,11 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
         raise OptionError(
             f"path={str(asked.path)!r} is a folder; expected a file, such as rows.jsonl"
         )
-    return Watcher(model, asked)
+    read_once = {"examples": asked.examples, "pairs": asked.pairs}  # by several measures and models
+    lists: dict[str, Any] = {
+        name: list(rows) for name, rows in read_once.items() if rows is not None
+    }
+    return Watcher(model, replace(asked, **lists))
 
 
 def _check_read(option: str, value: object, asked: WatchOptions, readers: tuple[str, ...]) -> None:

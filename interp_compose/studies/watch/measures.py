@@ -25,7 +25,7 @@ from interp_compose.probes.condensation import mean_abs_cosine
 from interp_compose.probes.rank import effective_rank, frobenius, spectral_entropy, stable_rank
 from interp_compose.probes.rank_tracker import StableRankTracker
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.cap.measure import cap_curve
+from interp_compose.studies.cap.measure import plan_asked_less
 from interp_compose.studies.cap.options import CapOptions
 from interp_compose.studies.core.inputs import (
     Batch,
@@ -33,7 +33,7 @@ from interp_compose.studies.core.inputs import (
     check_decoder,
     examples_digest,
     into_batches,
-    prepare,
+    prepare_asked_less,
 )
 from interp_compose.studies.core.options import PromptOptions
 from interp_compose.studies.core.study import measure
@@ -127,7 +127,7 @@ class _Weights:
 
 def _cap(model: LensModel, asked: WatchOptions) -> Measurement:
     """Accuracy after pooling at each layer (CARMA, section 5.1), and without pooling."""
-    plan = cap_curve.plan(
+    plan = plan_asked_less(
         model,
         asked.examples or (),
         CapOptions(layers=asked.layers, unit=asked.unit, pooling=asked.pooling, controls=False),
@@ -160,7 +160,8 @@ def _leak(model: LensModel, asked: WatchOptions) -> Measurement:
     check_decoder(model, "measure its agreement with people")
     check_one_stack(model, "attention_leak of a watcher")
     layers = resolve_layers(asked.layers, model.n_layers)
-    items, _ = prepare(model, asked.examples or (), PromptOptions(unit=asked.unit), answered=False)
+    options = PromptOptions(unit=asked.unit)
+    items = prepare_asked_less(model, asked.examples or (), options, answered=False)
     model.require("causal", "mask_attention")
     units = [item for item in items if _keys(item).any()]
     if not units:
