@@ -87,7 +87,7 @@ def test_results_keep_their_figures_where_asked(tmp_path: Path) -> None:
     curve.save(tmp_path / "drawn", figures=True)
     names = {path.name for path in (tmp_path / "drawn").iterdir()}
     more = names - {path.name for path in (tmp_path / "plain").iterdir()}
-    assert more == {"cap_curve.html", "cap_curve.png"}
+    assert more == {"report.html", "cap_curve.html", "cap_curve.png"}
     assert (tmp_path / "drawn" / "cap_curve.html").read_bytes() == page_bytes(curve.plot())
     curve.save(tmp_path / "drawn")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == names
