@@ -197,7 +197,9 @@ def test_nothing_of_another_study_stays_but_the_users_files(study: Study, tmp_pa
     assert drawn == {"similarity_curve", "similarity_by_layer"}
     write_result(tmp_path, curve, overwrite=True)
     assert {path.stem for path in tmp_path.glob("*.png")} == drawn | {"training"}
-    assert {path.stem for path in tmp_path.glob("*.html")} == drawn | {"notes", "stable_rank"}
+    assert {path.stem for path in tmp_path.glob("*.html")} == (
+        drawn | {"report", "notes", "stable_rank"}
+    )
     tables = {"curve", "by_layer", "outcomes", "layer_cosines", "clean"}
     assert {path.stem for path in tmp_path.glob("*.csv")} == tables | {"matrices"}
     assert Result.load(tmp_path).config["study"] == "similarity"
@@ -207,12 +209,12 @@ def test_nothing_of_another_study_stays_but_the_users_files(study: Study, tmp_pa
         assert (tmp_path / name).read_text(encoding="utf-8") == "earlier"
 
 
-@pytest.mark.parametrize("name", ["clean.csv", "result.json", "FIGURE.html", "FIGURE.png"])
+@pytest.mark.parametrize("name", ["clean.csv", "result.json", "report.html", "FIGURE.png"])
 def test_a_users_file_is_refused_before_work_starts(
     study: Study, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = name.replace("FIGURE", "cap_curve")
-    mine = {name: b"mine", "report.html": b"mine", "training.png": b"mine"}
+    mine = {name: b"mine", "notes.html": b"mine", "training.png": b"mine"}
     for each, data in mine.items():
         (tmp_path / each).write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:

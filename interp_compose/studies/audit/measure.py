@@ -118,7 +118,7 @@ def measure(
 
 
 def run(command: AuditCommand) -> Audit:
-    """The command ``interp-compose audit``: the page ``audit.html``, and the table of checks.
+    """The command ``interp-compose audit``: ``report.html``, and the table of checks.
 
     Raises:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
