@@ -29,7 +29,14 @@ from interp_compose.studies.core.examples import (
 )
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, cautions, counted, interval, text_table
+from interp_compose.studies.core.text import (
+    INTERVALS,
+    about,
+    cautions,
+    counted,
+    interval,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -260,7 +267,7 @@ class AblationCurve(StudyResult):
         left = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
         group = f"head {worst['group']}" if self.config.get("what") == "heads" else worst["group"]
         return [
-            f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
+            f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
             f"Most is lost by knocking out “{group}” at layer {worst['layer']}: the answer's "
             f"log-probability changes by {change} nats on average over "
             f"{counted(worst['n'], 'examples')}, and the accuracy is {left}.",

@@ -36,6 +36,7 @@ from interp_compose.studies.core.examples import (
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
 from interp_compose.studies.core.text import (
+    INTERVALS,
     about,
     cautions,
     counted,
@@ -326,7 +327,7 @@ class CapCurve(StudyResult):
         left = self.frame.loc[place, ["accuracy", "ci_low", "ci_high"]].iloc[0].tolist()
         change = interval(*(lost[end] for end in ("difference", "ci_low", "ci_high")), sign=True)
         said = [
-            f"{self._head()[1].capitalize()}, the model untouched; intervals are 95 %.",
+            f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
             f"Pooling by {name} at layer {lost['layer']}, where least is left, leaves "
             f"{interval(*left)}: {change} against the model untouched, paired by example.",
         ]

@@ -17,6 +17,8 @@ NOTHING: Final = 1e-9  # smaller numbers are 0 to rounding
 SMALL: Final = 0.005  # smaller numbers show two significant digits
 FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
+INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
+"""Of sentences that name the layer where most is lost, or kept."""
 
 
 def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:

@@ -25,7 +25,7 @@ from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.examples import Examples, examples_of
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table, check_same
-from interp_compose.studies.core.text import FEW, about, counted, interval, text_table
+from interp_compose.studies.core.text import FEW, INTERVALS, about, counted, interval, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -336,7 +336,8 @@ class SimilarityCurve(StudyResult):
             most = rows.loc[rows[f"{metric}_diff"].abs().idxmax()].to_dict()
             change = interval(*(most[f"{metric}_diff{end}"] for end in ends), sign=True)
             said.append(
-                f"Pooling changes it most by {most['pooling']} at layer {most['layer']}: {change}."
+                f"Pooling changes it most by {most['pooling']} at layer {most['layer']}: {change}; "
+                f"{INTERVALS}."
             )
         return said
 

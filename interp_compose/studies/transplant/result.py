@@ -27,7 +27,14 @@ from interp_compose.studies.core.examples import (
 )
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import about, cautions, counted, interval, text_table
+from interp_compose.studies.core.text import (
+    INTERVALS,
+    about,
+    cautions,
+    counted,
+    interval,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -247,7 +254,7 @@ class Transplants(StudyResult):
         return [
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
-            f"({best['pooling']}); by vector: {'; '.join(shares)}.",
+            f"({best['pooling']}); by vector: {'; '.join(shares)}; {INTERVALS}.",
         ]
 
     def _examples(self) -> Examples:
