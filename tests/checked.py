@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import typing
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
@@ -79,15 +80,18 @@ def decorated(target: Any, decorate: Callable[[Any], Any]) -> Any:
 
 
 def once(function: FunctionType) -> Callable[..., Any] | None:
-    """The function under beartype, in a memory of its own of the axes that it names. None of a
-    function inside a function that states a shape: :func:`checked` keeps the checks of these."""
+    """The function under beartype, in a memory of its own of the axes that it names. None of two
+    kinds that state a shape: a function inside a function (:func:`checked` keeps the checks of
+    these), and a generator, which beartype would check at its first step, among the axes of whoever
+    takes it."""
     code, names, closure = function.__code__, function.__globals__, function.__closure__
     if code in LEFT:
         return function
     hints = {name: resolved(hint, names) for name, hint in function.__annotations__.items()}
-    if "<locals>" in function.__qualname__:
-        if states_a_shape(hints):
-            return None
+    stated, is_inside = states_a_shape(hints), "<locals>" in function.__qualname__
+    if stated and (is_inside or inspect.isgeneratorfunction(function)):
+        return None
+    if is_inside:
         LEFT.add(code)
         return function
     copy = FunctionType(code, names, function.__name__, function.__defaults__, closure)
@@ -96,7 +100,7 @@ def once(function: FunctionType) -> Callable[..., Any] | None:
     made = beartype(conf=CONF)(copy)
     if made is copy:
         return function
-    if not states_a_shape(hints):
+    if not stated:
         return functools.wraps(function)(made)
 
     @functools.wraps(function)
