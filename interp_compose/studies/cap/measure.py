@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -71,15 +71,40 @@ def cap_curve(
         CapabilityError: a probe shows that the model does not honour what this needs.
         TrainingModeError, NonFiniteError: see their names.
     """
+    check_decoder(model, "measure it with similarity_curve")
+    return _planned(model, asked, lambda remedy: prepare(model, examples, asked, collapse=remedy))
+
+
+def plan_asked_less(
+    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
+) -> Plan[CapCurve]:
+    """The plan of a CAP curve that is measured inside another study, whose users do not have all of
+    its options: no message about an example names one of those."""
+    check_decoder(model, "measure its agreement with people")
+    options = PromptOptions(unit=asked.unit, answers=asked.answers)
+    shorter = "Use shorter prompts."
+    return _planned(
+        model,
+        asked,
+        lambda _: (prepare_asked_less(model, examples, options, collapse=shorter), {}),
+    )
+
+
+def _planned(
+    model: LensModel,
+    asked: CapOptions,
+    prepared: Callable[[str | None], tuple[list[Prepared], dict[str, int]]],
+) -> Plan[CapCurve]:
+    """The plan; ``prepared`` gives the examples, and how many were left out for what, given the
+    remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
     check_numbers(asked.seed, asked.batch_size)
     poolings = poolings_of(asked.pooling)
     collapses = asked.mode == "collapse"
     if asked.renumber and not collapses:
         raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
-    check_decoder(model, "measure it with similarity_curve")
     layers = resolve_layers(asked.layers, model.n_layers)
     remedy = "Use mode='broadcast', or shorter prompts." if collapses else None
-    items, skipped = prepare(model, examples, asked, collapse=remedy)
+    items, skipped = prepared(remedy)
     model.require("resume", *needs(asked.mode, asked.renumber))
     if not any(item.affected for item in items):
         raise InterventionError(
@@ -110,18 +135,6 @@ def cap_curve(
         compute=partial(_measure, asked=asked, layers=layers, protocols=protocols),
         result=partial(_curve, items=items, config=config, protocols=protocols),
     )
-
-
-def plan_asked_less(
-    model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
-) -> Plan[CapCurve]:
-    """The plan of a CAP curve that is measured inside another study, whose users do not have all of
-    its options: no message names one of those."""
-    check_decoder(model, "measure its agreement with people")
-    rows = list(examples)
-    options = PromptOptions(unit=asked.unit, answers=asked.answers)
-    prepare_asked_less(model, rows, options, collapse="Use shorter prompts.")
-    return cap_curve.plan(model, rows, asked)
 
 
 def batches_of(items: Sequence[Prepared], size: int) -> list[list[Prepared]]:

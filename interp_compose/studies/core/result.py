@@ -8,7 +8,7 @@ import tempfile
 import webbrowser
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from interp_compose.studies.core.examples import Examples
 
 StudyResultT = TypeVar("StudyResultT", bound="StudyResult")
-REPORT = "report.html"
+REPORT: Final = "report.html"
 
 
 class StudyResult(Result):
