@@ -36,6 +36,12 @@ def copy_model(model: LensModel) -> LensModel:
     left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
     memo = {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
     copied = copy.deepcopy(model, memo)
+    for block in copied.lens.modules():
+        if hasattr(block, "_teardown_capture_hooks"):
+            # A bridge's own hooks refer weakly to modules of the original: they would write there,
+            # and raise once it is gone.
+            block._teardown_capture_hooks()
+            block._maybe_wire_capture_hooks()
     copied._built_in = copied._hooks_of_the_lens()
     addresses = {weight.data_ptr() for weight in model.parameters()}
     shared = [weight for weight in copied.parameters() if weight.data_ptr() in addresses]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,24 @@ def test_a_copy_has_the_same_gradients_and_gives_the_original_none(name: str) ->
             weight.zero_()
         assert torch.equal(model(TOKENS), before)
         assert not torch.equal(copied(TOKENS), before)
+
+
+@pytest.mark.tl3
+@pytest.mark.parametrize("name", params(*KINDS, "HookedTransformer"))
+def test_a_copy_outlives_the_original(name: str) -> None:
+    model = load_model(architectures.build(name)) if name in architectures.BUILDERS else make(name)
+    copied = copy_model(model)
+    with torch.no_grad():
+        before = model(TOKENS)
+        lens = weakref.ref(model.lens)
+        del model
+        gc.collect()
+        assert lens() is None or name not in architectures.BUILDERS
+        assert torch.equal(copied(TOKENS), before)
+        again = copy_model(copied)
+        del copied
+        gc.collect()
+        assert torch.equal(again(TOKENS), before)
 
 
 def test_a_broken_model_is_copied_as_it_is() -> None:
