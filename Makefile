@@ -1,9 +1,9 @@
-# On a fresh machine: make demo, make test, and make docs for pages and notebooks.
+# On a fresh machine: make demo, make test, make check, and make docs for pages and notebooks.
 PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo test test-types test-code test-tl3 test-gpu bench docs clean
+.PHONY: venv demo test check test-tl3 test-gpu bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -19,15 +19,12 @@ demo: venv
 	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
 
 test: venv
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'
+
+check: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --jobs=2 test-types test-code
-
-test-types:
 	$(BIN)/mypy
-
-test-code:
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'
 
 .venv-tl3/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-tl3
@@ -88,6 +85,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
 	$(BIN)/python -m benchmarks.anchors_watched --out out/anchors-watched
 	$(BIN)/python -m benchmarks.lrf_watched --out out/lrf-watched
+	$(BIN)/python -m benchmarks.cat_watched --data-dir texts --sememes hownet --max-steps 2000 --out out/pretrain
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq

@@ -1,38 +1,28 @@
-"""Complexity of weights while LRF and its controls learn SCAN without ``turn left``.
+"""Complexity of weights while LRF and a control learn SCAN without ``turn left``.
 
-At 13 looks of each training: the mean stable rank and condensation of the matrices that all three
-models have, and exact match on the test split. Settings are those of ``interp-compose generalise
---task scan-turn-left``, whose runs these repeat::
+The runs of ``interp-compose generalise --task scan-turn-left``, and at each of their evaluations
+the mean stable rank and condensation of the matrices that all models have::
 
     python -m benchmarks.lrf_watched --out out/lrf-watched
 
-Writes ``results/lrf_watched.json``, means over seeds by step and differences to the Transformer
-after the last step, paired by seed; and a picture.
+Writes ``results/lrf_watched.json``: means over seeds by step, exact match on the test split beside
+them, and differences to the Transformer after the last step, paired by seed; and a picture.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.anchor_runs import finished, keep
-from benchmarks.common import IMAGES, machine, plain_rows, write
-from benchmarks.watching import OF_WEIGHTS, over_seeds, weights_figure
-from interp_compose.models.init import init_xavier
-from interp_compose.models.seq2seq import SmallSeq2Seq
-from interp_compose.stats.seeds import paired_difference
-from interp_compose.studies.core.sequence_data import SequenceData
-from interp_compose.studies.core.sequence_run import trained
-from interp_compose.studies.generalise.run import SequenceRun
-from interp_compose.text.vocabulary import BOS
-from interp_compose.training.objectives import Row
-from interp_compose.training.sequences import TargetSequence
+from benchmarks.watching import looks_of, matrix_means, watched, write_watched
+from interp_compose.studies.generalise import measure, run
+from interp_compose.studies.generalise.reads import WatchedSequence
 
 TASK: Final = "scan-turn-left"
 MODELS: Final = ("transformer", "lrf", "parameters")
@@ -42,34 +32,10 @@ MATRICES: Final = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Watched(TargetSequence):
-    """The objective, which tells a watcher of each evaluation."""
-
-    watcher: ic.Watcher = field(kw_only=True)
-
-    def evaluate(self, trainer: Any) -> Mapping[str, Sequence[Row]]:
-        self.watcher(trainer.step)
-        return super().evaluate(trainer)
-
-
 def train(config: Mapping[str, Any], folder: Path) -> None:
-    """One run, watched; its looks into ``folder``."""
-    run = SequenceRun(**config, data="")
-    data = SequenceData.of(ic.load_sequences(TASK).splits)
-    model = SmallSeq2Seq(run.model_config(data))
-    init_xavier(model, seed=run.seed)
-    watcher = ic.watch(
-        model,
-        measures=tuple(OF_WEIGHTS),
-        matrices=MATRICES,
-        every=1,
-        budget=None,
-        path=folder / "looks.jsonl",
-    )
-    objective = Watched(data.splits["train"], BOS, curve=data.sample(run.n_curve), watcher=watcher)
-    found = trained(model, objective, run.train_config(objective.lengths), folder)
-    keep(folder, {"looks": plain_rows(watcher.frame), "curve": found["curve"]})
+    """One run of the study, watched."""
+    with watched(WatchedSequence, folder):
+        run.train(config, folder)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,46 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(arguments)
-    asked = [{"model": model, "seed": s} for s in range(options.seeds) for model in MODELS]
-    found = finished("benchmarks.lrf_watched:train", asked, options.out)
-    frame = pd.concat(
-        [by_step(kept).assign(**config) for config, kept in zip(asked, found, strict=True)],
-        ignore_index=True,
-    )
-    about = {"task": TASK, "seeds": list(range(options.seeds)), "matrices": list(MATRICES)}
-    tables = {
-        "means": plain_rows(over_seeds(frame, ["model", "measure"])),
-        "differences": plain_rows(differences(frame)),
-    }
-    write("lrf_watched", {"machine": machine(), "config": about, **tables})
-    title = "SCAN without turn left: weights while LRF and its controls learn"
-    weights_figure(frame, "model", title).save(IMAGES / "lrf_watched.png")
-    print(differences(frame).round(4).to_string())
-
-
-def by_step(kept: Mapping[str, Any]) -> pd.DataFrame:
-    """Of each step: means over matrices, and exact match on the test split."""
-    looks = pd.DataFrame(kept["looks"])
-    means = looks.groupby(["step", "measure"])["value"].mean().reset_index()
-    curve = pd.DataFrame(kept["curve"])
-    right = curve.loc[curve["split"] == "test", ["step", "accuracy"]]
-    right = right.rename(columns={"accuracy": "value"}).assign(measure="exact match")
-    return pd.concat([means, right], ignore_index=True)
-
-
-def differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each model less the Transformer after the last step, paired by seed; and where it began."""
-    first, last = frame["step"].min(), frame["step"].max()
-    rows = []
-    for measure, own in frame.groupby("measure", sort=False):
-        ends = own[own["step"] == last].pivot(index="seed", columns="model", values="value")
-        starts = own[own["step"] == first].groupby("model")["value"].mean()
-        for model in MODELS:
-            place = {"measure": measure, "model": model, "start": starts[model]}
-            place["end"] = ends[model].mean()
-            pair = paired_difference(ends[model].tolist(), ends[MODELS[0]].tolist())
-            rows.append(place | (asdict(pair) if model != MODELS[0] else {}))
-    return pd.DataFrame(rows)
+    with patch.object(measure, "TRAIN", "benchmarks.lrf_watched:train"):
+        found = ic.generalise(
+            ic.load_sequences(TASK), MODELS, options.out, seeds=options.seeds, where="workers"
+        )
+    curve = found.frames["curve"]
+    right = curve[curve["split"] == "test"].rename(columns={"accuracy": "value"})
+    right = right[["model", "seed", "step", "value"]].assign(measure="exact match")
+    frame = pd.concat([matrix_means(looks_of(options.out), MATRICES), right], ignore_index=True)
+    about = {"task": TASK, "seeds": found.config["seeds"], "matrices": list(MATRICES)}
+    title = "SCAN without turn left: weights while LRF and a control learn"
+    write_watched("lrf_watched", frame, MODELS, about, title)
 
 
 if __name__ == "__main__":

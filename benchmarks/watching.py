@@ -1,20 +1,84 @@
-"""What the benchmarks of watched trainings share: means over seeds by step, and their figures."""
+"""What the benchmarks of watched trainings share: looks at each evaluation of a run, means over
+seeds by step, and their figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
 
 import pandas as pd
 
+import interp_compose as ic
+from benchmarks.common import IMAGES, machine, plain_rows, write
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.runs.files import read_json
+from interp_compose.stats.seeds import paired_difference
 from interp_compose.studies.core.figures import by_value, lines_of
+from interp_compose.studies.core.grid import RESULT
+
+LOOKS: Final = "looks.jsonl"
+"""The file of a run's looks, in its folder."""
 
 OF_WEIGHTS: Mapping[str, str] = {
     "stable_rank": "stable rank",
     "mean_abs_cosine": "condensation: mean abs(cos) of rows",
 }
 """Titles of measures of weights."""
+
+
+@contextmanager
+def watched(objective: type, folder: Path) -> Iterator[None]:
+    """Within, weights of the model are looked at in each evaluation of an objective of this type,
+    into a file of the run's folder."""
+    evaluate: Any = objective.evaluate  # type: ignore[attr-defined]
+    watchers: list[ic.Watcher] = []
+
+    def watches(self: Any, trainer: Any) -> Any:
+        if not watchers:
+            file = folder / LOOKS
+            watchers.append(
+                ic.watch(trainer.model, measures=[*OF_WEIGHTS], every=1, budget=None, path=file)
+            )
+        watchers[0](trainer.step)
+        return evaluate(self, trainer)
+
+    with patch.object(objective, "evaluate", watches):
+        yield
+
+
+def looks_of(runs: Path) -> Iterator[pd.DataFrame]:
+    """Of each run of a sweep: its looks, with the run's model and seed."""
+    for file in sorted(runs.glob(f"runs/*/{LOOKS}")):
+        run = read_json(file.parent / RESULT)["run"]
+        yield ic.Watched.read(file).frame.assign(model=run["model"], seed=run["seed"])
+
+
+def matrix_means(looks: Iterable[pd.DataFrame], matrices: Sequence[str]) -> pd.DataFrame:
+    """Of each run and step, the mean of each measure over matrices of these names."""
+    frame = pd.concat(looks, ignore_index=True)
+    place = ["model", "seed", "step", "measure"]
+    return frame[frame["of"].isin(matrices)].groupby(place)["value"].mean().reset_index()
+
+
+def last_differences(frame: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Of each measure and model: the mean before training, after the last step, and its difference
+    to the first model's there, paired by seed."""
+    first, last = frame["step"].min(), frame["step"].max()
+    rows = []
+    for measure, own in frame.groupby("measure", sort=False):
+        ends = own[own["step"] == last].pivot(index="seed", columns="model", values="value")
+        starts = own[own["step"] == first].groupby("model")["value"].mean()
+        for model in models:
+            place = {"measure": measure, "model": model, "start": starts[model]}
+            place["end"] = ends[model].mean()
+            pair = paired_difference(ends[model].tolist(), ends[models[0]].tolist())
+            rows.append(place | (asdict(pair) if model != models[0] else {}))
+    return pd.DataFrame(rows)
 
 
 def over_seeds(frame: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
@@ -28,6 +92,20 @@ def panel(rows: pd.DataFrame, by: str, title: str, among: pd.DataFrame) -> Panel
     are those of values ``among`` all rows."""
     lines = by_value(rows, by, among)
     return Panel(lines_of(lines, "step", "mean", "min", "max", n="size"), [], title)
+
+
+def write_watched(
+    name: str, frame: pd.DataFrame, models: Sequence[str], about: Mapping[str, Any], title: str
+) -> None:
+    """Results and picture of rows with model, seed, step, measure and value; and print."""
+    differences = last_differences(frame, models)
+    tables = {
+        "means": plain_rows(over_seeds(frame, ["model", "measure"])),
+        "differences": plain_rows(differences),
+    }
+    write(name, {"machine": machine(), "config": dict(about), **tables})
+    weights_figure(frame, "model", title).save(IMAGES / f"{name}.png")
+    print(differences.round(4).to_string())
 
 
 def steps_figure(

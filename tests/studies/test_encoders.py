@@ -173,6 +173,8 @@ def test_correlations_are_those_of_vectors_read_one_by_one(
     )["value"]
     counts: dict[str, int] = defaultdict(int)
     for model, seed, encoder in models_of(runs):
+        if seed:
+            continue  # by the same code as seed 0
         for output, embedding in product(encoder.lens.outputs, ("cls", "mean")):
             read = encoder.with_output(output)
             place = (model, seed, output, embedding)
@@ -204,7 +206,7 @@ def test_correlations_are_those_of_vectors_read_one_by_one(
                     rho = stats.spearmanr(np.round(own, 6), scores).statistic
                     assert found[(*place, task, subset, "spearman")] == pytest.approx(rho, abs=0.05)
                     counts[subset] += 1
-    assert counts == dict.fromkeys(("all", "a", "b", "mirror", "same"), 2 * 2 * (1 + 3))
+    assert counts == dict.fromkeys(("all", "a", "b", "mirror", "same"), 2 * (1 + 3))
 
 
 def read_alone(encoder: Any, output: str, texts: tuple[str, ...]) -> torch.Tensor:

@@ -300,14 +300,16 @@ def test_a_papers_setting_is_the_default_of_all_other_options() -> None:
 def test_a_papers_models_start_step_and_resume(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their depth and training, narrower, on the toy task; stopped after the first of two steps, a
-    run goes on to the same result."""
+    """Their depth and training, narrower, on the toy task; stopped after the first of two steps,
+    the shallower goes on to the same result."""
     run = cli._parsed(["generalise", "--paper", name]).run
     run = replace(run, d_model=24, d_mlp=24, max_steps=2, n_looks=2, n_curve=3)
     asked: dict[str, Any] = {"seeds": 1, "run": run, "where": "here", "progress": False}
     whole = ic.generalise(toy(), ["lrf"], tmp_path / "whole", **asked)
     assert whole.frames["runs"]["steps"].tolist() == [2]
     assert whole.config["n_encoder_layers"] == {"cognition": 6, "cfq": 12}[name]
+    if name == "cfq":
+        return
     look, looks = run_file.WatchedSequence.evaluate, [0]
 
     def stops(self: Any, trainer: Any) -> Any:

@@ -1,0 +1,68 @@
+"""Complexity of weights while CAT and a BERT of its size are pre-trained.
+
+The runs of ``interp-compose pretrain --models bert,cat``, and at each of their evaluations the mean
+stable rank and condensation of the matrices that both have::
+
+    python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
+
+Writes ``results/cat_watched.json``: means over seeds by step, accuracy on masked words beside them,
+and differences to the BERT after the last step, paired by seed; and a picture. The folder is one
+that ``pretrain`` itself goes on with, and that ``encoders`` and ``codes`` open.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pandas as pd
+
+import interp_compose as ic
+from benchmarks.watching import looks_of, matrix_means, watched, write_watched
+from interp_compose.studies.pretrain import measure, run
+from interp_compose.training.pretraining import Pretraining
+
+MODELS: Final = ("bert", "cat")
+MATRICES: Final = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+
+
+def train(config: Mapping[str, Any], folder: Path) -> None:
+    """One run of the study, watched."""
+    with watched(Pretraining, folder):
+        run.train(config, folder)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, print, and write results and picture."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--sememes", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--max-steps", type=int, default=ic.EncoderTraining().max_steps)
+    options = parser.parse_args(arguments)
+    with patch.object(measure, "TRAIN", "benchmarks.cat_watched:train"):
+        found = ic.pretrain(
+            options.data_dir,
+            MODELS,
+            options.out,
+            sememes=ic.load_sememes(options.sememes),
+            seeds=options.seeds,
+            run=replace(ic.EncoderTraining(), max_steps=options.max_steps),
+            where="workers",
+        )
+    curve = found.frames["curve"]
+    right = curve[curve["output"] == "cont"].rename(columns={"masked_accuracy": "value"})
+    right = right[["model", "seed", "step", "value"]].assign(measure="masked words")
+    frame = pd.concat([matrix_means(looks_of(options.out), MATRICES), right], ignore_index=True)
+    about = {name: found.config[name] for name in ("seeds", "max_steps", "n_layers", "d_model")}
+    title = "Pre-training: weights of CAT and of a BERT of its size"
+    write_watched("cat_watched", frame, MODELS, about, title)
+
+
+if __name__ == "__main__":
+    main()
