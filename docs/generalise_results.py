@@ -44,6 +44,19 @@ def accuracy(name: str) -> Table:
     return [*heads, "of training, %", "parameters", "seeds"], rows
 
 
+def by_type(name: str, split: str) -> Table:
+    """A row per type of a split: the share that each model gets right."""
+    found, cells = read(name), dict[tuple[str, str], str]()
+    for row in found["summary"]:
+        if row["split"] == split:
+            ends = (points(row[end]) for end in ("mean", "smallest", "largest"))
+            cells[row["kind"], row["model"]] = "{} ({}–{})".format(*ends)
+    models = found["config"]["models"]
+    kinds = [kind for kind in dict.fromkeys(kind for kind, _ in cells) if kind != "all"]
+    rows = [[f"`{kind}`", *(cells[kind, model] for model in models)] for kind in kinds]
+    return ["type", *(f"`{model}`" for model in models)], rows
+
+
 def pairs(name: str) -> Table:
     """A row for every two models."""
     rows = [

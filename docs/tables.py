@@ -336,6 +336,11 @@ def fusion_kinds() -> str:
     return NOTICE + table(*generalise_results.kinds_of_tokens("fusion_cogs"))
 
 
+def generalised_types(name: str, split: str) -> str:
+    """What they got right of each type of a split."""
+    return NOTICE + table(*generalise_results.by_type(name, split))
+
+
 def generalised_pairs(name: str) -> str:
     """How every two of them differ."""
     return NOTICE + table(*generalise_results.pairs(name))
@@ -479,6 +484,7 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_jump.md": partial(generalised, "generalise_scan_jump"),
     "generalise_jump_pairs.md": partial(generalised_pairs, "generalise_scan_jump"),
     "generalise_cogs.md": partial(generalised, "generalise_cogs"),
+    "generalise_cogs_types.md": partial(generalised_types, "generalise_cogs", "gen"),
     "fusion_cogs.md": fusion_kinds,
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
     "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),

@@ -459,7 +459,7 @@ RUNS: Final = {
     "cogs-fused": Run(
         "generalise_cogs",
         "interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models "
-        "transformer,lrf,parameters,previous,deeper --seeds 4 --out out/cogs",
+        "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/cogs",
         lambda: _generalised("cogs"),
     ),
     "turn-left": Run(
