@@ -98,14 +98,69 @@ def inside(name: str) -> Table:
     return [*heads, "still right without embeddings, encoder", "… decoder"], rows
 
 
+def layers(name: str) -> Table:
+    """A row per model and residual of the encoder: what probes read from it, with their control
+    and selectivity, and R² of the embeddings."""
+    found = read(name)
+    rows = []
+    for model, layer in dict.fromkeys((row["model"], row["layer"]) for row in found["read_back"]):
+        here = {
+            table: [row for row in found[table] if (row["model"], row["layer"]) == (model, layer)]
+            for table in ("probes", "read_back")
+        }
+        cells, majority = [], 0.0
+        for probe in ("word", "role"):
+            own = [row for row in here["probes"] if row["probe"] == probe]
+            cells += [_seeds(row[which] for row in own) for which in ("accuracy", "control")]
+            cells.append(_seeds(row["accuracy"] - row["control"] for row in own))
+            majority = own[0]["majority"]
+        r2 = _seeds(row["r2"] for row in here["read_back"])
+        seeds = str(len(here["read_back"]))
+        rows.append([f"`{model}`", str(layer), *cells, f"{majority:.2f}", r2, seeds])
+    heads = ["word", "its control", "selectivity", "role", "its control", "selectivity"]
+    return ["model", "layer", *heads, "commonest role", "R²", "seeds"], rows
+
+
+def cuts() -> Table:
+    """A row per layer and what is cut out of its fuse-attention: of the sequences that are right
+    uncut, the share that is right; a column per task, model and split."""
+    columns = [
+        ("fusion_length", "lrf-relative", "train"),
+        ("fusion_length", "lrf-relative", "test"),
+        ("fusion_length", "previous-relative", "test"),
+        ("fusion_cogs", "lrf", "train"),
+        ("fusion_cogs", "lrf", "test"),
+    ]
+    places = ("stack", "layers", "earlier")
+    found, heads = [], []
+    for name, model, split in columns:
+        kept = read(name)
+        found.append([r for r in kept["cuts"] if (r["model"], r["split"]) == (model, split)])
+        heads.append(f"{kept['config']['grammar'].upper()}, `{model}`, {split}")
+    rows = []
+    top = max(row["earlier"] for row in found[0])
+    for place in dict.fromkeys(tuple(row[key] for key in places) for row in found[0]):
+        if place[1:] == ("all", top):  # the last layer alone reads it
+            continue
+        own = [
+            _seeds(r["n_right"] / r["n_clean"] for r in rs if tuple(r[k] for k in places) == place)
+            for rs in found
+        ]
+        stack, of, earlier = place
+        cut = "embeddings" if earlier == 0 else f"layer {earlier - 1}"
+        rows.append([stack, of, cut, *own])
+    return ["stack", "layer of which", "cut out", *heads], rows
+
+
 def pooled(name: str) -> Table:
-    """A row per model: of the training commands that are right untouched, the share that is right
+    """A row per model and split: of the sequences that are right untouched, the share that is right
     with phrases pooled, and with as many tokens at random places; of each layer that all models
     have."""
-    found = [row for row in read(name)["cap"] if row["split"] == "train"]
-    models = list(dict.fromkeys(row["model"] for row in found))
-    layers = min(max(row["layer"] for row in found if row["model"] == one) for one in models) + 1
-    cells = [(unit, layer) for unit in ("phrase", "clause") for layer in range(layers)]
+    found = [row for row in read(name)["cap"] if row["split"] in ("train", "test")]
+    models = list(dict.fromkeys((row["model"], row["split"]) for row in found))
+    layers = min(max(row["layer"] for row in found if row["model"] == one) for one, _ in models) + 1
+    units = sorted({row["unit"] for row in found}, reverse=True)
+    cells = [(unit, layer) for unit in units for layer in range(layers)]
 
     def share(**asked: object) -> str:
         rows = [row for row in found if all(row[key] == one for key, one in asked.items())]
@@ -114,16 +169,44 @@ def pooled(name: str) -> Table:
     rows = [
         [
             f"`{model}`",
+            split,
             *(
                 f"{share(spans='phrases', **place)}, {share(spans='shuffled', **place)}"
                 for unit, layer in cells
-                for place in [{"model": model, "unit": unit, "layer": layer}]
+                for place in [{"model": model, "split": split, "unit": unit, "layer": layer}]
             ),
         ]
-        for model in models
+        for model, split in models
     ]
     heads = [f"{unit}, layer {layer}: pooled, shuffled" for unit, layer in cells]
-    return ["model", *heads], rows
+    return ["model", "split", *heads], rows
+
+
+def heads(name: str) -> Table | None:
+    """A row per model, stack, layer and head that reads several layers: the mean weight of each on
+    the test split, and the entropy of the layer as a share of the largest. None where the file
+    does not have them."""
+    found = read(name)
+    if "reads" not in found:
+        return None
+    place = ("model", "stack", "layer")
+    rows = []
+    of_test = [row for row in found["reads"] if row["split"] == "test" and row["layer"] > 0]
+    for *at, head in dict.fromkeys((*(r[k] for k in place), r["head"]) for r in of_test):
+        own = [r for r in of_test if [*(r[k] for k in place), r["head"]] == [*at, head]]
+        earlier = sorted({row["earlier"] for row in own})
+        if len(earlier) < 2:
+            continue
+        weights = (_seeds(r["weight"] for r in own if r["earlier"] == one) for one in earlier)
+        entropy = _seeds(
+            row["share"]
+            for row in found["entropies"]
+            if row["split"] == "test" and [row[key] for key in place] == at
+        )
+        model, stack, layer = at
+        rows.append([f"`{model}`", stack, str(layer), str(head), ", ".join(weights), entropy])
+    titles = ["model", "stack", "layer", "head", "weight of the embeddings, layer 0, …"]
+    return [*titles, "entropy of the layer, of the largest"], rows
 
 
 def kinds_of_tokens(name: str) -> Table:
@@ -155,7 +238,9 @@ def _seeds(values: Iterable[float]) -> str:
     found = list(values)
     if not found:
         return "–"
-    return f"{sum(found) / len(found):.2f} ({min(found):.2f}–{max(found):.2f})"
+    between = " to " if min(found) < 0 else "–"
+    mean, ends = f"{sum(found) / len(found):.2f}", f" ({min(found):.2f}{between}{max(found):.2f})"
+    return (mean + ends * (len(found) > 1)).replace("-", "−")
 
 
 def cost() -> Table:
