@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from docs.measured import Table, read
 
@@ -257,15 +257,31 @@ def cost() -> Table:
                 f"{layers}, {shape['d_model']}",
                 *(f"{one[ratio]:.2f} ({_range(one[f'{ratio}_range'])})" for ratio in ratios),
                 f"{weights['both'] / weights['none']:.2f}",
+                f"{fused_products(shape, one['batch']):.2f}",
                 f"{kept['both'] / kept['none']:.2f}",
             ]
         )
     epoch = found["scan"]
     ratio, ends = epoch["plain_epoch_over_library"], epoch["plain_epoch_over_library_range"]
-    rows.append(["2 + 2, 64, an epoch", "–", "–", f"{ratio:.2f} ({_range(ends)})", "–", "–"])
+    rows.append(["2 + 2, 64, an epoch", "–", "–", f"{ratio:.2f} ({_range(ends)})", "–", "–", "–"])
     heads = ["layers, width", "LRF / Transformer", "LRF / `parameters`"]
     heads += ["`torch.nn.Transformer` / Transformer", "parameters, LRF / Transformer"]
-    return [*heads, "memory, LRF / Transformer"], rows
+    return [*heads, "products, LRF / Transformer", "memory, LRF / Transformer"], rows
+
+
+def fused_products(shape: Mapping[str, int], batch: Sequence[int]) -> float:
+    """Multiplications of a forward pass of LRF over those of the Transformer, at the least: those
+    with weights and of attention, and of fuse-attention its four d_model × d_model matrices alone.
+    """
+    _, source, target = batch
+    width, mlp = shape["d_model"], 2 * shape["d_model"] * shape["d_mlp"]
+    square = width**2
+    encoder = source * (4 * square + mlp + 2 * source * width)
+    own = target * (4 * square + mlp + 2 * target * width)
+    cross = 2 * (source + target) * square + 2 * source * target * width
+    n_encoder, n_decoder = shape["n_encoder_layers"], shape["n_decoder_layers"]
+    plain = n_encoder * encoder + n_decoder * (own + cross) + target * width * shape["d_vocab_out"]
+    return 1 + 4 * square * (n_encoder * source + n_decoder * target) / plain
 
 
 def decoding() -> Table:
