@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from docs.measured import Table, read
 
 
 def accuracy(name: str) -> Table:
-    """A row per model and split: the share that is right, and the difference to the first model."""
+    """A row per model and split: the share that is right, and the difference to the first model;
+    what a step took where the file says it."""
     found = read(name)
     sizes = {run["model"]: run["n_parameters"] for run in found["runs"]}
+    times: dict[str, list[float]] = {}
+    for run in found["runs"]:
+        if run.get("step_seconds") is not None:
+            times.setdefault(run["model"], []).append(1000 * run["step_seconds"])
     differences = {
         (row["model"], row["split"]): row for row in found["differences"] if row["kind"] == "all"
     }
@@ -28,6 +34,8 @@ def accuracy(name: str) -> Table:
             continue
         model, split = row["model"], row["split"]
         other = differences.get((model, split))
+        own = times.get(model, [])
+        time = f"{median(own):.1f} ({min(own):.1f}–{max(own):.1f})" if own else "–"
         rows.append(
             [
                 f"`{model}`",
@@ -37,11 +45,40 @@ def accuracy(name: str) -> Table:
                 "–" if other is None else f"{other['p_holm']:.2f}",
                 f"{points(sum(fits[model]) / len(fits[model]))}",
                 f"{sizes[model]:,}",
+                *([time] if times else []),
                 str(row["n_seeds"]),
             ]
         )
     heads = ["model", "split", "right, % (seeds)", "difference, 95 %", "p (Holm)"]
-    return [*heads, "of training, %", "parameters", "seeds"], rows
+    heads += [
+        "of training, %",
+        "parameters",
+        *(["ms a step while training, median (runs)"] if times else []),
+    ]
+    return [*heads, "seeds"], rows
+
+
+def curves(name: str) -> Table | None:
+    """A row per look during training: what is right of a sample of the training and of the last
+    split, means over the seeds that were kept. None where the file has no curves."""
+    found = read(name)
+    if not found.get("curve"):
+        return None
+    values: dict[tuple[str, str, int], list[float]] = {}
+    for row in found["curve"]:
+        place = (row["model"], row["split"], row["step"])
+        values.setdefault(place, []).append(row["accuracy"])
+    models = list(dict.fromkeys(model for model, _, _ in values))
+    splits = ("train", list(dict.fromkeys(split for _, split, _ in values))[-1])
+    rows = []
+    for step in sorted({step for _, _, step in values}):
+        shares = ([values.get((model, split, step), []) for split in splits] for model in models)
+        cells = (
+            " / ".join(points(sum(each) / len(each)) if each else "–" for each in both)
+            for both in shares
+        )
+        rows.append([f"{step:,}", *cells])
+    return ["step", *(f"`{model}`, {' / '.join(splits)}, %" for model in models)], rows
 
 
 def by_type(name: str, split: str) -> Table:

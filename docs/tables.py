@@ -322,8 +322,12 @@ def generalise_decoding() -> str:
 
 
 def generalised(name: str) -> str:
-    """What encoder–decoders got right."""
-    return NOTICE + table(*generalise_results.accuracy(name))
+    """What encoder–decoders got right, and over training where the file says it."""
+    text = NOTICE + table(*generalise_results.accuracy(name))
+    if curves := generalise_results.curves(name):
+        n = len({row["seed"] for row in generalise_results.read(name)["curve"]})
+        text += f"\nOver training, of a sample, means over {n} seeds:\n\n{table(*curves)}"
+    return text
 
 
 def fusion_cap(name: str) -> str:
