@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from interp_compose.errors import (
+    CapabilityError,
     CorruptFileError,
     InputError,
     InterventionError,
@@ -88,6 +89,28 @@ def test_calls_that_are_no_joint_sequence_are_refused() -> None:
             attention_mask=torch.ones(1, 2).long(),
             position_ids=torch.tensor([[61, FIRST]]),
         )
+
+
+EDITS = {"edit_pattern", "edit_scores", "prefix"}
+NOT_HELD = {
+    **dict.fromkeys(("T5", "mT5", "mBART", "Pegasus", "M2M100", "Blenderbot"), EDITS),
+    **dict.fromkeys(("BART", "Marian"), EDITS | {"drop_parts"}),  # post-LN
+}
+"""Probes that fail, by architecture."""
+REFUSED = {"BART, asymmetric", "Long T5", "Switch"}
+
+
+@pytest.mark.parametrize("name", architectures.TWO_STACKS)
+def test_what_an_encoder_decoder_ignores_is_refused_by_name(name: str) -> None:
+    if name in REFUSED:
+        with pytest.raises(CapabilityError, match="does not know how to wrap"):
+            load_model(architectures.build(name))
+        return
+    model = pair(name)[1]
+    failed = {key for key, probe in model.capabilities.probes.items() if not probe.held}
+    assert failed == NOT_HELD[name]
+    with pytest.raises(CapabilityError, match=f"{model.architecture}.*What works instead"):
+        model.require(*failed)
 
 
 @pytest.mark.parametrize("name", ["T5", "BART"])
