@@ -3,7 +3,7 @@
 The folders are those that ``interp-compose fusion`` wrote of one comparison, each of another seed;
 their tables of probes, forgetting, cuts, pooling and kinds of tokens go into
 ``results/fusion_{name}.json``, and what fuse-attention reads: means over kinds of tokens, weights
-by head, entropies by layer.
+by head, entropies by layer. Other seeds of the same comparison that the file has already stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import machine, plain_rows, write
+from benchmarks.common import RESULTS, machine, plain_rows, write
+from interp_compose.runs.files import read_json
 
 TABLES: Final = ("probes", "read_back", "cuts", "cap", "tokens", "reads", "entropies")
 LAYER: Final = ["model", "split", "stack", "layer"]
@@ -44,16 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="+", help="written by interp-compose fusion")
     options = parser.parse_args(arguments)
     tables: dict[str, list[object]] = {name: [] for name in TABLES}
-    configs = []
+    configs, seeds = [], set[int]()
     for folder in options.folders:
         found = ic.Fusion.load(folder)
         configs.append({key: each for key, each in found.config.items() if key != "data"})
         seed = configs[-1].pop("seed")
+        seeds.add(seed)
         frames = {**found.frames, **over_kinds(found)}
         for name, rows in tables.items():
             rows += [{"seed": seed, **row} for row in plain_rows(frames[name])]
     if any(config != configs[0] for config in configs):
         raise SystemExit("the folders are not of one comparison: their configs differ")
+    file = RESULTS / f"fusion_{options.name}.json"
+    before = read_json(file) if file.exists() else {}
+    if before.get("config") == configs[0]:
+        for name, rows in tables.items():
+            rows[:0] = [row for row in before.get(name, []) if row["seed"] not in seeds]
     write(f"fusion_{options.name}", {"machine": machine(), "config": configs[0], **tables})
 
 

@@ -185,7 +185,7 @@ def test_a_table_of_sequences_shows_times_and_curves_where_they_were_kept(
     ]
     monkeypatch.setattr(generalise_results, "read", lambda name: found)
     heads, rows = generalise_results.accuracy("")
-    at = heads.index("ms a step while training, median (runs)")
+    at = heads.index("ms a step while training")
     assert {row[0]: row[at] for row in rows}["`lrf`"] == "30.0 (10.0–50.0)"
     assert {row[at] for row in rows if row[0] != "`lrf`"} == {"–"}
     assert [row[:at] + row[at + 1 :] for row in rows] == plain[1]
