@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -982,11 +982,12 @@ class LensModel(ABC):
             )
 
     @contextmanager
-    def bare(self) -> Iterator[None]:
-        """Without hooks, edits, wrappers, autocast and dropout: what is proven is the model."""
+    def bare(self, *, evaluating: bool = True) -> Iterator[None]:
+        """Without hooks, edits, wrappers, autocast and (unless ``evaluating`` is off) dropout: what
+        is proven is the model."""
         with (
             self.exclusive.held(self.name),
-            in_evaluation_mode(self.lens),
+            in_evaluation_mode(self.lens) if evaluating else nullcontext(),
             torch.autocast(self.device.type, enabled=False),
             without_hooks(set(self.hook_dict.values())),
             unedited(map(self._attention, self._all_sites())),

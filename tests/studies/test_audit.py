@@ -27,15 +27,15 @@ from interp_compose.models.shown import (
     seen_by_softmax,
 )
 from interp_compose.studies.audit import model_checks
-from interp_compose.studies.audit.measure import LOADS
+from interp_compose.studies.audit.measure import AGAIN, LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
-    _again,
     _causal,
     _compiled as real_compiled,
     _gradients,
     _neighbours,
     _resumed,
+    called_again,
 )
 from tests import architectures
 
@@ -58,10 +58,13 @@ def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
 EDIT = "a random edit moves the output"
 
 
+SIZES: Any = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
+SIZES |= {"initializer_range": 0.3}
+
+
 def gpt2() -> hf.GPT2LMHeadModel:
     torch.manual_seed(0)
-    sizes = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
-    return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, initializer_range=0.3)).eval()
+    return hf.GPT2LMHeadModel(hf.GPT2Config(**SIZES)).eval()
 
 
 @pytest.fixture(autouse=True)
@@ -286,6 +289,26 @@ def test_what_was_compared_at_loading() -> None:
     assert loads(module) == "holds"
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_dropout_in_training_mode_is_a_finding(loaded: bool) -> None:
+    """The mode is the model's own, and stays; random states are what they were."""
+    module = gpt2().train()
+    model: Any = ic.load_model(module) if loaded else module
+    before = torch.get_rng_state()
+    audit = ic.audit(model, quick=True, progress=False)
+    assert not loaded or torch.equal(torch.get_rng_state(), before)  # loading draws
+    assert module.training
+    assert module.transformer.drop.training
+    (row,) = audit.findings.to_dict("records")
+    assert (row["check"], row["status"]) == (AGAIN, "wrong")
+    assert "in training mode: model.eval() turns dropout off" in row["detail"]
+    module.eval()
+    assert ic.audit(model, quick=True, progress=False).findings.empty
+    none = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    without = hf.GPT2LMHeadModel(hf.GPT2Config(**SIZES, **none)).train()
+    assert ic.audit(without, quick=True, progress=False).findings.empty
+
+
 def test_an_edit_that_is_lost() -> None:
     model = small()
     point = model.hook_dict["blocks.1.attn.hook_z"]
@@ -308,7 +331,7 @@ def test_each_check_of_the_model_can_fail(monkeypatch: pytest.MonkeyPatch) -> No
     model = small()
     batch, forward, calls = tokens(model), model.forward, itertools.count()
     for check, change in (
-        (_again, lambda out: out + next(calls)),
+        (called_again, lambda out: out + next(calls)),
         (_neighbours, lambda out: out + out.mean(dim=0, keepdim=True) * (len(out) > 1)),
         (_causal, lambda out: torch.cat([out[:, 3:4], out[:, 1:]], dim=1)),  # of another position
     ):

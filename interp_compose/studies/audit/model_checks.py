@@ -14,6 +14,7 @@ from torch import Tensor
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, Status, compared, guarded
+from interp_compose.models.untouched import random_states_kept
 from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)
@@ -34,7 +35,8 @@ CLOSE: Final = 0.05
 def check_model(
     model: LensModel, tokens: Int[Tensor, "batch pos"], *, compiled: bool
 ) -> Iterator[tuple[str, Outcome]]:
-    """Every check, by its name: the capabilities that studies rely on, and more."""
+    """Every check of a model in evaluation mode, by its name: the capabilities that studies rely
+    on, and more."""
     for name, probe in model.capabilities.probes.items():
         if name == "causal" and model.bidirectional:
             yield MEANING[name], Outcome("not tried", "tokens attend to later ones")
@@ -42,7 +44,6 @@ def check_model(
         status = "holds" if probe.held else FAILED.get(name, "refused")
         yield MEANING[name], Outcome(status, probe.detail)
     checks: dict[str, Callable[[LensModel, Tensor], Outcome]] = {
-        "a second call gives the same bits": _again,
         "no token changes the output at positions before it": _causal,
         "resuming at any layer gives the output of the whole": _resumed,
         "a text's output does not depend on its neighbours, padded on either side": _neighbours,
@@ -64,12 +65,16 @@ def _real(model: LensModel, tokens: Tensor, outputs: Tensor) -> Tensor:
     return outputs.flatten(0, 1) if model.bidirectional else outputs[model.predicts(tokens)]
 
 
-def _again(model: LensModel, tokens: Tensor) -> Outcome:
-    first, second = (
-        _real(model, tokens, model.forward(tokens, read=_read(model))) for _ in range(2)
-    )
+def called_again(model: LensModel, tokens: Tensor) -> Outcome:
+    """Whether dropout, or something else, draws in each call anew; the random states are kept."""
+    with random_states_kept(model.lens):
+        first, second = (
+            _real(model, tokens, model.forward(tokens, read=_read(model))) for _ in range(2)
+        )
     change = float((first.float() - second.float()).abs().max())
-    return Outcome("holds" if torch.equal(first, second) else "wrong", f"moved by {change:.1e}")
+    mode = ", in training mode: model.eval() turns dropout off" if model.training else ""
+    status: Status = "holds" if torch.equal(first, second) else "wrong"
+    return Outcome(status, f"moved by {change:.1e}{mode}")
 
 
 def _causal(model: LensModel, tokens: Tensor) -> Outcome:
