@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 import transformers as hf
 from torch import Tensor
+from tqdm.auto import tqdm
 
 import interp_compose as ic
 from interp_compose import cli
@@ -26,7 +28,7 @@ from interp_compose.models.shown import (
     residuals,
     seen_by_softmax,
 )
-from interp_compose.studies.audit import model_checks
+from interp_compose.studies.audit import measure, model_checks
 from interp_compose.studies.audit.measure import AGAIN, LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
@@ -119,6 +121,24 @@ def test_edits_that_are_discarded_and_a_hook_with_another_name(of_opt: ic.Audit)
     assert of_opt.exit_status == 1
     assert set(of_opt.findings["status"]) == {"wrong", "discarded"}
     assert "attn.hook_pattern" in of_opt.summary()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_bar_counts_what_is_done(quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[tqdm[Any]] = []
+
+    class Kept(tqdm):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs, file=io.StringIO())
+            bars.append(self)
+
+    monkeypatch.setattr(measure, "tqdm", Kept)
+    audit = ic.audit(gpt2(), quick=quick)
+    (bar,) = bars
+    of_model = int((audit.frame["part"] == "model").sum())
+    hook_rows = audit.frame[audit.frame["check"] == "fires"]
+    assert bar.n == bar.total == of_model - 1 + len(hook_rows)  # loading is not counted
+    assert quick or (hook_rows["status"] == "silent").any()
 
 
 def test_the_page_names_every_finding_and_is_text(of_opt: ic.Audit) -> None:

@@ -20,7 +20,7 @@ from interp_compose.models.memory import weights_digest
 from interp_compose.models.outcomes import Outcome, guarded
 from interp_compose.models.shown import hook_points
 from interp_compose.studies.audit.hook_checks import check_hooks
-from interp_compose.studies.audit.model_checks import called_again, check_model
+from interp_compose.studies.audit.model_checks import called_again, checks_of
 from interp_compose.studies.audit.options import AuditCommand, AuditOptions
 from interp_compose.studies.audit.result import CHECKS, Audit
 from interp_compose.studies.core.command import loaded
@@ -108,15 +108,19 @@ def measure(
     add("", LOADS, loads)
     if model is not None:
         hooks = {} if config["quick"] else hook_points(model)
-        bar = tqdm(total=len(hooks), desc=f"audit of {model.name}", disable=not progress)
+        generator = torch.Generator().manual_seed(0)
+        tokens = model.random_tokens(2, min(LENGTH, model.n_ctx), generator).to(model.device)
+        checks = checks_of(model, tokens, compiled=not config["quick"])
+        total = 1 + len(checks) + len(hooks)
+        bar = tqdm(total=total, desc=f"audit of {model.name}", disable=not progress)
         with bar, model.bare(evaluating=False), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of what edits cost
-            generator = torch.Generator().manual_seed(0)
-            tokens = model.random_tokens(2, min(LENGTH, model.n_ctx), generator).to(model.device)
             add("", AGAIN, guarded(lambda: called_again(model, tokens)))
+            bar.update()
             with in_evaluation_mode(model.lens):
-                for check, outcome in check_model(model, tokens, compiled=not config["quick"]):
-                    add("", check, outcome)
+                for check, outcome_of in checks.items():
+                    add("", check, outcome_of())
+                    bar.update()
                 if hooks:
                     for name, check, outcome in check_hooks(model, tokens, bar.update):
                         add(name, check, outcome)

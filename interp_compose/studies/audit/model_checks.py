@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -32,17 +33,11 @@ CLOSE: Final = 0.05
 """How far a gradient may be off, in units of a random direction's slope."""
 
 
-def check_model(
+def checks_of(
     model: LensModel, tokens: Int[Tensor, "batch pos"], *, compiled: bool
-) -> Iterator[tuple[str, Outcome]]:
+) -> dict[str, Callable[[], Outcome]]:
     """Every check of a model in evaluation mode, by its name: the capabilities that studies rely
     on, and more."""
-    for name, probe in model.capabilities.probes.items():
-        if name == "causal" and model.bidirectional:
-            yield MEANING[name], Outcome("not tried", "tokens attend to later ones")
-            continue
-        status = "holds" if probe.held else FAILED.get(name, "refused")
-        yield MEANING[name], Outcome(status, probe.detail)
     checks: dict[str, Callable[[LensModel, Tensor], Outcome]] = {
         "no token changes the output at positions before it": _causal,
         "resuming at any layer gives the output of the whole": _resumed,
@@ -52,8 +47,18 @@ def check_model(
     }
     if compiled:
         checks["a hook added after torch.compile acts"] = _compiled
-    for name, check in checks.items():
-        yield name, guarded(lambda check=check: check(model, tokens))  # type: ignore[misc]
+    return {
+        **{meaning: partial(_capability, model, name) for name, meaning in MEANING.items()},
+        **{name: partial(guarded, partial(check, model, tokens)) for name, check in checks.items()},
+    }
+
+
+def _capability(model: LensModel, name: str) -> Outcome:
+    """What the probe of a capability came to."""
+    if name == "causal" and model.bidirectional:
+        return Outcome("not tried", "tokens attend to later ones")
+    probe = model.capabilities.probes[name]
+    return Outcome("holds" if probe.held else FAILED.get(name, "refused"), probe.detail)
 
 
 def _read(model: LensModel) -> Read:
