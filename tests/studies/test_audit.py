@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
+from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, compared, guarded
 from interp_compose.models.shown import (
@@ -58,6 +60,7 @@ def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
 
 
 EDIT = "a random edit moves the output"
+EITHER_SIDE = "a text's output does not depend on its neighbours, padded on either side"
 
 
 SIZES: Any = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
@@ -159,6 +162,54 @@ def test_a_model_that_is_refused_is_a_finding() -> None:
     assert audit.exit_status == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (nn.Linear(2, 2), "cannot load a Linear: expected a hub name"),
+        (3, "source=3 is an int; expected a string"),
+        (None, "source=None; expected a string"),
+        ("nowhere", "no model 'nowhere': it is not a folder here"),
+        (Path("no") / "such" / "folder", "no model 'no/such/folder': it is not a folder here"),
+    ],
+)
+def test_what_is_no_model(source: Any, message: str) -> None:
+    """Refused, and no finding: exit status 1 says that there is a model."""
+    with pytest.raises(OptionError, match=message):
+        ic.audit(source, quick=True, progress=False)
+
+
+def seq2seq() -> LensModel:
+    shape = ic.Seq2SeqConfig(19, 17, 11, 1, 1, d_model=8, n_heads=2, d_mlp=12, fuse="both")
+    return ic.small_seq2seq(shape, seed=0)
+
+
+def encoder(composition: Any) -> LensModel:
+    sizes: dict[str, Any] = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 7}
+    shape = ic.EncoderConfig(19, 11, 2, **sizes, composition=composition)
+    return ic.small_encoder(shape, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("build", "refused"),
+    [
+        (seq2seq, {"prefix", "drop_parts"}),
+        (partial(encoder, "none"), {"prefix", "drop_parts"}),
+        # its output is what the last block composes from, its last residual what it composed
+        (partial(encoder, "every"), {"prefix", "drop_parts", "unembed"}),
+    ],
+    ids=["two stacks, fused", "encoder", "CAT"],
+)
+def test_own_encoders_and_two_stacks(build: Callable[[], LensModel], refused: set[str]) -> None:
+    """Every edit acts, also of attention patterns; blocks that end in a norm are no sums."""
+    audit = ic.audit(build(), quick=True, progress=False)
+    assert audit.findings.empty
+    rows = audit.frame[audit.frame["status"] == "refused"]
+    assert set(rows["check"]) == {MEANING[name] for name in refused}
+    tried = found(audit)
+    for check in (EITHER_SIDE, "resuming at any layer gives the output of the whole"):
+        assert tried["", check] == "holds"
+
+
 @pytest.mark.parametrize("name", ["BERT", "T5"])
 def test_encoders_and_two_stacks(name: str) -> None:
     audit = ic.audit(architectures.build(name), quick=True, progress=False)
@@ -169,7 +220,7 @@ def test_encoders_and_two_stacks(name: str) -> None:
     assert status["", "an edit of blocks.0.hook_resid_pre changes the output"] == "holds"
     assert status["", "gradients at hook points are those of finite differences"] == "holds"
     for check in (
-        "a text's output does not depend on its neighbours, padded on either side",
+        EITHER_SIDE,
         "resuming at any layer gives the output of the whole",
     ):
         assert status["", check] == "holds"
