@@ -22,6 +22,7 @@ from pathlib import Path
 import pandas as pd
 
 from docs import hooked
+from docs.measured import Table
 from interp_compose.errors import CapabilityError
 from interp_compose.models.load import load_model
 from interp_compose.models.own_forward import OwnForward
@@ -36,6 +37,15 @@ HOOKED = version("transformer-lens") < "4"
 LAYER = r"((?:en|de)coder_)?blocks[.][0-9]+[.]"
 NATIVE = "TransformerLens' own decoder"
 COLUMNS = ("wrong", "discarded", "silent")
+CAPABILITIES = TABLE.with_name("capabilities.md")
+REASONS = (
+    "no class of transformers: another name, with the adapter of an architecture of the table",
+    "no class of transformers: code from the hub, or weights of TransformerLens' own",
+    "of text: not tried",
+    "of sound alone, with heads for other tasks: not tried (without the heads: refused)",
+    "of images or sound beside text: not tried",
+)
+"""Why an architecture that TransformerLens names has no row."""
 
 
 def row(name: str) -> list[str]:
@@ -120,6 +130,29 @@ def written(path: Path = TABLE) -> dict[str, list[str]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][1:]
     return {cells[0]: cells for cells in rows}
+
+
+def without_row() -> Table:
+    """Heads and rows: the classes that TransformerLens names and the table does not, by reason."""
+    import transformers
+    from transformer_lens.factories.architecture_adapter_factory import (
+        SUPPORTED_ARCHITECTURES as SUPPORTED,
+    )
+
+    classes = {cells[-1].strip("`") for cells in written(CAPABILITIES).values()}
+    classes |= {"TransformerLensNative", *(one[0] for one in architectures.AUDITED.values())}
+    adapters = {SUPPORTED.get(name) for name in classes}
+    found: dict[str, list[str]] = {reason: [] for reason in REASONS}
+    for name in sorted(SUPPORTED.keys() - classes):
+        kind = getattr(transformers, name, None)
+        reads = getattr(kind, "input_modalities", "text")
+        if kind is None:
+            reason = REASONS[0] if SUPPORTED[name] in adapters else REASONS[1]
+        else:
+            reason = REASONS[{"text": 2, "audio": 3}.get(reads, 4)]
+        found[reason].append(f"`{name}`")
+    rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in found.items()]
+    return ["why", "", "classes"], rows
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from docs import (
+    audits,
     authors_results,
     cap_results,
     carma_results,
@@ -213,6 +214,11 @@ def carma_gains() -> str:
 def carma_labels() -> str:
     """Sentiment over the vocabulary and among the labels."""
     return NOTICE + table(*carma_results.labels())
+
+
+def audits_without_row() -> str:
+    """The classes that TransformerLens names and no audit was made of."""
+    return NOTICE + table(*audits.without_row())
 
 
 def leaks() -> str:
@@ -447,6 +453,7 @@ FILES: dict[str, Callable[[], str]] = {
     "authors_cap.md": partial(compared_with_authors, "cap", authors_results.cap),
     "authors_losses.md": partial(compared_with_authors, "losses", authors_results.losses),
     "authors_anchors.md": partial(compared_with_authors, "steps", authors_results.anchors),
+    "audits_without_row.md": audits_without_row,
     "leaks.md": leaks,
     "transplants_anchors.md": transplants_anchors,
     "transplants_scan.md": transplants_scan,

@@ -31,8 +31,11 @@ from docs import (
     verdict_page,
 )
 from interp_compose import cli
+from interp_compose.errors import CapabilityError
 from tests import test_explore
 from tests.browser import Browser
+from tests.interventions.test_ablation import BEHIND_HOOK_Z
+from tests.studies.conftest import splitting_tokenizer
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -285,18 +288,45 @@ def test_rows_of_architectures_are_current(name: str) -> None:
 
 
 def test_no_study_relies_on_what_is_wrong_in_the_table() -> None:
-    """Logits that are wrong are refused by load_model, and edits of norms by the model. No code of
-    studies, interventions or training reads wrong scores; z they only edit; and blocks that add
-    more than their sublayers do not pass the probe of ``drop_parts``."""
+    """Logits that are wrong are refused by load_model, and edits that are discarded or move by a
+    copy by the model. No code of studies, interventions or training names the hook points of the
+    other kinds, but for z, which ablations put back where they read it
+    (``test_a_head_is_what_the_output_projection_reads_of_it``), and for sublayers, whose sum is
+    asked for by ``drop_parts``: models that do not keep to it are refused."""
     library = ROOT / "interp_compose"
-    of_kind = {"logits": None, "copy": "hook_(normalized|scale)", "scores": "hook_attn_scores"}
-    of_kind |= {"mean": None, "sum": None, "discarded": None}
-    assert {kind for _, kind, _ in audit_scripts.entries()} <= set(of_kind)
+    of_kind = {
+        **{"copy": "hook_(normalized|scale)", "scores": "hook_attn_scores", "mean": "hook_z"},
+        "sum": r"hook_resid_mid|hook_(attn|mlp)_out|[.]sublayers[(]",
+    }
+    entries = list(audit_scripts.entries())
+    assert {kind for _, kind, _ in entries} == {*of_kind, "logits", "discarded"}
+    named: dict[str, set[str]] = {kind: set() for kind in of_kind}
     for folder in ("interventions", "studies", "training", "probes"):
         for path in (library / folder).rglob("*.py"):
             if "audit" not in path.parts:
-                for name in filter(None, of_kind.values()):
-                    assert not re.search(name, path.read_text(encoding="utf-8")), path
+                text = path.read_text(encoding="utf-8")
+                for kind in (kind for kind, name in of_kind.items() if re.search(name, text)):
+                    named[kind].add(path.relative_to(library).as_posix())
+    sweep, study = "interventions/ablation_sweep.py", "studies/ablation/measure.py"
+    assert named == {
+        "copy": set(),
+        "scores": set(),
+        "mean": {"interventions/ablate.py", sweep, study},
+        "sum": {"interventions/mask_residual.py", sweep, study},
+    }
+    assert {name for name, kind, _ in entries if kind == "mean"} == set(BEHIND_HOOK_Z)
+    sums = {name for name, kind, _ in entries if kind == "sum"}
+    assert sums == {"Gemma 4", "Falcon-H1"}
+    for name in sums:
+        built = architectures.architectures.build(name)
+        model = interp_compose.load_model(built, tokenizer=splitting_tokenizer())
+        with (
+            pytest.raises(CapabilityError, match="what leaves the last block differs"),
+            interp_compose.mask_residual(model, part="attn"),
+        ):
+            raise AssertionError("it is not refused")
+        with pytest.raises(CapabilityError, match="cannot do '(resume|drop_parts)'"):
+            interp_compose.ablation_curve(model, ["a house"], what="attn")
 
 
 @pytest.mark.filterwarnings("ignore:A hook on", "ignore:A forward hook edited")

@@ -259,7 +259,7 @@ class BridgeModel(LensModel):
     ) -> dict[str, Any]:
         if self.length_limit is not None:
             self.length_limit.check(position_ids, mask)
-        arguments = {"attention_mask": mask, **self._options}
+        arguments = {"attention_mask": mask, **self._options, **self._keeping}
         if self._takes_positions:
             arguments["position_ids"] = position_ids
         return arguments
@@ -280,12 +280,12 @@ class BridgeModel(LensModel):
         """Gives the keys and values of the call that is made inside the ``with`` block."""
         from transformers import DynamicCache
 
-        cache, before = DynamicCache(), self._options
-        self._options = {**before, "past_key_values": cache, "use_cache": True}
+        cache, before = DynamicCache(), self._keeping
+        self._keeping = {"past_key_values": cache, "use_cache": True}
         try:
             yield lambda: Kept.of(cache)
         finally:
-            self._options = before
+            self._keeping = before
 
     @contextmanager
     def _entering(self, resid: Float[Tensor, "stream pos d_model"], layer: int) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,7 @@ class LensModel(ABC):
         self._capabilities: Capabilities | None = None
         self.proofs = HookProofs(self)
         self._proving = False
+        self._keeping: dict[str, Any] = {}  # options of the call whose keys and values are kept
         self._padding = PaddingProof(self)
         self._d_mlp: int | None = None
         self.exclusive = Exclusive()
@@ -689,7 +690,7 @@ class LensModel(ABC):
     @contextmanager
     def keeping(self) -> Iterator[Callable[[], Kept]]:
         """Gives the keys and values of the call that is made inside the ``with`` block, for streams
-        that continue it (:class:`.prefix.Prefix`).
+        that continue it (:class:`.prefix.Prefix`). Those of probes are left out.
 
         Raises:
             CapabilityError: they are kept of models behind a TransformerBridge alone.
@@ -982,11 +983,12 @@ class LensModel(ABC):
             )
 
     @contextmanager
-    def bare(self) -> Iterator[None]:
-        """Without hooks, edits, wrappers, autocast and dropout: what is proven is the model."""
+    def bare(self, *, evaluating: bool = True) -> Iterator[None]:
+        """Without hooks, edits, wrappers, autocast and (unless ``evaluating`` is off) dropout: what
+        is proven is the model."""
         with (
             self.exclusive.held(self.name),
-            in_evaluation_mode(self.lens),
+            in_evaluation_mode(self.lens) if evaluating else nullcontext(),
             torch.autocast(self.device.type, enabled=False),
             without_hooks(set(self.hook_dict.values())),
             unedited(map(self._attention, self._all_sites())),
@@ -994,10 +996,11 @@ class LensModel(ABC):
             wrappers, self._wrappers = self._wrappers, []
             preparations, self._preparations = self._preparations, []
             proving, self._proving = self._proving, True
+            keeping, self._keeping = self._keeping, {}
             try:
                 yield
             finally:
-                self._proving = proving
+                self._proving, self._keeping = proving, keeping
                 self._wrappers, self._preparations = wrappers, preparations
 
     def n_neurons(self) -> int:

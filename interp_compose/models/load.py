@@ -144,8 +144,8 @@ def load_model(
         return _compared(reference, bridge_around(source), name=name, tokenizer=tokenizer)
     raise OptionError(
         f"cannot load a {type(source).__name__}: expected a hub name, a folder, a Hugging Face "
-        "model, a TransformerBridge, a SmallDecoder, or a HookedTransformer with transformer-lens "
-        "3.9."
+        "model, a TransformerBridge, a SmallDecoder, SmallSeq2Seq or SmallEncoder, or a "
+        "HookedTransformer with transformer-lens 3.9."
     )
 
 

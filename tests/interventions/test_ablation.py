@@ -16,7 +16,7 @@ from interp_compose.errors import (
     LayerError,
     OptionError,
 )
-from interp_compose.interventions.ablate import ablate
+from interp_compose.interventions.ablate import _draws, ablate
 from interp_compose.models.capabilities import Probe
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
@@ -137,6 +137,43 @@ def test_mean_of_a_padded_reference(model: LensModel) -> None:
         torch.testing.assert_close(post[:, 4, neuron], expected, atol=1e-6, rtol=1e-5)
     assert torch.equal(z[:, [2, 3, 5, 6]], clean_z[:, [2, 3, 5, 6]])
     assert torch.equal(z[:, 4, 0], clean_z[:, 4, 0])
+
+
+BEHIND_HOOK_Z = ("BitNet", "Afmoe", "Laguna", "Gemma 4")
+"""Their ``hook_z`` is not the mean of ``hook_v``: a norm or a gate comes between, or ``hook_v`` is
+shown before a norm."""
+
+
+@architectures.needs_tl4
+@torch.no_grad()
+@pytest.mark.parametrize("name", BEHIND_HOOK_Z)
+def test_a_head_is_what_the_output_projection_reads_of_it(name: str) -> None:
+    """The same in transformers alone: columns of what enters ``o_proj`` replaced."""
+    module: Any = architectures.build(name)
+    module.set_attn_implementation("eager")  # as load_model sets it
+    projection = module.model.layers[1].self_attn.o_proj
+    model, head, stored = load_model(architectures.build(name)), 1, list[Tensor]()
+    d_head = projection.in_features // model.n_heads
+    of_head = slice(head * d_head, (head + 1) * d_head)
+    with projection.register_forward_pre_hook(lambda _, args: stored.append(args[0].clone())):
+        module(REFERENCE, attention_mask=REFERENCE_MASK)
+    real = stored[0][REFERENCE_MASK.bool()][:, of_head]
+    drawn = _draws(TOKENS[:1], len(real), seed=3)
+    for how, new in (("zero", 0 * real[0]), ("mean", real.mean(dim=0)), ("resample", real[drawn])):
+
+        def replaces(_: Any, args: tuple[Tensor], new: Tensor = new) -> tuple[Tensor]:
+            z = args[0].clone()
+            z[:, :, of_head] = new
+            return (z,)
+
+        with projection.register_forward_pre_hook(replaces):
+            expected = module(TOKENS[:1]).logits
+        options: Any = {} if how == "zero" else {"reference": REFERENCE}
+        options |= {} if how == "zero" else {"reference_mask": REFERENCE_MASK, "seed": 3}
+        with ablate(model, heads=[(1, head)], how=how, **options):  # type: ignore[arg-type]
+            found = model(TOKENS[:1])
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        assert (found - model(TOKENS[:1])).abs().max() > 0.01 * expected.std()
 
 
 @torch.no_grad()

@@ -180,6 +180,28 @@ def test_heads_by_hand(model: LensModel, examples: list[Example], how: str) -> N
     assert changed > 1e-3 if how == "resample" else changed < 1e-5
 
 
+@architectures.needs_tl4
+@torch.no_grad()
+def test_heads_that_hook_z_shows_behind_a_norm(tokenizer: Any, examples: list[Example]) -> None:
+    """The study reads them where it replaces them, as ``ablate`` does, which is held against
+    transformers alone."""
+    bitnet = load_model(architectures.build("BitNet"), tokenizer=tokenizer)
+    examples = examples[:2]
+    curve = quiet(bitnet, examples, what="heads", how="mean", layers=[1])
+    rows = curve.outcomes.set_index(KEY)
+    prompts = [tokens[0] for tokens, _ in units_of(bitnet, examples)]
+    padded, mask = (
+        torch.nn.utils.rnn.pad_sequence(of, batch_first=True)
+        for of in (prompts, [torch.ones_like(prompt) for prompt in prompts])
+    )
+    options: Any = {"how": "mean", "reference": padded, "reference_mask": mask}
+    for index, prompt in enumerate(prompts):
+        answer = bitnet.tokenizer.convert_tokens_to_ids(examples[index].answer)
+        for head in range(bitnet.n_heads):
+            block = ablate(bitnet, heads=[(1, head)], **options)
+            agree(rows.loc[(index, 1, head)], outcome(bitnet, prompt[None], block), answer)
+
+
 @torch.no_grad()
 def test_heads_set_to_zero_by_hand(model: LensModel, examples: list[Example]) -> None:
     curve = quiet(model, examples[:2], what="heads", layers=[0, 2])

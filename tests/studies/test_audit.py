@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from torch import Tensor
+from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.errors import InputError
+from interp_compose.errors import InputError, OptionError
+from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, compared, guarded
 from interp_compose.models.shown import (
@@ -26,16 +30,16 @@ from interp_compose.models.shown import (
     residuals,
     seen_by_softmax,
 )
-from interp_compose.studies.audit import model_checks
-from interp_compose.studies.audit.measure import LOADS
+from interp_compose.studies.audit import measure, model_checks
+from interp_compose.studies.audit.measure import AGAIN, LOADS
 from interp_compose.studies.audit.model_checks import (
     _after_an_error,
-    _again,
     _causal,
     _compiled as real_compiled,
     _gradients,
     _neighbours,
     _resumed,
+    called_again,
 )
 from tests import architectures
 
@@ -56,12 +60,16 @@ def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
 
 
 EDIT = "a random edit moves the output"
+EITHER_SIDE = "a text's output does not depend on its neighbours, padded on either side"
+
+
+SIZES: Any = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
+SIZES |= {"initializer_range": 0.3}
 
 
 def gpt2() -> hf.GPT2LMHeadModel:
     torch.manual_seed(0)
-    sizes = {"vocab_size": 19, "n_positions": 11, "n_embd": 8, "n_layer": 2, "n_head": 2}
-    return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, initializer_range=0.3)).eval()
+    return hf.GPT2LMHeadModel(hf.GPT2Config(**SIZES)).eval()
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +126,24 @@ def test_edits_that_are_discarded_and_a_hook_with_another_name(of_opt: ic.Audit)
     assert "attn.hook_pattern" in of_opt.summary()
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_bar_counts_what_is_done(quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[tqdm[Any]] = []
+
+    class Kept(tqdm):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs, file=io.StringIO())
+            bars.append(self)
+
+    monkeypatch.setattr(measure, "tqdm", Kept)
+    audit = ic.audit(gpt2(), quick=quick)
+    (bar,) = bars
+    of_model = int((audit.frame["part"] == "model").sum())
+    hook_rows = audit.frame[audit.frame["check"] == "fires"]
+    assert bar.n == bar.total == of_model - 1 + len(hook_rows)  # loading is not counted
+    assert quick or (hook_rows["status"] == "silent").any()
+
+
 def test_the_page_names_every_finding_and_is_text(of_opt: ic.Audit) -> None:
     page = of_opt.report()
     for name in of_opt.findings["name"]:
@@ -136,6 +162,54 @@ def test_a_model_that_is_refused_is_a_finding() -> None:
     assert audit.exit_status == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (nn.Linear(2, 2), "cannot load a Linear: expected a hub name"),
+        (3, "source=3 is an int; expected a string"),
+        (None, "source=None; expected a string"),
+        ("nowhere", "no model 'nowhere': it is not a folder here"),
+        (Path("no") / "such" / "folder", "no model 'no/such/folder': it is not a folder here"),
+    ],
+)
+def test_what_is_no_model(source: Any, message: str) -> None:
+    """Refused, and no finding: exit status 1 says that there is a model."""
+    with pytest.raises(OptionError, match=message):
+        ic.audit(source, quick=True, progress=False)
+
+
+def seq2seq() -> LensModel:
+    shape = ic.Seq2SeqConfig(19, 17, 11, 1, 1, d_model=8, n_heads=2, d_mlp=12, fuse="both")
+    return ic.small_seq2seq(shape, seed=0)
+
+
+def encoder(composition: Any) -> LensModel:
+    sizes: dict[str, Any] = {"d_model": 8, "n_heads": 2, "d_mlp": 12, "n_codes": 7}
+    shape = ic.EncoderConfig(19, 11, 2, **sizes, composition=composition)
+    return ic.small_encoder(shape, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("build", "refused"),
+    [
+        (seq2seq, {"prefix", "drop_parts"}),
+        (partial(encoder, "none"), {"prefix", "drop_parts"}),
+        # its output is what the last block composes from, its last residual what it composed
+        (partial(encoder, "every"), {"prefix", "drop_parts", "unembed"}),
+    ],
+    ids=["two stacks, fused", "encoder", "CAT"],
+)
+def test_own_encoders_and_two_stacks(build: Callable[[], LensModel], refused: set[str]) -> None:
+    """Every edit acts, also of attention patterns; blocks that end in a norm are no sums."""
+    audit = ic.audit(build(), quick=True, progress=False)
+    assert audit.findings.empty
+    rows = audit.frame[audit.frame["status"] == "refused"]
+    assert set(rows["check"]) == {MEANING[name] for name in refused}
+    tried = found(audit)
+    for check in (EITHER_SIDE, "resuming at any layer gives the output of the whole"):
+        assert tried["", check] == "holds"
+
+
 @pytest.mark.parametrize("name", ["BERT", "T5"])
 def test_encoders_and_two_stacks(name: str) -> None:
     audit = ic.audit(architectures.build(name), quick=True, progress=False)
@@ -146,7 +220,7 @@ def test_encoders_and_two_stacks(name: str) -> None:
     assert status["", "an edit of blocks.0.hook_resid_pre changes the output"] == "holds"
     assert status["", "gradients at hook points are those of finite differences"] == "holds"
     for check in (
-        "a text's output does not depend on its neighbours, padded on either side",
+        EITHER_SIDE,
         "resuming at any layer gives the output of the whole",
     ):
         assert status["", check] == "holds"
@@ -286,6 +360,26 @@ def test_what_was_compared_at_loading() -> None:
     assert loads(module) == "holds"
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_dropout_in_training_mode_is_a_finding(loaded: bool) -> None:
+    """The mode is the model's own, and stays; random states are what they were."""
+    module = gpt2().train()
+    model: Any = ic.load_model(module) if loaded else module
+    before = torch.get_rng_state()
+    audit = ic.audit(model, quick=True, progress=False)
+    assert not loaded or torch.equal(torch.get_rng_state(), before)  # loading draws
+    assert module.training
+    assert module.transformer.drop.training
+    (row,) = audit.findings.to_dict("records")
+    assert (row["check"], row["status"]) == (AGAIN, "wrong")
+    assert "in training mode: model.eval() turns dropout off" in row["detail"]
+    module.eval()
+    assert ic.audit(model, quick=True, progress=False).findings.empty
+    none = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    without = hf.GPT2LMHeadModel(hf.GPT2Config(**SIZES, **none)).train()
+    assert ic.audit(without, quick=True, progress=False).findings.empty
+
+
 def test_an_edit_that_is_lost() -> None:
     model = small()
     point = model.hook_dict["blocks.1.attn.hook_z"]
@@ -308,7 +402,7 @@ def test_each_check_of_the_model_can_fail(monkeypatch: pytest.MonkeyPatch) -> No
     model = small()
     batch, forward, calls = tokens(model), model.forward, itertools.count()
     for check, change in (
-        (_again, lambda out: out + next(calls)),
+        (called_again, lambda out: out + next(calls)),
         (_neighbours, lambda out: out + out.mean(dim=0, keepdim=True) * (len(out) > 1)),
         (_causal, lambda out: torch.cat([out[:, 3:4], out[:, 1:]], dim=1)),  # of another position
     ):

@@ -373,6 +373,27 @@ def test_a_model_that_is_compiled_or_sharded(
         watch(change(hugging_face()))  # type: ignore[arg-type]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda module: torch.compile(module), "the model .* is compiled by torch.compile"),
+        (lambda module: (module.transformer.h[1].compile(), module)[1],
+         "its part 'transformer.h.1' .* is compiled"),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_compiled_before_its_training_begins(
+    change: Callable[[nn.Module], nn.Module], message: str, tmp_path: Path
+) -> None:
+    """It was not when the watcher was made."""
+    module = hugging_face()
+    watcher = watch(module)
+    made = trainer(tmp_path, watcher, change(module))
+    with pytest.raises(CapabilityError, match=message):
+        trained(made)
+    assert watcher.looks.empty
+
+
 def test_what_is_no_model() -> None:
     with pytest.raises(OptionError, match="cannot load a Linear"):
         watch(nn.Linear(2, 3))

@@ -27,13 +27,16 @@ DISCARDS: Final = "TransformerLens discards this edit"
 def check_hooks(
     model: LensModel, tokens: Int[Tensor, "batch pos"], step: Callable[[], object]
 ) -> Iterator[Found]:
-    """Every check of every hook point; ``step`` is called after each point's edit."""
+    """Every check of every hook point; ``step`` is called once for each point: after its edit, or
+    where it never fires."""
     recorded = Recorded(model, tokens)
     names = [name for name in recorded.points if recorded.fired[name]]
     for name in recorded.points:
         times = recorded.fired[name]
         status = "holds" if times else "silent"
         yield name, "fires", Outcome(status, f"{times} in a call")  # type: ignore[arg-type]
+        if not times:
+            step()
     for name, probe in prove_edits(model, names, step=step).items():
         if probe.detail.startswith("not tried"):
             outcome = Outcome("not tried", probe.detail.removeprefix("not tried: "))

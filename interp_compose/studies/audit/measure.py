@@ -13,13 +13,14 @@ from tqdm.auto import tqdm
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import CapabilityError
+from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.outcomes import Outcome
+from interp_compose.models.outcomes import Outcome, guarded
 from interp_compose.models.shown import hook_points
 from interp_compose.studies.audit.hook_checks import check_hooks
-from interp_compose.studies.audit.model_checks import check_model
+from interp_compose.studies.audit.model_checks import called_again, checks_of
 from interp_compose.studies.audit.options import AuditCommand, AuditOptions
 from interp_compose.studies.audit.result import CHECKS, Audit
 from interp_compose.studies.core.command import loaded
@@ -30,6 +31,7 @@ LENGTH: Final = 7
 """Tokens of each row."""
 Source = str | Path | nn.Module | LensModel
 LOADS: Final = "loads, with the numbers of its own forward pass"
+AGAIN: Final = "a second call gives the same bits"
 
 
 @keywords(AuditOptions)
@@ -41,7 +43,9 @@ def audit(source: Source, asked: AuditOptions) -> Audit:
     what an error in a hook leaves behind, and hooks under ``torch.compile``. Each hook point:
     whether it fires, whether a random edit moves the output, and whether it shows what its name
     says, recomputed from other activations and from what the wrapped modules returned. Hooks and
-    edits of yours that are open take no part.
+    edits of yours that are open take no part. Whether a second call gives the same bits is asked in
+    the mode in which the model comes, so that dropout in training mode is a finding; all else in
+    evaluation mode.
 
     Args:
         source: whatever :func:`load_model` takes; a model that it refuses is a finding.
@@ -104,16 +108,22 @@ def measure(
     add("", LOADS, loads)
     if model is not None:
         hooks = {} if config["quick"] else hook_points(model)
-        bar = tqdm(total=len(hooks), desc=f"audit of {model.name}", disable=not progress)
-        with bar, model.bare(), warnings.catch_warnings():
+        generator = torch.Generator().manual_seed(0)
+        tokens = model.random_tokens(2, min(LENGTH, model.n_ctx), generator).to(model.device)
+        checks = checks_of(model, tokens, compiled=not config["quick"])
+        total = 1 + len(checks) + len(hooks)
+        bar = tqdm(total=total, desc=f"audit of {model.name}", disable=not progress)
+        with bar, model.bare(evaluating=False), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of what edits cost
-            generator = torch.Generator().manual_seed(0)
-            tokens = model.random_tokens(2, min(LENGTH, model.n_ctx), generator).to(model.device)
-            for check, outcome in check_model(model, tokens, compiled=not config["quick"]):
-                add("", check, outcome)
-            if hooks:
-                for name, check, outcome in check_hooks(model, tokens, bar.update):
-                    add(name, check, outcome)
+            add("", AGAIN, guarded(lambda: called_again(model, tokens)))
+            bar.update()
+            with in_evaluation_mode(model.lens):
+                for check, outcome_of in checks.items():
+                    add("", check, outcome_of())
+                    bar.update()
+                if hooks:
+                    for name, check, outcome in check_hooks(model, tokens, bar.update):
+                        add(name, check, outcome)
     return Audit(config, {"checks": CHECKS.of(rows)}, environment_versions())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, Status, compared, guarded
+from interp_compose.models.untouched import random_states_kept
 from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)
@@ -31,18 +33,12 @@ CLOSE: Final = 0.05
 """How far a gradient may be off, in units of a random direction's slope."""
 
 
-def check_model(
+def checks_of(
     model: LensModel, tokens: Int[Tensor, "batch pos"], *, compiled: bool
-) -> Iterator[tuple[str, Outcome]]:
-    """Every check, by its name: the capabilities that studies rely on, and more."""
-    for name, probe in model.capabilities.probes.items():
-        if name == "causal" and model.bidirectional:
-            yield MEANING[name], Outcome("not tried", "tokens attend to later ones")
-            continue
-        status = "holds" if probe.held else FAILED.get(name, "refused")
-        yield MEANING[name], Outcome(status, probe.detail)
+) -> dict[str, Callable[[], Outcome]]:
+    """Every check of a model in evaluation mode, by its name: the capabilities that studies rely
+    on, and more."""
     checks: dict[str, Callable[[LensModel, Tensor], Outcome]] = {
-        "a second call gives the same bits": _again,
         "no token changes the output at positions before it": _causal,
         "resuming at any layer gives the output of the whole": _resumed,
         "a text's output does not depend on its neighbours, padded on either side": _neighbours,
@@ -51,8 +47,18 @@ def check_model(
     }
     if compiled:
         checks["a hook added after torch.compile acts"] = _compiled
-    for name, check in checks.items():
-        yield name, guarded(lambda check=check: check(model, tokens))  # type: ignore[misc]
+    return {
+        **{meaning: partial(_capability, model, name) for name, meaning in MEANING.items()},
+        **{name: partial(guarded, partial(check, model, tokens)) for name, check in checks.items()},
+    }
+
+
+def _capability(model: LensModel, name: str) -> Outcome:
+    """What the probe of a capability came to."""
+    if name == "causal" and model.bidirectional:
+        return Outcome("not tried", "tokens attend to later ones")
+    probe = model.capabilities.probes[name]
+    return Outcome("holds" if probe.held else FAILED.get(name, "refused"), probe.detail)
 
 
 def _read(model: LensModel) -> Read:
@@ -64,12 +70,16 @@ def _real(model: LensModel, tokens: Tensor, outputs: Tensor) -> Tensor:
     return outputs.flatten(0, 1) if model.bidirectional else outputs[model.predicts(tokens)]
 
 
-def _again(model: LensModel, tokens: Tensor) -> Outcome:
-    first, second = (
-        _real(model, tokens, model.forward(tokens, read=_read(model))) for _ in range(2)
-    )
+def called_again(model: LensModel, tokens: Tensor) -> Outcome:
+    """Whether dropout, or something else, draws in each call anew; the random states are kept."""
+    with random_states_kept(model.lens):
+        first, second = (
+            _real(model, tokens, model.forward(tokens, read=_read(model))) for _ in range(2)
+        )
     change = float((first.float() - second.float()).abs().max())
-    return Outcome("holds" if torch.equal(first, second) else "wrong", f"moved by {change:.1e}")
+    mode = ", in training mode: model.eval() turns dropout off" if model.training else ""
+    status: Status = "holds" if torch.equal(first, second) else "wrong"
+    return Outcome(status, f"moved by {change:.1e}{mode}")
 
 
 def _causal(model: LensModel, tokens: Tensor) -> Outcome:
