@@ -219,19 +219,28 @@ def test_hooks_of_blocks_and_of_the_joint_residual_act_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("t5")
-    architectures.build("T5").save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    return path
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    path = tmp_path_factory.mktemp("folders")
+    for name in ("T5", "BART", "Marian", "mBART"):
+        architectures.build(name).save_pretrained(path / name)
+        tokenizer().save_pretrained(path / name)
+    return {folder.name: folder for folder in path.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def folder(folders: dict[str, Path]) -> Path:
+    return folders["T5"]
+
+
+@pytest.mark.parametrize("name", ["T5", "BART", "Marian", "mBART"])
 @torch.no_grad()
-def test_a_folder_loads_with_its_own_tokenizer_and_a_bridge_as_it_is(folder: Path) -> None:
-    model = load_model(folder, device="cpu")
+def test_a_folder_loads_with_its_own_tokenizer_and_a_bridge_as_it_is(
+    name: str, folders: dict[str, Path]
+) -> None:
+    model = load_model(folders[name], device="cpu")
     assert isinstance(model, EncoderDecoderModel)
     assert model.tokenizer("the sun")["input_ids"] == [4, 5, 2]  # no BOS, and </s> at the end
-    module = architectures.build("T5")
+    module = architectures.build(name)
     source, target = torch.tensor(SOURCES[:1]), torch.tensor(TARGETS[:1])
     expected = module(input_ids=source, decoder_input_ids=target).logits
     tokens, _ = model.join(source, target)
