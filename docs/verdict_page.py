@@ -711,9 +711,10 @@ RUNS: Final = {
     "inside-cogs": Run(
         "fusion_cogs",
         "interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 "
-        "--n-probe 1500 --out out/cogs-inside",
+        "--n-probe 1500 --seed 0 --out out/cogs-inside-0",
         lambda: (
-            "The Transformer and LRF of run cogs-fused, one seed; "
+            "The Transformer and LRF of run cogs-fused, seeds "
+            f"{' and '.join(sorted({str(row['seed']) for row in read('fusion_cogs')['cuts']}))}; "
             f"{read('fusion_cogs')['config']['n_probe']:,} sources for probes, of which a fourth "
             "tests"
         ),
