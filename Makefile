@@ -102,8 +102,10 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left
 	$(BIN)/interp-compose generalise --task scan-jump --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/jump
 	$(BIN)/python -m benchmarks.sequence_outcomes out/jump
-	$(BIN)/interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models transformer,lrf,parameters,previous,deeper --seeds 4 --out out/cogs
+	$(BIN)/interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/cogs
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs
+	$(BIN)/interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 --n-probe 1500 --out out/cogs-inside
+	$(BIN)/python -m benchmarks.fusion_outcomes cogs out/cogs-inside
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.5 --weight-decays 0.01 --seeds 5 --out out/turn-left-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-large
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.7 --weight-decays 0.1 --seeds 5 --out out/turn-left-small

@@ -6,8 +6,10 @@ its settings, what each run got right, shares over seeds and paired differences 
 folder does not hold, stays: other settings of the same seeds, or other seeds of the same settings.
 So a comparison can be measured a few models, or a seed, at a time; more seeds of settings that are
 calls of their own are given together, as several folders.
-Times stay behind: ``benchmarks.seq2seq`` measures those, side by side. ``phases --task text`` is
-kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of what is there.
+Of ``generalise`` the seconds of a step and the learning curves are kept, too
+(``benchmarks.seq2seq`` measures steps side by side); of the others times stay behind. ``phases
+--task text`` is kept in the same way, what ``--task concept-graphs`` wrote as it is, in place of
+what is there.
 """
 
 from __future__ import annotations
@@ -104,6 +106,7 @@ def tables_of(
         "curve_ends": curve[curve["step"] == last],
     }
     if isinstance(found, ic.Generalisation):
+        tables |= {"runs": found.frames["runs"], "curve": curve}
         tables["depths"] = generalise_figures.read_depths(found.reads)
     if isinstance(found, ic.TaskPhases):
         fits = found.epochs_to_fit().drop(columns="setting")
@@ -135,7 +138,8 @@ def draw(name: str) -> None:
             figures["types"] = generalise_figures.types_figure(summary, differences, config)
         if found.get("depths"):
             depths = pd.DataFrame(found["depths"])
-            figures["reads_kinds"] = generalise_figures.depths_figure(depths, config)
+            own = {**config, "seeds": sorted(set(depths["seed"]))}  # not kept of every seed
+            figures["reads_kinds"] = generalise_figures.depths_figure(depths, own)
     if config["study"] == "text_phases":
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":

@@ -328,18 +328,45 @@ def generalise_decoding() -> str:
 
 
 def generalised(name: str) -> str:
-    """What encoder–decoders got right."""
-    return NOTICE + table(*generalise_results.accuracy(name))
+    """What encoder–decoders got right, and over training where the file says it."""
+    text = NOTICE + table(*generalise_results.accuracy(name))
+    if curves := generalise_results.curves(name):
+        n = len({row["seed"] for row in generalise_results.read(name)["curve"]})
+        told = "one seed" if n == 1 else f"means over {n} seeds"
+        text += f"\nOver training, of a sample, {told}:\n\n{table(*curves)}"
+    return text
 
 
-def fusion_cap() -> str:
-    """What is left of training commands when phrases are pooled, by model and layer."""
-    return NOTICE + table(*generalise_results.pooled("fusion_length"))
+def fusion_cap(name: str) -> str:
+    """What is left of sequences when phrases are pooled, by model and layer."""
+    return NOTICE + table(*generalise_results.pooled(name))
+
+
+def fusion_layers(name: str) -> str:
+    """What probes read from each residual of the encoder."""
+    return NOTICE + table(*generalise_results.layers(name))
+
+
+def fusion_cuts() -> str:
+    """What is left without an earlier layer in fuse-attention, and what its heads read, of the
+    tasks whose file says it."""
+    text = NOTICE + table(*generalise_results.cuts())
+    for name in ("fusion_length", "fusion_cogs"):
+        task = generalise_results.read(name)["config"]["grammar"].upper()
+        found = generalise_results.heads(name)
+        kept = f":\n\n{table(*found)}" if found else " and the entropy of it were not kept.\n"
+        text += f"\n{task}: what heads read" + kept
+    return text
 
 
 def fusion_kinds() -> str:
     """Which tokens of COGS' logical forms are right."""
     return NOTICE + table(*generalise_results.kinds_of_tokens("fusion_cogs"))
+
+
+def generalised_types(name: str, split: str) -> str:
+    """What they got right of each type of a split."""
+    return NOTICE + table(*generalise_results.by_type(name, split))
 
 
 def generalised_pairs(name: str) -> str:
@@ -486,12 +513,17 @@ FILES: dict[str, Callable[[], str]] = {
     "generalise_jump.md": partial(generalised, "generalise_scan_jump"),
     "generalise_jump_pairs.md": partial(generalised_pairs, "generalise_scan_jump"),
     "generalise_cogs.md": partial(generalised, "generalise_cogs"),
+    "generalise_cogs_types.md": partial(generalised_types, "generalise_cogs", "gen"),
     "fusion_cogs.md": fusion_kinds,
     "generalise_turn_left.md": partial(generalised, "generalise_scan_turn_left"),
     "generalise_turn_left_pairs.md": partial(generalised_pairs, "generalise_scan_turn_left"),
     "generalise_length_pairs.md": partial(generalised_pairs, "generalise_scan_length_26"),
     "fusion_length.md": partial(inside, "fusion_length"),
-    "fusion_length_cap.md": fusion_cap,
+    "fusion_length_cap.md": partial(fusion_cap, "fusion_length"),
+    "fusion_cogs_cap.md": partial(fusion_cap, "fusion_cogs"),
+    "fusion_length_layers.md": partial(fusion_layers, "fusion_length"),
+    "fusion_cogs_layers.md": partial(fusion_layers, "fusion_cogs"),
+    "fusion_cuts.md": fusion_cuts,
     "carma_mini_idm.md": partial(carma_outcomes, "mini-idm"),
     "carma_mini_sst.md": partial(carma_outcomes, "mini-sst"),
     "carma_stability.md": carma_stability,

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from docs import carma_verdicts, complexity_verdicts
 from docs.measured import Table, read
 from docs.phase_results import share
-from docs.verdicts import BREAK, RULES, VERDICTS, Claims, Found, agreed, by_ranges
+from docs.verdicts import (
+    BREAK,
+    NOT,
+    REPRODUCED,
+    RULES,
+    UNDECIDED,
+    VERDICTS,
+    Claims,
+    Found,
+    agreed,
+    by_ranges,
+)
 
 NO_DATA: Final = "the model and the measure are built; the data are not at hand"
 NO_ROBERTA: Final = "neither a RoBERTa of this size nor the data are at hand"
@@ -50,6 +62,34 @@ def _fused() -> Found:
     return BREAK.join([head, *each]), agreed(verdicts)
 
 
+Ends = tuple[float, float, float]
+"""Mean, smallest and largest of the seeds."""
+
+
+def _told(ends: Mapping[str, Ends]) -> str:
+    """Like "without .46 [.25–.59], with .37 [.20–.44]"; of one seed without a range."""
+    return ", ".join(
+        f"{which} {share(mean)}" + (f" [{share(low)}{between}{share(high)}]" if low < high else "")
+        for which, (mean, low, high) in ends.items()
+        for between in [" to " if low < 0 else "–"]
+    )
+
+
+def _ends(values: Iterable[float]) -> Ends:
+    found = list(values)
+    return sum(found) / len(found), min(found), max(found)
+
+
+INSIDE: Final = {"SCAN": ("fusion_length", "-relative"), "COGS": ("fusion_cogs", "")}
+"""What was found inside, by task, with the end of the models' names."""
+
+
+def _named(task: str, measure: str) -> str:
+    """Like "COGS, role, one seed"."""
+    seeds = {row["seed"] for row in read(INSIDE[task][0])["read_back"]}
+    return f"{task}, {measure}{', one seed' if len(seeds) == 1 else ''}"
+
+
 LRF.untested("… on CFQ", "abstract", NOT_TRAINED)
 LRF.untested(
     "… on CoGnition: 20.0 % and 50.3 % errors by instance and aggregate",
@@ -59,33 +99,177 @@ LRF.untested(
 LRF.untested("… beyond competitive baselines and specialised methods", "introduction", NOT_TRAINED)
 
 
-def _at_the_top(table: str, value: str, **where: str) -> Found:
-    """Of the last encoder layer, seed by seed, without fuse-attention and with it."""
-    rows = read("fusion_length")[table]
-    ends = []
-    for model in ("transformer-relative", "lrf-relative"):
-        last = max(row["layer"] for row in rows if row["model"] == model)
-        asked = {"model": model, "layer": last, **where}
-        found = [row[value] for row in rows if all(row[key] == asked[key] for key in asked)]
-        ends.append((sum(found) / len(found), min(found), max(found)))
-    text = ", ".join(
-        f"{which} {share(mean)} [{share(low)}–{share(high)}]"
-        for which, (mean, low, high) in zip(("without", "with"), ends, strict=True)
+@LRF.add(
+    "It is several earlier layers, fused at each layer, that lead to better results",
+    "introduction",
+    *FUSED,
+)
+def _several() -> Found:
+    """Fuse-attention that sees all earlier layers, one of them, or none."""
+    each, verdicts = [], []
+    for run, (name, split, _, fused) in FUSED.items():
+        found = {
+            row["model"]: row
+            for row in read(name)["summary"]
+            if (row["split"], row["kind"]) == (split, "all")
+        }
+        ends = {
+            told: (row["mean"], row["smallest"], row["largest"])
+            for told, model in (
+                ("all", "lrf"),
+                ("the layer before alone", "previous"),
+                ("none, as many parameters", "parameters"),
+            )
+            for row in [found[fused.replace("lrf", model)]]
+        }
+        each.append(f"run {run}: {_told(ends)}")
+        own, *controls = (seeds for _, *seeds in ends.values())
+        verdicts += [by_ranges((low, high), (own[0], own[1])) for low, high in controls]
+    head = "the same sequences, by the earlier layers that fuse-attention sees"
+    return BREAK.join([head, *each]), agreed(verdicts)
+
+
+def _read(
+    task: str, model: str, table: str, value: Callable[[dict[str, Any]], float], **where: str
+) -> list[list[float]]:
+    """Of every residual of the encoder, a value of each seed."""
+    name, end = INSIDE[task]
+    asked = {"model": model + end, **where}
+    by_layer: dict[int, list[float]] = {}
+    for row in read(name)[table]:
+        if all(row[key] == asked[key] for key in asked):
+            by_layer.setdefault(row["layer"], []).append(value(row))
+    return [by_layer[layer] for layer in sorted(by_layer)]
+
+
+def _seeds_apart(smaller: Sequence[float], larger: Sequence[float]) -> str:
+    """Rule 3: the second is larger; one seed decides nothing."""
+    if min(len(smaller), len(larger)) < 2:
+        return UNDECIDED
+    return by_ranges((min(smaller), max(smaller)), (min(larger), max(larger)))
+
+
+def _accuracy(row: dict[str, Any]) -> float:
+    return float(row["accuracy"])
+
+
+def _selectivity(row: dict[str, Any]) -> float:
+    return float(row["accuracy"] - row["control"])
+
+
+def _layers(task: str, probe: str, value: Callable[[dict[str, Any]], float]) -> str:
+    """What a probe tells of the Transformer's layers, the embeddings first."""
+    found = _read(task, "transformer", "probes", value, probe=probe)
+    return _told({f"layer {layer}": _ends(each) for layer, each in enumerate(found)})
+
+
+def _at_the_top(
+    task: str, table: str, value: Callable[[dict[str, Any]], float], **where: str
+) -> Found:
+    """Of the last encoder layer, without fuse-attention and with it."""
+    without, fused = (_read(task, one, table, value, **where)[-1] for one in ("transformer", "lrf"))
+    return _told({"without": _ends(without), "with": _ends(fused)}), _seeds_apart(without, fused)
+
+
+@LRF.add(
+    "The bottom layers contain more syntactic information",
+    "introduction",
+    "inside",
+    "inside-cogs",
+)
+def _syntax() -> Found:
+    """By accuracy on SCAN, where a word alone does not tell its role; COGS has the same order."""
+    roles = _read("SCAN", "transformer", "probes", _accuracy, probe="role")
+    text = BREAK.join(
+        [
+            "Roles of words that a linear probe tells from the encoder (0: the embeddings), "
+            "without fuse-attention",
+            f"{_named('SCAN', 'accuracy')}: {_layers('SCAN', 'role', _accuracy)}",
+            f"{_named('COGS', 'selectivity')}: {_layers('COGS', 'role', _selectivity)}",
+        ]
     )
-    without, fused = ((low, high) for _, low, high in ends)
-    return text, by_ranges(without, fused)
+    return text, _seeds_apart(roles[-1], roles[1])
+
+
+@LRF.add("… while the top ones contain more semantic information", "introduction", "inside")
+def _semantics() -> Found:
+    words = _read("SCAN", "transformer", "probes", _selectivity, probe="word")
+    text = _layers("SCAN", "word", _selectivity)
+    return f"The word, selectivity on SCAN: {text}", _seeds_apart(words[1], words[-1])
 
 
 @LRF.add("Residual connections forget what distant layers held", "introduction", "inside")
 def _forgotten() -> Found:
-    text, verdict = _at_the_top("read_back", "r2")
+    text, verdict = _at_the_top("SCAN", "read_back", lambda row: float(row["r2"]))
     return f"R² of the embeddings, read back from the encoder's last layer: {text}", verdict
 
 
-@LRF.add("Hence syntax and semantics are entangled at the top", "introduction", "inside")
+@LRF.add(
+    "Syntax and semantics are gradually entangled from bottom to top",
+    "introduction",
+    "inside",
+    "inside-cogs",
+)
+def _gradually() -> Found:
+    """Selectivity falls from the first layer to the last."""
+    verdicts, each = [], []
+    for task, probe in product(INSIDE, ("role", "word")):
+        each.append(f"{_named(task, probe)}: {_layers(task, probe, _selectivity)}")
+        found = _read(task, "transformer", "probes", _selectivity, probe=probe)
+        verdicts.append(_seeds_apart(found[-1], found[1]))
+    head = (
+        "Selectivity of linear probes, by layer of the encoder, without fuse-attention (on SCAN "
+        "the control of the role is learned by heart)"
+    )
+    return BREAK.join([head, *each]), agreed(verdicts)
+
+
+@LRF.add(
+    "Hence syntax and semantics are entangled at the top",
+    "introduction",
+    "inside",
+    "inside-cogs",
+)
 def _entangled() -> Found:
-    text, verdict = _at_the_top("probes", "accuracy", probe="role")
-    return f"Roles of words that a linear probe tells there, on SCAN: {text}", verdict
+    each, verdicts = [], []
+    for task, (measure, value) in product(
+        INSIDE, (("accuracy", _accuracy), ("selectivity", _selectivity))
+    ):
+        text, verdict = _at_the_top(task, "probes", value, probe="role")
+        each.append(f"{_named(task, measure)}: {text}")
+        verdicts.append(verdict)
+    head = "Roles of words that a linear probe tells there"
+    return BREAK.join([head, *each]), agreed(verdicts)
+
+
+@LRF.add(
+    "Each layer accesses and fuses what earlier ones hold, effectively",
+    "method",
+    "inside",
+    "inside-cogs",
+)
+def _used() -> Found:
+    """Rule 4, of the layers and what each reads: that cut out, fewer are right in every seed."""
+    each, used = [], list[bool]()
+    for task, (name, end) in INSIDE.items():
+        left: dict[tuple[str, str, int], list[float]] = {}
+        for row in read(name)["cuts"]:
+            if (row["model"], row["split"]) == (f"lrf{end}", "test") and row["layers"] != "all":
+                place = (row["stack"], row["layers"], row["earlier"])
+                left.setdefault(place, []).append(row["n_right"] / row["n_clean"])
+        own = [max(seeds) < 1 for seeds in left.values()]
+        ends = {
+            f"{stack} {layer} without {earlier}": _ends(seeds)
+            for (stack, layer, earlier), seeds in left.items()
+        }
+        each.append(f"{_named(task, 'test')}: {sum(own)} of {len(own)}; {_told(ends)}")
+        used += own if min(map(len, left.values())) > 1 else []
+    head = (
+        "An earlier layer (0: the embeddings) cut out of one layer's fuse-attention: how often "
+        "fewer test sequences are right in every seed, and the share that is left"
+    )
+    verdict = REPRODUCED if all(used) else UNDECIDED if any(used) else NOT
+    return BREAK.join([head, *each]), verdict
 
 
 LRF.untested("It applies to any sequence-to-sequence model", "method", "one architecture was built")
@@ -467,7 +651,7 @@ RUNS: Final = {
     "cogs-fused": Run(
         "generalise_cogs",
         "interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models "
-        "transformer,lrf,parameters,previous,deeper --seeds 4 --out out/cogs",
+        "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/cogs",
         lambda: _generalised("cogs"),
     ),
     "turn-left": Run(
@@ -531,6 +715,16 @@ RUNS: Final = {
         "interp-compose fusion --runs out/length --models transformer-relative,lrf-relative,"
         "parameters-relative,previous-relative,deeper-relative --seed 0 --out out/fusion-0",
         _inside,
+    ),
+    "inside-cogs": Run(
+        "fusion_cogs",
+        "interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 "
+        "--n-probe 1500 --out out/cogs-inside",
+        lambda: (
+            "The Transformer and LRF of run cogs-fused, one seed; "
+            f"{read('fusion_cogs')['config']['n_probe']:,} sources for probes, of which a fourth "
+            "tests"
+        ),
     ),
     "leaks": Run("circuits_cpu", "python -m benchmarks.circuits", _leaks),
     "speed-pre": Run(

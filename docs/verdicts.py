@@ -31,7 +31,7 @@ RULES: Final = """\
 2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
 3. **Ranges from smallest to largest** seed or cell (phase diagrams and fitting speed, three or five
    seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
-   they do not overlap the other way round, else undecided.
+   they do not overlap the other way round, else undecided. One seed decides nothing.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
    they are not.

@@ -6,19 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import interp_compose as ic
-from benchmarks import authors, code_outcomes, phase_diagram, sequence_outcomes
+from benchmarks import authors, code_outcomes, fusion_outcomes, phase_diagram, sequence_outcomes
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from docs import encoder_results, phase_results, speed_results
+from docs import encoder_results, generalise_results, phase_results, speed_results
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.plots.interactive import ChartFigure
@@ -149,6 +150,51 @@ def test_more_sizes_of_a_task_join_what_was_kept_of_it() -> None:
     joined = with_known(tables, config, before, sequence_outcomes.AXES["task_phases"])
     assert len(joined["runs"]) == len(before["runs"]) + 5
     assert len(joined["accuracy"]) == len(before["accuracy"]) + 5
+
+
+def test_what_heads_read_is_averaged_over_kinds_by_their_tokens() -> None:
+    place = {"model": "lrf", "split": "test", "stack": "encoder", "head": 0}
+    kinds = [{**place, "kind": kind, "n": n} for kind, n in (("a", 1), ("b", 3))]
+    reads = [
+        {**one, "layer": 1, "earlier": earlier, "weight": abs(earlier - weight)}
+        for one, weight in zip(kinds, (0.8, 0.4), strict=True)
+        for earlier in (0, 1)
+    ]
+    entropies = [
+        {**one, "layer": layer, "entropy": value * layer, "share": value if layer else None}
+        for layer in (0, 1)
+        for one, value in zip(kinds, (0.1, 0.5), strict=True)
+    ]
+    frames = {"entropies": pd.DataFrame(entropies).astype({"share": float})}
+    found = fusion_outcomes.over_kinds(SimpleNamespace(reads=pd.DataFrame(reads), frames=frames))
+    assert found["reads"]["weight"].tolist() == pytest.approx([0.5, 0.5])  # (.8 + 3 * .4) / 4
+    assert found["entropies"]["entropy"].tolist() == pytest.approx([0, 0.4])
+    assert found["entropies"]["share"].tolist() == pytest.approx([math.nan, 0.4], nan_ok=True)
+
+
+def test_a_table_of_sequences_shows_times_and_curves_where_they_were_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = read("generalise_scan_jump")
+    plain, none = generalise_results.accuracy("generalise_scan_jump"), found | {"curve": []}
+    for run in found["runs"]:
+        run["step_seconds"] = 0.01 * (run["seed"] + 1) if run["model"] == "lrf" else None
+    found["curve"] = [
+        {"model": model, "seed": seed, "step": step, "split": split, "accuracy": seed / 4, "n": 4}
+        for model, seed, step, split in product("ab", (0, 1), (0, 1000), ("train", "test"))
+    ]
+    monkeypatch.setattr(generalise_results, "read", lambda name: found)
+    heads, rows = generalise_results.accuracy("")
+    at = heads.index("ms a step while training")
+    assert {row[0]: row[at] for row in rows}["`lrf`"] == "30.0 (10.0–50.0)"
+    assert {row[at] for row in rows if row[0] != "`lrf`"} == {"–"}
+    assert [row[:at] + row[at + 1 :] for row in rows] == plain[1]
+    assert generalise_results.curves("")[1] == [
+        ["0", "12.5 / 12.5", "12.5 / 12.5"],
+        ["1,000", "12.5 / 12.5", "12.5 / 12.5"],
+    ]
+    monkeypatch.setattr(generalise_results, "read", lambda name: none)
+    assert generalise_results.curves("") is None
 
 
 def codes() -> ic.Codes:

@@ -279,7 +279,9 @@ def test_every_architecture_has_a_row() -> None:
     assert set(_rows_written(audits.HOOKED_TABLE)) == {*hooked.CONVERTED, *hooked.NOT_BUILT}
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT"])
+@pytest.mark.parametrize(
+    "name", ["GPT-2", "Gemma 2", "OPT", "BLOOM", "BERT", "DistilBERT", "Marian"]
+)
 def test_rows_of_architectures_are_current(name: str) -> None:
     found = architectures.row(name)
     assert _rows_written()[found.name] == str(found), "run: python -m docs.architectures"

@@ -259,24 +259,44 @@ def test_a_verdict_follows_the_file(
 
 
 @pytest.mark.parametrize(
-    ("words", "change", "verdict"),
+    ("claims", "words", "change", "verdict"),
     [
         (
+            verdict_page.CAT,
             "That comes of learning",
             where("summary", "model", "cat-last", smallest=0.9, largest=0.95),
             REPRODUCED,
         ),
-        ("A word is decomposed", where("codes", "model", "cat-last", codes_per_word=500.0), NOT),
+        (
+            verdict_page.CAT,
+            "A word is decomposed",
+            where("codes", "model", "cat-last", codes_per_word=500.0),
+            NOT,
+        ),
+        (
+            verdict_page.LRF,
+            "The bottom layers",
+            where("probes", "layer", 1, accuracy=1),
+            REPRODUCED,
+        ),
+        (verdict_page.LRF, "Each layer accesses", each("cuts", n_right=0), REPRODUCED),
+        (verdict_page.LRF, "Each layer accesses", each("cuts", n_right=500), NOT),
     ],
 )
-def test_verdicts_on_cat_follow_the_file(
-    words: str, change: Change, verdict: str, monkeypatch: Any
+def test_verdicts_follow_the_file(
+    claims: Claims, words: str, change: Change, verdict: str, monkeypatch: Any
 ) -> None:
-    assert verdict_of(verdict_page.CAT, words) != verdict
-    found = copy.deepcopy(measured.read("encoders_minilm"))
-    change(found)
-    monkeypatch.setattr(verdict_page, "read", lambda name: found)
-    assert verdict_of(verdict_page.CAT, words) == verdict
+    assert verdict_of(claims, words) != verdict
+    read = measured.read
+
+    def changed(name: str) -> dict[str, Any]:
+        found = copy.deepcopy(read(name))
+        if name in ("encoders_minilm", "fusion_length"):
+            change(found)
+        return found
+
+    monkeypatch.setattr(verdict_page, "read", changed)
+    assert verdict_of(claims, words) == verdict
 
 
 def test_training_sets_that_were_measured_later_stand_by_their_size(monkeypatch: Any) -> None:

@@ -19,6 +19,7 @@ from tests.interventions.shared import assert_clean
 from tests.interventions.two_stacks import SOURCES, TARGETS, in_place, joined, pair
 
 WORD = (2, 3)  # source tokens of each row that are cut out
+THREE = ("T5", "BART", "Marian")
 
 
 def word_positions(tokens: Tensor, mask: Tensor, model: Any) -> Tensor:
@@ -66,7 +67,7 @@ def cross_attention(module: Any, layer: int, x: Tensor, memory: Tensor, mode: st
     return linear(o, torch.cat(heads, dim=1))
 
 
-@pytest.mark.parametrize(("name", "mode"), [("T5", "exclude"), ("BART", "exclude"), ("T5", "zero")])
+@pytest.mark.parametrize(("name", "mode"), [*((name, "exclude") for name in THREE), ("T5", "zero")])
 @torch.no_grad()
 def test_cross_attention_without_a_word_equals_its_definition(name: str, mode: Mode) -> None:
     module, model = pair(name)
@@ -93,7 +94,7 @@ def test_cross_attention_without_a_word_equals_its_definition(name: str, mode: M
     assert_clean(model)
 
 
-@pytest.mark.parametrize("name", ["T5", "BART"])
+@pytest.mark.parametrize("name", THREE)
 @torch.no_grad()
 def test_a_source_word_that_nobody_attends_to_moves_nothing_exactly(name: str) -> None:
     """And equals Hugging Face's blocks with the word masked; each half of the cut leaks alone."""
@@ -145,9 +146,10 @@ def test_what_leaks_when_cross_attention_alone_is_cut() -> None:
     assert not torch.equal(outputs[0], outputs[2])
 
 
+@pytest.mark.parametrize("name", THREE)
 @torch.no_grad()
-def test_a_target_word_that_nobody_attends_to_moves_no_later_logits() -> None:
-    _, model = pair("BART")
+def test_a_target_word_that_nobody_attends_to_moves_no_later_logits(name: str) -> None:
+    _, model = pair(name)
     tokens, mask, _ = joined(model, "left")
     leak = attention_leak(model, tokens, keys=-3, attention_mask=mask, draws=2)
     assert leak.largest == 0.0
@@ -158,9 +160,10 @@ def test_a_target_word_that_nobody_attends_to_moves_no_later_logits() -> None:
         assert part.largest > 0.0
 
 
+@pytest.mark.parametrize("name", THREE)
 @torch.no_grad()
-def test_heads_and_neurons_of_either_stack_are_replaced_at_joint_positions() -> None:
-    _, model = pair("BART")
+def test_heads_and_neurons_of_either_stack_are_replaced_at_joint_positions(name: str) -> None:
+    _, model = pair(name)
     tokens, mask, _ = joined(model, "between")
     at = targets(model, tokens, mask)
     layer, word = model.n_encoder_layers, word_positions(tokens, mask, model)
@@ -209,7 +212,7 @@ def test_means_are_over_the_real_tokens_of_one_side() -> None:
     torch.testing.assert_close(after.double(), mean, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["T5", "BART"])
+@pytest.mark.parametrize("name", THREE)
 @torch.no_grad()
 def test_blocks_that_add_nothing_are_passed_bit_for_bit(name: str) -> None:
     _, model = pair(name)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from interp_compose.errors import (
+    CapabilityError,
     CorruptFileError,
     InputError,
     InterventionError,
@@ -88,6 +89,28 @@ def test_calls_that_are_no_joint_sequence_are_refused() -> None:
             attention_mask=torch.ones(1, 2).long(),
             position_ids=torch.tensor([[61, FIRST]]),
         )
+
+
+EDITS = {"edit_pattern", "edit_scores", "prefix"}
+NOT_HELD = {
+    **dict.fromkeys(("T5", "mT5", "mBART", "Pegasus", "M2M100", "Blenderbot"), EDITS),
+    **dict.fromkeys(("BART", "Marian"), EDITS | {"drop_parts"}),  # post-LN
+}
+"""Probes that fail, by architecture."""
+REFUSED = {"BART, asymmetric", "Long T5", "Switch"}
+
+
+@pytest.mark.parametrize("name", architectures.TWO_STACKS)
+def test_what_an_encoder_decoder_ignores_is_refused_by_name(name: str) -> None:
+    if name in REFUSED:
+        with pytest.raises(CapabilityError, match="does not know how to wrap"):
+            load_model(architectures.build(name))
+        return
+    model = pair(name)[1]
+    failed = {key for key, probe in model.capabilities.probes.items() if not probe.held}
+    assert failed == NOT_HELD[name]
+    with pytest.raises(CapabilityError, match=f"{model.architecture}.*What works instead"):
+        model.require(*failed)
 
 
 @pytest.mark.parametrize("name", ["T5", "BART"])
@@ -196,19 +219,28 @@ def test_hooks_of_blocks_and_of_the_joint_residual_act_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("t5")
-    architectures.build("T5").save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    return path
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    path = tmp_path_factory.mktemp("folders")
+    for name in ("T5", "BART", "Marian", "mBART"):
+        architectures.build(name).save_pretrained(path / name)
+        tokenizer().save_pretrained(path / name)
+    return {folder.name: folder for folder in path.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def folder(folders: dict[str, Path]) -> Path:
+    return folders["T5"]
+
+
+@pytest.mark.parametrize("name", ["T5", "BART", "Marian", "mBART"])
 @torch.no_grad()
-def test_a_folder_loads_with_its_own_tokenizer_and_a_bridge_as_it_is(folder: Path) -> None:
-    model = load_model(folder, device="cpu")
+def test_a_folder_loads_with_its_own_tokenizer_and_a_bridge_as_it_is(
+    name: str, folders: dict[str, Path]
+) -> None:
+    model = load_model(folders[name], device="cpu")
     assert isinstance(model, EncoderDecoderModel)
     assert model.tokenizer("the sun")["input_ids"] == [4, 5, 2]  # no BOS, and </s> at the end
-    module = architectures.build("T5")
+    module = architectures.build(name)
     source, target = torch.tensor(SOURCES[:1]), torch.tensor(TARGETS[:1])
     expected = module(input_ids=source, decoder_input_ids=target).logits
     tokens, _ = model.join(source, target)

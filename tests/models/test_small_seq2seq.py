@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.errors import CorruptFileError, InputError
+from interp_compose.errors import CapabilityError, CorruptFileError, InputError
+from interp_compose.interventions.leak import attention_leak
 from interp_compose.interventions.pooling import PooledLayout
 from interp_compose.interventions.pooling_sweep import Protocol, sweep
 from interp_compose.interventions.streams import resumed
+from interp_compose.models import seq2seq
 from interp_compose.models.lens_model import Streams
 from interp_compose.models.small_seq2seq import SmallSeq2SeqModel
 from interp_compose.models.weight_matrices import weight_matrices
@@ -321,6 +323,25 @@ def test_one_embedding_of_both_sides_stays_one(tmp_path: Path) -> None:
         assert torch.equal(lens.embed.W_E.float(), model.lens.embed.W_E)
     tied = {one.name: one.tied_to for one in weight_matrices(model) if one.tied_to}
     assert tied == {"W_E_target": "W_E"}
+
+
+def test_a_decoder_that_reads_later_tokens_fails_the_probe_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what relies on it is refused."""
+
+    def padding(length: int, mask: Tensor | None, device: torch.device) -> Tensor:
+        masked = torch.zeros((1, 1, length, length), dtype=torch.bool, device=device)
+        return masked if mask is None else masked | (mask == 0)[:, None, None, :]
+
+    monkeypatch.setattr(seq2seq, "causally_masked", padding)
+    model = made("both", "sinusoidal", "post")
+    probe = model.capabilities["causal"]
+    assert not probe.held
+    assert "the last token moves those before by" in probe.detail
+    assert model.capabilities["forward"].held
+    with pytest.raises(CapabilityError, match="cannot do 'causal'"):
+        attention_leak(model, model.join(SOURCE, TARGET)[0], keys=-2)
 
 
 def test_a_vocabulary_of_another_size_is_refused() -> None:

@@ -101,6 +101,37 @@ ALL: dict[str, Any] = {
 }
 
 
+def test_a_look_whose_intervention_changes_nothing_says_so_and_training_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Between two looks all vectors become alike, and become what they were."""
+    module = hugging_face()
+    model = load_model(module, tokenizer=TOKENIZER)
+    path = tmp_path / "looks.jsonl"
+    asked: dict[str, Any] = {"measures": ("agreement",), "pairs": PAIRS, "layers": [1]}
+    watcher = watch(model, every=1, budget=None, path=path, **asked)
+    watcher(0)
+    tables = [module.transformer.wte.weight, module.transformer.wpe.weight]
+    before = [table.detach().clone() for table in tables]
+    with torch.no_grad():
+        for table in tables:
+            table.copy_(table[:1].expand_as(table))
+    with pytest.warns(UserWarning, match="changed no .*; this look has no number of 'agreement'"):
+        watcher(1)
+    with torch.no_grad():
+        for table, weights in zip(tables, before, strict=True):
+            table.copy_(weights)
+    watcher(2)
+    frame = Watched.read(path).frame
+    assert frame.groupby("step").size().tolist() == [4, 1, 4]
+    row = frame[frame["step"] == 1].iloc[0]
+    assert (row["of"], row["layer"], row["n"]) == ("changed nothing", -1, 0)
+    assert np.isnan(row["value"])
+    numbers = [frame[frame["step"] == step]["value"].tolist() for step in (0, 2)]
+    assert numbers[0] == numbers[1]
+    watcher.plot("agreement")
+
+
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_loop_trains_the_same_with_it_to_the_bit(wrapped: bool) -> None:
     """Behind TransformerLens, and Hugging Face's module as it is, of which looks copy."""

@@ -6,6 +6,8 @@ weights of the moment.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +55,8 @@ OF_WEIGHTS: Final = {
 }
 OF_EXAMPLES: Final = ("cap", "attention_leak")
 OF_PAIRS: Final = ("agreement",)
+NOTHING: Final = "changed nothing"
+"""What a row is of whose intervention changed nothing."""
 UNTOUCHED: Final = -1
 """The layer of what is measured without an intervention."""
 
@@ -81,13 +85,25 @@ def planned(model: LensModel, asked: WatchOptions) -> list[Measurement]:
         matrices = tuple(IN_BLOCKS if asked.matrices is None else asked.matrices)
         next(iter(weight_matrices(model, matrices)))
         found.append(Measurement({"matrices": list(matrices)}, _Weights(of_weights, matrices)))
-    if "cap" in asked.measures:
-        found.append(_cap(model, asked))
-    if "attention_leak" in asked.measures:
-        found.append(_leak(model, asked))
-    if "agreement" in asked.measures:
-        found.append(_agreement(model, asked))
+    for name, of_model in (("cap", _cap), ("attention_leak", _leak), ("agreement", _agreement)):
+        if name in asked.measures:
+            measurement = of_model(model, asked)
+            found.append(replace(measurement, look=_or_nothing(name, measurement.look)))
     return found
+
+
+def _or_nothing(name: str, look: Callable[[LensModel], list[Row]]) -> Callable[..., list[Row]]:
+    """The same look; where its intervention changes nothing, as in a model whose vectors are all
+    alike, a warning and a row without a number, so that training goes on."""
+
+    def told(model: LensModel) -> list[Row]:
+        try:
+            return look(model)
+        except InterventionError as nothing:
+            warnings.warn(f"{nothing}; this look has no number of {name!r}", stacklevel=2)
+            return [_row(name, UNTOUCHED, NOTHING, math.nan, 0)]
+
+    return told
 
 
 def _row(measure: str, layer: int, of: str, value: float, n: int, **ends: float) -> Row:
