@@ -104,7 +104,8 @@ bench: venv
 	$(BIN)/python -m benchmarks.sequence_outcomes out/jump
 	$(BIN)/interp-compose generalise --task cogs --data-dir cogs --epochs 16 --models transformer,lrf,parameters,previous,deeper --seeds 5 --out out/cogs
 	$(BIN)/python -m benchmarks.sequence_outcomes out/cogs
-	for seed in 0 4; do $(BIN)/interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 --n-probe 1500 --seed $$seed --out out/cogs-inside-$$seed; done
+	$(BIN)/interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 --n-probe 1500 --seed 0 --out out/cogs-inside-0
+	$(BIN)/interp-compose fusion --runs out/cogs --models transformer,lrf --n-pairs 2100 --n-probe 1500 --seed 4 --out out/cogs-inside-4
 	$(BIN)/python -m benchmarks.fusion_outcomes cogs out/cogs-inside-0 out/cogs-inside-4
 	$(BIN)/interp-compose phases --task scan-turn-left --sizes 5000,10000,21890 --gammas 0.5 --weight-decays 0.01 --seeds 5 --out out/turn-left-large
 	$(BIN)/python -m benchmarks.sequence_outcomes out/turn-left-large
