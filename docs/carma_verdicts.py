@@ -381,6 +381,31 @@ CLAIMS.untested(
 )
 
 
+@CLAIMS.add(
+    "If low complexity lets a model compose, CARMA's weights are less complex",
+    "crossed with complexity control",
+    "carma-watched",
+)
+def _complexity() -> Found:
+    rows = {row["measure"]: row for row in read("carma_watched_mini_idm")["differences"]}
+    each = []
+    for name, words, digits in (
+        ("stable_rank", "stable rank (lower)", 2),
+        ("mean_abs_cosine", "condensation (higher)", 4),
+    ):
+        row = rows[name]
+        before, plain, own = (f"{row[at]:.{digits}f}" for at in ("start", "ft", "carma"))
+        gain, low, high = (signed(one, digits) for one in (row["difference"], *ends(row)))
+        each.append(
+            f"{words}: {before} before, {plain} fine-tuned, {own} with CARMA, difference {gain} "
+            f"({low} to {high})"
+        )
+    ranks, cosines = ends(rows["stable_rank"]), ends(rows["mean_abs_cosine"])
+    head = "mean over matrices after the last step; in brackets 95 %, paired by seed"
+    verdict = agreed([by_ranges(ranks, (0, 0)), by_ranges((0, 0), cosines)])
+    return BREAK.join([head, *each]), verdict
+
+
 def own_tables() -> Table:
     """Heads and rows: CARMA compared with plain fine-tuning in the paper's tables 4 and 5."""
     names = {"consist_syn": ("ConsistSyn, %", "higher"), "cv": ("CV", "lower")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
@@ -387,20 +387,53 @@ def _constant() -> Found:
     return f"of cells: {text}", judged(NOT, max(high / low for low, high in spans) > 2)
 
 
-@CLAIMS.add("Low complexity is the key factor that lets a model reason", "abstract, VI", *NORMS)
+@CLAIMS.add(
+    "Low complexity is the key factor that lets a model reason",
+    "abstract, VI",
+    *NORMS,
+    "watched",
+)
 def _key_factor() -> Found:
     commutes = [c["stable_rank"] for c in cells_of("post") if c["phase"] == "2c"]
     reasons = [c["stable_rank"] for c in cells_of("pre") if c["phase"] == "3"]
     simple, complex_ = sum(rank < 2 for rank in commutes), sum(rank > 10 for rank in reasons)
     _, condense, of_post = _onsets("post")
     without, _, of_pre = _onsets("pre")
+    in_time = _order_in_time()
     text = lines(
         f"post-LN: {simple} of {len(commutes)} cells of phase 2c have a stable rank below 2; "
         f"{condense} of {of_post} runs condense and never reason",
         f"pre-LN: {complex_} of {len(reasons)} cells of phase 3 have one above 10; {without} of "
         f"{of_pre} runs reason without condensing",
+        in_time,
     )
-    return text, judged(NOT, min(simple, complex_, condense, without) > 0)
+    counts = (simple, complex_, condense, without)
+    return text, judged(NOT, min(counts) > 0 and bool(in_time))
+
+
+def _order_in_time() -> str:
+    """What watched models show before unseen pairs are right; nothing where no rank falls first."""
+    known = watch_results.cells()
+    steps = sorted({step for *_, step in known if step >= 0})
+
+    def at(measure: str, split: str, step: int) -> Cell:
+        return known[0.8, split, measure, -1, step]
+
+    def shown(row: Cell, told: Callable[[float], str]) -> str:
+        mean, low, high = (told(row[end]) for end in ("mean", "min", "max"))
+        return f"{mean} ({low} to {high})"
+
+    before = max(step for step in steps if at("cap", "ood", step)["max"] <= 0.5)
+    start, then, end = (at("stable_rank", "id", step) for step in (0, before, -1))
+    if then["max"] >= start["min"]:
+        return ""
+    ranks = [shown(row, "{:.1f}".format) for row in (start, then, end)]
+    unseen = [shown(at("cap", "ood", step), share) for step in (before, -1)]
+    return (
+        "pre-LN at γ 0.8, watched, mean over matrices: the stable rank falls first, from "
+        f"{ranks[0]} to {ranks[1]} at step {before}, where unseen pairs are at {unseen[0]}; after "
+        f"the last step {ranks[2]} and {unseen[1]}"
+    )
 
 
 def _onsets(norm: str) -> tuple[int, int, int]:

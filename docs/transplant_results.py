@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from docs.measured import Table, read
+from docs.verdicts import BREAK
 
 COLUMNS = (
     ("expected: transplant", "transplant", "expected"),
@@ -28,21 +29,22 @@ SCAN_MODELS = {"scan_0.5": "0.5, weight decay 0.01", "scan_0.7": "0.7, weight de
 
 
 def of_models(models: Mapping[str, str], head: str) -> Table:
-    """Heads and rows: what models answer under the transplant, mean pooling; of the random controls
-    the larger share."""
+    """Heads and rows: what models answer under the transplant with its interval and, below, under
+    the three controls."""
     rows = []
     for name, label in models.items():
-        found = [row for row in read(f"transplants_{name}")["table"] if row["pooling"] == "mean"]
-        for layer in dict.fromkeys(row["layer"] for row in found):
-            cells = {row["vector"]: row for row in found if row["layer"] == layer}
-            moved, shown = cells["transplant"], []
+        found = read(f"transplants_{name}")["table"]
+        for pooling, layer in dict.fromkeys((row["pooling"], row["layer"]) for row in found):
+            place = [row for row in found if (row["pooling"], row["layer"]) == (pooling, layer)]
+            cells, shown = {row["vector"]: row for row in place}, []
+            moved = cells.pop("transplant")
             for _, column in ANSWERS:
                 value = "remembered" if column == "remembered_" else f"{column}accuracy"
                 interval = f"({moved[f'{column}low']:.3f}–{moved[f'{column}high']:.3f})"
-                control = max(cells[f"random {kind}"][value] for kind in ("phrase", "direction"))
-                shown.append(f"{moved[value]:.3f} {interval}, random {control:.3f}")
-            rows.append([label, str(layer), *shown])
-    return [head, "layer", *(answer for answer, _ in ANSWERS)], rows
+                controls = ", ".join(f"{kind} {row[value]:.3f}" for kind, row in cells.items())
+                shown.append(f"{moved[value]:.3f} {interval}{BREAK}{controls}")
+            rows.append([label, pooling, str(layer), *shown])
+    return [head, "pooling", "layer", *(answer for answer, _ in ANSWERS)], rows
 
 
 def transplants(name: str) -> Table:

@@ -577,6 +577,14 @@ RUNS: Final = {
         "interp-compose carma --model mini-base --task mini-sst --seeds 5 --out out/carma-sst",
         lambda: _carma("mini_sst"),
     ),
+    "carma-watched": Run(
+        "carma_watched_mini_idm",
+        "python -m benchmarks.carma_watched --out out/carma-watched",
+        lambda: (
+            f"As mini-idm, a look every {read('carma_watched_mini_idm')['config']['every']} steps; "
+            f"{seeds(read('carma_watched_mini_idm')['config'])}"
+        ),
+    ),
     "controls": Run(
         "carma_controls_mini_idm",
         "python -m benchmarks.carma_controls out/carma-idm",

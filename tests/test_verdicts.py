@@ -20,6 +20,7 @@ from docs import (
     task_results,
     task_verdicts,
     verdict_page,
+    watch_results,
 )
 from docs.verdict_page import PAPERS, RUNS
 from docs.verdicts import (
@@ -185,10 +186,22 @@ IN_CARMA: list[tuple[str, str, Change, str]] = [
     ),
     ("Mutual information", "carma_search_mini_idm", each("held_out", p_holm=0.5), STALE),
     ("Training takes", "carma_gpt2-small_cpu_float32", slower_steps, STALE),
+    (
+        "If low complexity",
+        "carma_watched_mini_idm",
+        where("differences", "measure", "stable_rank", ci_low=-0.2, ci_high=-0.1),
+        REPRODUCED,
+    ),
 ]
 IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("A small initialisation", PHASES, each("cells", ood_low=0.0, ood_high=1.0), UNDECIDED),
     ("Low complexity is", "phase_diagram_post", each("cells", stable_rank=9.0), STALE),
+    (
+        "Low complexity is",
+        "anchors_watched",
+        where("means", "measure", "stable_rank", min=9),
+        STALE,
+    ),
     ("Often an initialisation", PHASES, where("cells", "init_rate", 0.55, phase="2"), STALE),
     ("… and is about the same", PHASES, each("cells", stable_rank=5.0), STALE),
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
@@ -240,7 +253,8 @@ def test_a_verdict_follows_the_file(
             change(found)
         return found
 
-    monkeypatch.setattr(module, "read", changed)
+    for reads in (module, watch_results):
+        monkeypatch.setattr(reads, "read", changed)
     assert verdict_of(module.CLAIMS, words) == verdict
 
 
