@@ -125,7 +125,8 @@ def test_means_intervals_and_differences_by_hand() -> None:
     assert following["mean"] == pytest.approx((0.5 + 0.52 + 0.54) / 3)
     assert following["n"] == 30
     assert found.loc[("cat", "comp", "masked_loss"), "high"] > 1  # losses are no shares
-    differences = result().differences.set_index("reading")
+    found = result().differences
+    differences = found.query("compared == 'first'").set_index("reading")
     assert list(differences.index) == ["cat cont", "cat comp", "cat mix"]
     assert set(differences["other"]) == {"bert cont"}
     assert set(differences["measure"]) == {"masked_loss"}
@@ -140,6 +141,13 @@ def test_means_intervals_and_differences_by_hand() -> None:
     order = sorted(by_hand, key=lambda name: by_hand[name])
     adjusted = np.maximum.accumulate([min(1.0, (3 - i) * by_hand[n]) for i, n in enumerate(order)])
     assert differences.loc[order, "p_holm"].tolist() == pytest.approx(adjusted.tolist())
+    within = found.query("compared == 'output'")
+    assert list(zip(within["reading"], within["other"], strict=True)) == [
+        ("cat comp", "cat cont"),
+        ("cat mix", "cat cont"),
+    ]
+    assert within["difference"].tolist() == pytest.approx([0.5, -0.1])
+    assert len(found) == 5  # no control is there
 
 
 def test_the_summary_has_a_row_for_each_output_and_block() -> None:
