@@ -205,6 +205,37 @@ def test_each_block_reads_what_the_one_below_mixed() -> None:
 
 
 @torch.no_grad()
+def test_hooks_of_composition_hold_what_the_equations_give_and_edits_of_them_act() -> None:
+    """h_cont by Hugging Face's layers; the third word is two tokens."""
+    lens, plain, sentence = random(replace(CAT, mix="bare")), random(PLAIN), TOKENS[:1]
+    plain.load_state_dict(lens.state_dict(), strict=False)
+    theirs = hugging_face(plain).bert
+    model = SmallEncoderModel(lens, name="cat", output="mix")
+    parts = ("hook_cont", "composition.hook_codes", "hook_comp", "hook_mix")
+    names = [f"blocks.{i}.{part}" for i in range(3) for part in parts]
+    logits, cache = model.run_with_cache(sentence, names)
+    entry = theirs.embeddings(sentence)
+    for i, block in enumerate(lens.blocks):
+        at = f"blocks.{i}"
+        cont = array(cache[f"{at}.hook_cont"][0])
+        given = array(theirs.encoder.layer[i](entry)[0].reshape(cont.shape))
+        np.testing.assert_allclose(cont, given, rtol=1e-9, atol=1e-9)
+        comp = np.zeros_like(cont)
+        for word in ([0], [1], [2, 3], [4], [5], [6]):
+            o, comp[word] = composed(block.composition, cont[word].mean(axis=0))
+            for codes in array(cache[f"{at}.composition.hook_codes"][0, word]):
+                np.testing.assert_allclose(codes, o, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(array(cache[f"{at}.hook_comp"][0]), comp, rtol=1e-6, atol=1e-8)
+        entry = cache[f"{at}.hook_mix"]
+        np.testing.assert_allclose(array(entry[0]), mixed(block, comp, cont), rtol=1e-6, atol=1e-8)
+    for name in names:
+        same = model.run_with_hooks(sentence, [(name, lambda value, hook: value)])
+        assert torch.equal(same, logits)
+        halved = model.run_with_hooks(sentence, [(name, lambda value, hook: value / 2)])
+        assert float((halved - logits).abs().max()) > 1e-3, name
+
+
+@torch.no_grad()
 def test_a_vector_that_is_like_no_code_is_composed_of_none() -> None:
     module = Composition(4, 3).double()
     for name, weight in module.named_parameters():
