@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.errors import InputError, OptionError, PromptError
+from interp_compose.errors import CorruptFileError, InputError, OptionError, PromptError
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.models.composition import (
     Composition,
@@ -24,8 +26,9 @@ from interp_compose.models.composition import (
     word_means,
 )
 from interp_compose.models.init import init_bert
-from interp_compose.models.own_folder import save_model
+from interp_compose.models.own_folder import WEIGHTS, save_model
 from interp_compose.models.small_encoder import SmallEncoderModel, small_encoder
+from interp_compose.runs.checksums import SUMS, digests_of, write_sums
 from interp_compose.text.wordpiece import WordPieceTokenizer
 
 PLAIN = EncoderConfig(
@@ -393,6 +396,41 @@ def test_saved_and_loaded_with_tokenizer_and_words(tmp_path: Path) -> None:
         ic.embed_texts(again, texts), ic.embed_texts(model.with_output("comp"), texts)
     )
     assert not torch.equal(ic.embed_texts(again, texts), ic.embed_texts(model, texts))
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"composition": "none"},
+    {"composition": "last"},
+    {"composition": "every"},
+    {"composition": "every", "composer": "mlp"},
+    {"composition": "every", "mix": "bare"},
+    {"composition": "every", "n_codes": 14},
+    {"composition": "every", "n_last_codes": 18},
+]
+
+
+def test_weights_of_another_composition_are_refused(tmp_path: Path) -> None:
+    models = [small_encoder(replace(PLAIN, **change), seed=0) for change in OTHERS]
+    for i, model in enumerate(models):
+        ic.save_weights(model, tmp_path / f"{i}.safetensors")
+        save_model(model, tmp_path / str(i))
+    for (i, model), j in product(enumerate(models), range(len(models))):
+        if i == j:
+            ic.load_weights(model, tmp_path / f"{j}.safetensors")
+            continue
+        before = {name: one.clone() for name, one in model.state_dict().items()}
+        with pytest.raises(InputError):
+            ic.load_weights(model, tmp_path / f"{j}.safetensors")
+        assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+        folder = tmp_path / f"{i}-{j}"  # a whole folder with the other's shape, sums and all
+        shutil.copytree(tmp_path / str(i), folder)
+        described = (tmp_path / str(j) / "encoder.json").read_bytes()
+        (folder / "encoder.json").write_bytes(described)
+        with pytest.raises(CorruptFileError, match="encoder.json"):
+            ic.load_model(folder)
+        write_sums(folder / SUMS, digests_of(folder, ("encoder.json", WEIGHTS)))
+        with pytest.raises(CorruptFileError, match="does not hold a small encoder"):
+            ic.load_model(folder)
 
 
 def test_equal_seeds_give_equal_weights_where_models_have_the_same() -> None:

@@ -39,7 +39,7 @@ from interp_compose.models.init import init_bert
 from interp_compose.studies.pretrain import data as data_file, run as run_file
 from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, kept, prepared
 from interp_compose.studies.pretrain.presets import PAPER
-from interp_compose.studies.pretrain.run import PretrainingRun
+from interp_compose.studies.pretrain.run import VARIANTS, PretrainingRun
 from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.loop import Trainer
 from interp_compose.training.pretraining import TERMS, Pretraining, measured
@@ -947,6 +947,17 @@ def test_a_disk_that_fills_up_leaves_no_data(
 
 
 # ---- the paper's setting, and the command ---------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [name for name in VARIANTS if name != "bert"])
+def test_the_last_block_has_one_code_for_each_sememe(model: str) -> None:
+    """However many the others have, and whatever a given model had."""
+    own = {name: SHAPE[name] for name in SHAPE if name != "n_codes"}
+    start = ic.EncoderConfig(d_vocab=VOCAB, n_codes=99, n_last_codes=2, **own)  # type: ignore[arg-type]
+    for n_codes, given in product((1, 3, 50), (None, start)):
+        run = PretrainingRun(**{**vars(TINY), "n_codes": n_codes}, data="", model=model)
+        config = run.model_config(VOCAB, SEMEMES, given)
+        assert (config.n_codes, config.last_codes) == (n_codes, len(SEMEMES.names))
 
 
 def test_the_papers_shape_and_tokens() -> None:
