@@ -454,18 +454,41 @@ def test_a_given_bert_is_left_as_it_is_and_its_codes_are_trained(
         ic.embed_texts(each.with_output("comp"), [words], embedding="mean") for each in (one, two)
     ]
     assert not torch.allclose(comp[0], comp[1], atol=1e-3)
-    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
-    moved = {
-        name
-        for name, weight in start.lens.named_parameters()
-        if not torch.equal(weight, one.lens.state_dict()[name])
-    }
-    kinds = {name.split(".")[2 if name.startswith("blocks") else 0] for name in moved}
-    assert kinds == {"composition", "mix_attn", "ln_mix", "mlm_head", "pair_head", "b_U"}
+    start, moved = moved_from(bert, one)
+    assert {kind_of(name) for name in moved} == ADDED
     fixed: Any = ic.load_model(swept.run("cat-last-fixed", 0) / "model")
     book = f"blocks.{bert.n_layers - 1}.composition.codebook"
     assert torch.equal(fixed.lens.state_dict()[book], start.lens.state_dict()[book])
     assert book in moved
+
+
+ADDED = {"composition", "mix_attn", "ln_mix", "mlm_head", "pair_head", "b_U"}
+GIVEN = {"embed", "pos_embed", "token_type_embed", "embed_ln", "attn", "ln1", "mlp", "ln2"}
+
+
+def moved_from(bert: Any, trained: Any) -> tuple[Any, set[str]]:
+    """What a run of seed 0 began with, and which weights training moved."""
+    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
+    weights = trained.lens.state_dict()
+    named = start.lens.named_parameters()
+    return start, {name for name, one in named if not torch.equal(one, weights[name])}
+
+
+def kind_of(name: str) -> str:
+    return name.split(".")[2 if name.startswith("blocks") else 0]
+
+
+def test_a_given_bert_is_trained_with_its_codes_unless_it_is_frozen(
+    text: Path, tmp_path: Path
+) -> None:
+    bert = given_bert()
+    asked: Any = {"model": bert, "vocab_size": DEFAULT_VOCAB, "seeds": 1}
+    found = study(text, tmp_path, ["cat-last"], run=replace(ON_BERT, frozen=False), **asked)
+    trained = ic.load_model(Swept(text, tmp_path, found, Watch()).run("cat-last", 0) / "model")
+    _, moved = moved_from(bert, trained)
+    assert {kind_of(name) for name in moved} == ADDED | GIVEN
+    for layer, letter in product(range(bert.n_layers), "QKVO"):
+        assert f"blocks.{layer}.attn.W_{letter}" in moved
 
 
 def test_a_batch_has_the_given_tokenizers_special_tokens(text: Path, tmp_path: Path) -> None:
