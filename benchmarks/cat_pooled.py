@@ -69,7 +69,8 @@ def over_seeds(
     long = pd.concat(runs).melt(list(place), list(measures), "measure")
     groups = long.groupby([*place, "measure"], sort=False, dropna=False)["value"]
     names = {"mean": "mean", "smallest": "min", "largest": "max", "n_seeds": "count"}
-    return groups.agg(**names).reset_index()
+    means: pd.DataFrame = groups.agg(**names).reset_index()
+    return means
 
 
 def picture(means: pd.DataFrame, n_seeds: int) -> ChartFigure:

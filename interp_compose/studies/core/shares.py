@@ -117,7 +117,7 @@ def _paired(
 
 def _corrected(table: pd.DataFrame, families: Iterable[pd.Series[bool]]) -> pd.DataFrame:
     """With ``p_holm``, over the rows of each family."""
-    table.insert(table.columns.get_loc("n_seeds"), "p_holm", float("nan"))
+    table.insert(list(table.columns).index("n_seeds"), "p_holm", float("nan"))
     for family in families:
         tested = table.index[family & table["p"].notna()]
         if len(tested):
