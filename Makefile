@@ -86,6 +86,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.anchors_watched --out out/anchors-watched
 	$(BIN)/python -m benchmarks.lrf_watched --out out/lrf-watched
 	$(BIN)/python -m benchmarks.cat_watched --data-dir texts --sememes hownet --max-steps 2000 --out out/pretrain
+	$(BIN)/python -m benchmarks.cat_pooled out/pretrain
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq

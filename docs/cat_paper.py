@@ -128,36 +128,54 @@ def printed() -> Table:
 
 def beside(name: str, plain: str, composed: str) -> Table:
     """The paper's BERT and CAT beside two models of a result here, from their ``[CLS]`` vectors, in
-    percent: what was measured alone.
+    percent: what was measured alone; the mean, and the smallest and the largest seed.
 
     Args:
         name: of the result in ``benchmarks/results/``.
         plain: its model that is like the paper's BERT; where that is not there, a dash.
         composed: its model that is like CAT.
     """
-    summary = [row for row in read(name)["summary"] if row["embedding"] == "cls"]
+    result = read(name)
+    summary = [row for row in result["summary"] if row["embedding"] == "cls"]
     rows = []
     for one in PRINTED:
-        ways = _measured(summary, one)
-        for way, found in ways.items():
+        apart = _apart(result["differences"], one, composed)
+        for way, found in _measured(summary, one).items():
             ours = [found.get((plain, "cont")), *(found.get((composed, o)) for o in OUTPUTS)]
             if any(ours):
                 theirs = (one.values[0], *one.values[3:])
                 cells = [f"{value:.2f}" for value in theirs] + [own or "–" for own in ours]
-                rows.append([one.table, one.name, way, *cells])
+                rows.append([one.table, one.name, way, *cells, apart.get(way, "–")])
     models = ("BERT", *(f"CAT {output}" for output in OUTPUTS))
     heads = [f"paper: {model}" for model in models]
     heads += [f"here: `{plain}`", *(f"here: `{composed}` {output}" for output in OUTPUTS)]
-    return ["table", "row", "here", *heads], rows
+    return ["table", "row", "here", *heads, "comp − cont (p, Holm)"], rows
+
+
+def _wanted(row: Row, one: Printed, metric: str) -> bool:
+    return (row["task"], row["subset"], row["metric"]) == (one.task, one.subset, metric)
+
+
+def _apart(differences: list[Row], one: Printed, composed: str) -> dict[str, str]:
+    """Of each way of training, the composed vectors' difference to the contextual ones, paired by
+    seed; of a gain none."""
+    pair = (f"{composed} comp", f"{composed} cont")
+    found = {}
+    for row in differences:
+        own = (row["reading"], row["other"], row["embedding"]) == (*pair, "cls")
+        within = row.get("compared", "output") == "output" and row.get("share", 0) in (0, 1)
+        if own and within and _wanted(row, one, one.metric):
+            p = "–" if row["p_holm"] is None else f"{row['p_holm']:.3f}"
+            found[_way(row)] = f"{100 * row['difference']:+.2f} ({p})"
+    return found
 
 
 def _measured(summary: list[Row], one: Printed) -> dict[str, dict[tuple[str, str], str]]:
     """Of each way of training, what was measured of each model and output."""
     metric = "accuracy" if one.metric == "gain" else one.metric
-    wanted = {"task": one.task, "subset": one.subset, "metric": metric}
     found: dict[str, dict[tuple[str, str], list[Row]]] = {}
     for row in summary:
-        if all(row[name] == value for name, value in wanted.items()):
+        if _wanted(row, one, metric):
             way = found.setdefault(_way(row), {})
             way.setdefault((row["model"], row["output"]), []).append(row)
     if one.metric == "gain":
@@ -168,7 +186,9 @@ def _measured(summary: list[Row], one: Printed) -> dict[str, dict[tuple[str, str
         return {way: own for way, own in gains.items() if own}
     whole = {
         way: {
-            place: f"{100 * row['mean']:.2f}"
+            place: "{:.2f} ({:.2f}–{:.2f})".format(
+                *(100 * row[end] for end in ("mean", "smallest", "largest"))
+            )
             for place, rows in own.items()
             for row in rows
             if row.get("share", 0) in (0, 1)

@@ -131,10 +131,12 @@ def words_of_phrases(name: str) -> Table:
     return ["model", "block", *heads], rows
 
 
-def shared_codes(name: str, model: str) -> Table:
-    """A row per code: its sememe, and the heaviest words."""
-    words: dict[str, list[str]] = {}
+def shared_codes(name: str) -> Table:
+    """A row per model and code: its sememe, and the heaviest words."""
+    words: dict[tuple[str, str], list[str]] = {}
     for row in read(name)["words"]:
-        if row["model"] == model:
-            words.setdefault(row["sememe"] or str(row["code"]), []).append(row["word"])
-    return ["code", "heaviest words"], [[code, ", ".join(own)] for code, own in words.items()]
+        place = (row["model"], row["sememe"] or str(row["code"]))
+        words.setdefault(place, []).append(row["word"])
+    return ["model", "code", "heaviest words"], [
+        [*place, ", ".join(words[place])] for place in words
+    ]

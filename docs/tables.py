@@ -34,7 +34,7 @@ from docs import (
     verdict_page,
     watch_results,
 )
-from docs.measured import Table
+from docs.measured import RESULTS, Table
 from interp_compose.cli import COMMANDS, ON_RESULTS, main as interp_compose
 from interp_compose.studies.anchors.presets import PRESETS
 from interp_compose.studies.anchors.run import PhaseRun
@@ -384,6 +384,25 @@ def encoders(part: Callable[[str], Table], name: str) -> str:
     return NOTICE + table(*part(name))
 
 
+CODES: dict[str, Callable[[str], Table]] = {
+    "sememes": encoder_results.named_sememes,
+    "again": partial(encoder_results.words_again, question="words"),
+    "senses": partial(encoder_results.words_again, question="senses"),
+    "phrases": encoder_results.words_of_phrases,
+    "shared": encoder_results.shared_codes,
+}
+"""What is told of codes."""
+
+
+def of_codes() -> dict[str, Callable[[], str]]:
+    """The files of each result of codes that there is: ``codes_{name}_sememes.md``, …"""
+    return {
+        f"{path.stem}_{part}.md": partial(encoders, rows, path.stem)
+        for path in sorted(RESULTS.glob("codes_*.json"))
+        for part, rows in CODES.items()
+    }
+
+
 def decoders(name: str) -> str:
     """What decoders got right of a task, by size of the training set."""
     return NOTICE + table(*task_results.by_size(name))
@@ -500,6 +519,7 @@ FILES: dict[str, Callable[[], str]] = {
     "cat_beside.md": partial(
         beside_paper, partial(cat_paper.beside, "encoders_minilm", "bert", "cat-last")
     ),
+    **of_codes(),
     "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),
     "proofs.md": partial(decoders, "task_phases_prontoqa_1"),
     "proofs_inside.md": partial(decoders_inside, "task_phases_prontoqa_1"),

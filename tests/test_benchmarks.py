@@ -6,20 +6,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import interp_compose as ic
-from benchmarks import authors, code_outcomes, fusion_outcomes, phase_diagram, sequence_outcomes
+from benchmarks import (
+    authors,
+    cat_pooled,
+    code_outcomes,
+    fusion_outcomes,
+    phase_diagram,
+    sequence_outcomes,
+)
 from benchmarks.carma_outcomes import gain_by_layer
 from benchmarks.common import plain_rows, spread_of
 from benchmarks.sequence_outcomes import over_seeds, with_known
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from docs import encoder_results, generalise_results, phase_results, speed_results
+from docs import encoder_results, generalise_results, phase_results, speed_results, tables
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.plots.interactive import ChartFigure
@@ -252,8 +260,28 @@ def test_what_codes_stand_for_is_kept_and_tabulated(monkeypatch: pytest.MonkeyPa
     ]  # fmt: skip
     heads, phrases = encoder_results.words_of_phrases("codes_tiny")
     assert dict(zip(heads, phrases[0], strict=True))["jaccard: other"] == "0.450 (0.400–0.500)"
-    _, shared = encoder_results.shared_codes("codes_tiny", "cat")
-    assert shared == [["a", "w01, w02"], ["b", "w11, w12"]]  # c has one word alone
+    _, shared = encoder_results.shared_codes("codes_tiny")
+    assert shared == [["cat", "a", "w01, w02"], ["cat", "b", "w11, w12"]]  # c has one word alone
+    for part in tables.CODES.values():
+        assert len(tables.encoders(part, "codes_tiny").splitlines()) >= 4
+
+
+def test_results_of_codes_become_tables_once_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    assert tables.of_codes() == {}
+    (tmp_path / "codes_cat.json").touch()
+    assert set(tables.of_codes()) == {f"codes_cat_{part}.md" for part in tables.CODES}
+
+
+def test_correlations_that_do_not_exist_are_counted() -> None:
+    place = {"model": "cat", "layer": 0}
+    runs = [pd.DataFrame([{**place, "pearson": one}]) for one in (0.25, math.nan, 0.75)]
+    (row,) = cat_pooled.over_seeds(runs, ["model", "layer"], ["pearson"]).to_dict("records")
+    assert row == {
+        **place, "measure": "pearson", "mean": 0.5, "smallest": 0.25, "largest": 0.75, "n_seeds": 2
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

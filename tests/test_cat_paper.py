@@ -46,7 +46,8 @@ def test_each_measure_can_be_taken() -> None:
 
 def row(model: str, output: str, mean: float, **about: Any) -> dict[str, Any]:
     place = {"embedding": "cls", "subset": "all", "metric": "accuracy"}
-    return {"model": model, "output": output, "mean": mean, **place, **about}
+    ends = {"mean": mean, "smallest": mean - 0.01, "largest": mean + 0.02}
+    return {"model": model, "output": output, **ends, **place, **about}
 
 
 def test_ours_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,14 +65,28 @@ def test_ours_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
         row("bert", "cont", 0.5, **frozen, share=0.1),
         row("bert", "cont", 0.66, **frozen, share=0.9),
     ]
-    monkeypatch.setattr(cat_paper, "read", lambda name: {"summary": summary})
+    pair = {"subset": "all", **people, "p_holm": 0.25}
+    composed = {"reading": "cat comp", "other": "cat cont", "embedding": "cls", **pair}
+    differences = [
+        {**composed, **tuned, "difference": -0.125, "compared": "output"},
+        {**composed, **tuned, "difference": 0.5, "compared": "output", "share": 0.5},
+        {**composed, **tuned, "difference": 0.5, "compared": "first"},
+        {**composed, **tuned, "difference": 0.5, "compared": "output", "embedding": "mean"},
+        {**composed, **tuned, "difference": 0.5, "compared": "output", "reading": "cat mix"},
+        {**composed, **untuned, "difference": 0.0625, "p_holm": None},  # of an earlier file
+    ]
+    result = {"summary": summary, "differences": differences}
+    monkeypatch.setattr(cat_paper, "read", lambda name: result)
     heads, rows = beside("own", "bert", "cat")
-    assert len(heads) == 11
+    assert len(heads) == 12
     assert rows == [
-        ["2", "BiRD", "not tuned", "19.50", "20.19", "34.44", "27.72", "20.00", "–", "–", "25.00"],
+        [
+            *("2", "BiRD", "not tuned", "19.50", "20.19", "34.44", "27.72"),
+            *("20.00 (19.00–22.00)", "–", "–", "25.00 (24.00–27.00)", "+6.25 (–)"),
+        ],
         [
             *("2", "BiRD", "end-to-end on paws-qqp", "19.50", "20.19", "34.44", "27.72"),
-            *("–", "–", "12.50", "–"),
+            *("–", "–", "12.50 (11.50–14.50)", "–", "-12.50 (0.250)"),
         ],
-        ["7", "SST2, gain", "frozen", "1.80", "1.44", "1.38", "1.55", "4.00", "–", "–", "–"],
+        ["7", "SST2, gain", "frozen", "1.80", "1.44", "1.38", "1.55", "4.00", "–", "–", "–", "–"],
     ]

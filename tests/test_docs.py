@@ -14,6 +14,7 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -32,6 +33,8 @@ from docs import (
 )
 from interp_compose import cli
 from interp_compose.errors import CapabilityError
+from interp_compose.tasks import wordnet
+from interp_compose.tasks.corpus import read_documents
 from tests import test_explore
 from tests.browser import Browser
 from tests.interventions.test_ablation import BEHIND_HOOK_Z
@@ -242,6 +245,27 @@ def test_python_on_the_pages_runs(
         for long, short in SMALLER.get(name, {}).items():
             code = code.replace(long, short)
         exec(compile(code, name, "exec"), namespace)
+
+
+def test_glosses_become_a_text_with_a_sentence_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's block, on synsets of which two have one definition."""
+    (code,) = (code for _, code in blocks(DOCS / "cat.md") if "wordnet_reader" in code)
+    glosses = [
+        ("able to swim", ["she can swim"]),
+        ("a young dog", []),
+        ("able to swim", ["I swim", "swim!"]),
+    ]
+    synsets = [
+        Mock(**{"definition.return_value": a, "examples.return_value": b}) for a, b in glosses
+    ]
+    reader = Mock(**{"all_synsets.return_value": synsets})
+    monkeypatch.setattr(wordnet, "wordnet_reader", lambda data_dir: reader)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "cat.md", "exec"), {})
+    found = list(read_documents(tmp_path / "glosses.txt"))
+    assert found == ["able to swim\nshe can swim\nI swim\nswim!", "a young dog"]
 
 
 @pytest.mark.parametrize("name", tables.FILES)

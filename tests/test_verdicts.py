@@ -269,6 +269,30 @@ def test_a_verdict_follows_the_file(
         ),
         (
             verdict_page.CAT,
+            "CAT's cosines agree",
+            where("summary", "output", "mix", smallest=0.9, largest=0.95),
+            REPRODUCED,
+        ),
+        (
+            verdict_page.CAT,
+            "Composed vectors agree",
+            where("summary", "output", "comp", smallest=0.9, largest=0.95),
+            REPRODUCED,
+        ),
+        (
+            verdict_page.CAT,
+            "Composed vectors suit",
+            where("summary", "output", "comp", smallest=0.9, largest=0.95),
+            REPRODUCED,
+        ),
+        (
+            verdict_page.CAT,
+            "Composed and mixed vectors",
+            where("held_out", "output", "comp", smallest=0.12, largest=0.13),
+            UNDECIDED,
+        ),
+        (
+            verdict_page.CAT,
             "A word is decomposed",
             where("codes", "model", "cat-last", codes_per_word=500.0),
             NOT,

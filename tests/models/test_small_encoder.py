@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import interp_compose as ic
-from interp_compose.errors import InputError, OptionError, PromptError
+from interp_compose.errors import CorruptFileError, InputError, OptionError, PromptError
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.models.composition import (
     Composition,
@@ -24,8 +26,9 @@ from interp_compose.models.composition import (
     word_means,
 )
 from interp_compose.models.init import init_bert
-from interp_compose.models.own_folder import save_model
+from interp_compose.models.own_folder import WEIGHTS, save_model
 from interp_compose.models.small_encoder import SmallEncoderModel, small_encoder
+from interp_compose.runs.checksums import SUMS, digests_of, write_sums
 from interp_compose.text.wordpiece import WordPieceTokenizer
 
 PLAIN = EncoderConfig(
@@ -205,6 +208,37 @@ def test_each_block_reads_what_the_one_below_mixed() -> None:
 
 
 @torch.no_grad()
+def test_hooks_of_composition_hold_what_the_equations_give_and_edits_of_them_act() -> None:
+    """h_cont by Hugging Face's layers; the third word is two tokens."""
+    lens, plain, sentence = random(replace(CAT, mix="bare")), random(PLAIN), TOKENS[:1]
+    plain.load_state_dict(lens.state_dict(), strict=False)
+    theirs = hugging_face(plain).bert
+    model = SmallEncoderModel(lens, name="cat", output="mix")
+    parts = ("hook_cont", "composition.hook_codes", "hook_comp", "hook_mix")
+    names = [f"blocks.{i}.{part}" for i in range(3) for part in parts]
+    logits, cache = model.run_with_cache(sentence, names)
+    entry = theirs.embeddings(sentence)
+    for i, block in enumerate(lens.blocks):
+        at = f"blocks.{i}"
+        cont = array(cache[f"{at}.hook_cont"][0])
+        given = array(theirs.encoder.layer[i](entry)[0].reshape(cont.shape))
+        np.testing.assert_allclose(cont, given, rtol=1e-9, atol=1e-9)
+        comp = np.zeros_like(cont)
+        for word in ([0], [1], [2, 3], [4], [5], [6]):
+            o, comp[word] = composed(block.composition, cont[word].mean(axis=0))
+            for codes in array(cache[f"{at}.composition.hook_codes"][0, word]):
+                np.testing.assert_allclose(codes, o, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(array(cache[f"{at}.hook_comp"][0]), comp, rtol=1e-6, atol=1e-8)
+        entry = cache[f"{at}.hook_mix"]
+        np.testing.assert_allclose(array(entry[0]), mixed(block, comp, cont), rtol=1e-6, atol=1e-8)
+    for name in names:
+        same = model.run_with_hooks(sentence, [(name, lambda value, hook: value)])
+        assert torch.equal(same, logits)
+        halved = model.run_with_hooks(sentence, [(name, lambda value, hook: value / 2)])
+        assert float((halved - logits).abs().max()) > 1e-3, name
+
+
+@torch.no_grad()
 def test_a_vector_that_is_like_no_code_is_composed_of_none() -> None:
     module = Composition(4, 3).double()
     for name, weight in module.named_parameters():
@@ -362,6 +396,41 @@ def test_saved_and_loaded_with_tokenizer_and_words(tmp_path: Path) -> None:
         ic.embed_texts(again, texts), ic.embed_texts(model.with_output("comp"), texts)
     )
     assert not torch.equal(ic.embed_texts(again, texts), ic.embed_texts(model, texts))
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"composition": "none"},
+    {"composition": "last"},
+    {"composition": "every"},
+    {"composition": "every", "composer": "mlp"},
+    {"composition": "every", "mix": "bare"},
+    {"composition": "every", "n_codes": 14},
+    {"composition": "every", "n_last_codes": 18},
+]
+
+
+def test_weights_of_another_composition_are_refused(tmp_path: Path) -> None:
+    models = [small_encoder(replace(PLAIN, **change), seed=0) for change in OTHERS]
+    for i, model in enumerate(models):
+        ic.save_weights(model, tmp_path / f"{i}.safetensors")
+        save_model(model, tmp_path / str(i))
+    for (i, model), j in product(enumerate(models), range(len(models))):
+        if i == j:
+            ic.load_weights(model, tmp_path / f"{j}.safetensors")
+            continue
+        before = {name: one.clone() for name, one in model.state_dict().items()}
+        with pytest.raises(InputError):
+            ic.load_weights(model, tmp_path / f"{j}.safetensors")
+        assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+        folder = tmp_path / f"{i}-{j}"  # a whole folder with the other's shape, sums and all
+        shutil.copytree(tmp_path / str(i), folder)
+        described = (tmp_path / str(j) / "encoder.json").read_bytes()
+        (folder / "encoder.json").write_bytes(described)
+        with pytest.raises(CorruptFileError, match="encoder.json"):
+            ic.load_model(folder)
+        write_sums(folder / SUMS, digests_of(folder, ("encoder.json", WEIGHTS)))
+        with pytest.raises(CorruptFileError, match="does not hold a small encoder"):
+            ic.load_model(folder)
 
 
 def test_equal_seeds_give_equal_weights_where_models_have_the_same() -> None:

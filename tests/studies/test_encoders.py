@@ -78,11 +78,52 @@ def test_means_and_differences_by_hand() -> None:
     assert rows.loc[("cat", "comp"), "mean"] == pytest.approx(0.425)
     assert rows.loc[("cat", "comp"), ["smallest", "largest"]].tolist() == pytest.approx([0.4, 0.45])
     assert rows.loc[("cat", "mix"), "low"] < 0  # a correlation can be
-    apart = result().differences.query(chosen).set_index("reading")
+    apart = result().differences.query(f"{chosen} and compared == 'first'").set_index("reading")
     assert set(apart["other"]) == {"bert cont"}
     assert apart["difference"].to_dict() == pytest.approx(
         {"cat cont": -0.1, "cat comp": 0.1, "cat mix": -0.2}
     )
+    within = result().differences.query(f"{chosen} and compared == 'output'").set_index("reading")
+    assert within["difference"].to_dict() == pytest.approx({"cat comp": 0.2, "cat mix": -0.1})
+
+
+def test_readings_are_corrected_by_what_is_compared_and_by_task() -> None:
+    random = np.random.default_rng(0)
+    given = frames()["scores"].query("embedding == 'cls' and task in ('bird', 'paws')")
+    controls = ["cat-fixed", "cat-mlp", "cat-last"]  # of which the last is none
+    one = given[given["seed"] == 0]
+    one = pd.concat([one, *(one[one["model"] == "cat"].assign(model=name) for name in controls)])
+    three = pd.concat([one.assign(seed=seed) for seed in range(3)])
+    scores = three.assign(value=random.uniform(-0.5, 0.5, len(three)))
+    config = {**CONFIG, "models": ["bert", "cat", *controls], "seeds": [0, 1, 2]}
+    found = ic.EncoderScores.from_rows({"scores": scores}, config).differences
+    readings = [(m, o) for m in ("cat", *controls) for o in ("cont", "comp", "mix")]
+    asked = {
+        "first": {(f"{m} {o}", "bert cont") for m, o in readings},
+        "output": {(f"{m} {o}", f"{m} cont") for m, o in readings if o != "cont"},
+        "control": {
+            (f"cat {o}", f"cat-{one} {o}")
+            for o in ("cont", "comp", "mix")
+            for one in ("fixed", "mlp")
+        },
+    }
+    key = ["tuned", "share", "subset", "metric", "task"]
+    place = scores.groupby([*key, "model", "output"])["value"].apply(lambda v: v.tolist())
+    for (compared, task), rows in found.groupby(["compared", "task"]):
+        assert {*zip(rows["reading"], rows["other"], strict=True)} == asked[compared]
+        assert len(rows) == len(asked[compared]) * sum(cell[0] == task for cell in CELLS)
+        p = []
+        for row in rows.to_dict("records"):
+            ours, theirs = (
+                place[(*(row[one] for one in key), *row[name].split())]
+                for name in ("reading", "other")
+            )
+            assert row["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
+            p.append(stats.ttest_rel(ours, theirs).pvalue)
+        assert rows["p"].tolist() == pytest.approx(p)
+        ranks = np.argsort(p)
+        holm = np.maximum.accumulate([(len(p) - i) * p[j] for i, j in enumerate(ranks)]).clip(max=1)
+        assert rows["p_holm"].to_numpy()[ranks] == pytest.approx(holm)
 
 
 def test_a_value_that_does_not_exist_is_left_out_and_counted() -> None:

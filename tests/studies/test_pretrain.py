@@ -39,7 +39,7 @@ from interp_compose.models.init import init_bert
 from interp_compose.studies.pretrain import data as data_file, run as run_file
 from interp_compose.studies.pretrain.data import DataOptions, PretrainingData, kept, prepared
 from interp_compose.studies.pretrain.presets import PAPER
-from interp_compose.studies.pretrain.run import PretrainingRun
+from interp_compose.studies.pretrain.run import VARIANTS, PretrainingRun
 from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.loop import Trainer
 from interp_compose.training.pretraining import TERMS, Pretraining, measured
@@ -125,7 +125,8 @@ def test_means_intervals_and_differences_by_hand() -> None:
     assert following["mean"] == pytest.approx((0.5 + 0.52 + 0.54) / 3)
     assert following["n"] == 30
     assert found.loc[("cat", "comp", "masked_loss"), "high"] > 1  # losses are no shares
-    differences = result().differences.set_index("reading")
+    found = result().differences
+    differences = found.query("compared == 'first'").set_index("reading")
     assert list(differences.index) == ["cat cont", "cat comp", "cat mix"]
     assert set(differences["other"]) == {"bert cont"}
     assert set(differences["measure"]) == {"masked_loss"}
@@ -140,6 +141,13 @@ def test_means_intervals_and_differences_by_hand() -> None:
     order = sorted(by_hand, key=lambda name: by_hand[name])
     adjusted = np.maximum.accumulate([min(1.0, (3 - i) * by_hand[n]) for i, n in enumerate(order)])
     assert differences.loc[order, "p_holm"].tolist() == pytest.approx(adjusted.tolist())
+    within = found.query("compared == 'output'")
+    assert list(zip(within["reading"], within["other"], strict=True)) == [
+        ("cat comp", "cat cont"),
+        ("cat mix", "cat cont"),
+    ]
+    assert within["difference"].tolist() == pytest.approx([0.5, -0.1])
+    assert len(found) == 5  # no control is there
 
 
 def test_the_summary_has_a_row_for_each_output_and_block() -> None:
@@ -446,18 +454,41 @@ def test_a_given_bert_is_left_as_it_is_and_its_codes_are_trained(
         ic.embed_texts(each.with_output("comp"), [words], embedding="mean") for each in (one, two)
     ]
     assert not torch.allclose(comp[0], comp[1], atol=1e-3)
-    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
-    moved = {
-        name
-        for name, weight in start.lens.named_parameters()
-        if not torch.equal(weight, one.lens.state_dict()[name])
-    }
-    kinds = {name.split(".")[2 if name.startswith("blocks") else 0] for name in moved}
-    assert kinds == {"composition", "mix_attn", "ln_mix", "mlm_head", "pair_head", "b_U"}
+    start, moved = moved_from(bert, one)
+    assert {kind_of(name) for name in moved} == ADDED
     fixed: Any = ic.load_model(swept.run("cat-last-fixed", 0) / "model")
     book = f"blocks.{bert.n_layers - 1}.composition.codebook"
     assert torch.equal(fixed.lens.state_dict()[book], start.lens.state_dict()[book])
     assert book in moved
+
+
+ADDED = {"composition", "mix_attn", "ln_mix", "mlm_head", "pair_head", "b_U"}
+GIVEN = {"embed", "pos_embed", "token_type_embed", "embed_ln", "attn", "ln1", "mlp", "ln2"}
+
+
+def moved_from(bert: Any, trained: Any) -> tuple[Any, set[str]]:
+    """What a run of seed 0 began with, and which weights training moved."""
+    start: Any = ic.composed_encoder(bert, seed=0, n_codes=5, n_last_codes=len(SEMEMES.names))
+    weights = trained.lens.state_dict()
+    named = start.lens.named_parameters()
+    return start, {name for name, one in named if not torch.equal(one, weights[name])}
+
+
+def kind_of(name: str) -> str:
+    return name.split(".")[2 if name.startswith("blocks") else 0]
+
+
+def test_a_given_bert_is_trained_with_its_codes_unless_it_is_frozen(
+    text: Path, tmp_path: Path
+) -> None:
+    bert = given_bert()
+    asked: Any = {"model": bert, "vocab_size": DEFAULT_VOCAB, "seeds": 1}
+    found = study(text, tmp_path, ["cat-last"], run=replace(ON_BERT, frozen=False), **asked)
+    trained = ic.load_model(Swept(text, tmp_path, found, Watch()).run("cat-last", 0) / "model")
+    _, moved = moved_from(bert, trained)
+    assert {kind_of(name) for name in moved} == ADDED | GIVEN
+    for layer, letter in product(range(bert.n_layers), "QKVO"):
+        assert f"blocks.{layer}.attn.W_{letter}" in moved
 
 
 def test_a_batch_has_the_given_tokenizers_special_tokens(text: Path, tmp_path: Path) -> None:
@@ -939,6 +970,17 @@ def test_a_disk_that_fills_up_leaves_no_data(
 
 
 # ---- the paper's setting, and the command ---------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [name for name in VARIANTS if name != "bert"])
+def test_the_last_block_has_one_code_for_each_sememe(model: str) -> None:
+    """However many the others have, and whatever a given model had."""
+    own = {name: SHAPE[name] for name in SHAPE if name != "n_codes"}
+    start = ic.EncoderConfig(d_vocab=VOCAB, n_codes=99, n_last_codes=2, **own)  # type: ignore[arg-type]
+    for n_codes, given in product((1, 3, 50), (None, start)):
+        run = PretrainingRun(**{**vars(TINY), "n_codes": n_codes}, data="", model=model)
+        config = run.model_config(VOCAB, SEMEMES, given)
+        assert (config.n_codes, config.last_codes) == (n_codes, len(SEMEMES.names))
 
 
 def test_the_papers_shape_and_tokens() -> None:

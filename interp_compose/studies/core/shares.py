@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,8 @@ from interp_compose.tasks.sequences import ALL_KINDS
 ALL: Final = ALL_KINDS
 OVER_SEEDS: Final = ("mean", "low", "high", "smallest", "largest", "n", "n_seeds")
 DIFFERENCE: Final = ("difference", "ci_low", "ci_high", "p")
+CONTROLS: Final = ("fixed", "mlp")
+"""What the names of an encoder's controls end in."""
 
 
 def shares_of(accuracy: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
@@ -53,28 +55,70 @@ def differences_of(values: pd.DataFrame, setting: str, place: Sequence[str]) -> 
     both were measured; p by Holm over all, where places have kinds over all of "all" kinds, and
     over all others."""
     settings = list(dict.fromkeys(values[setting]))
+    rows = _paired(values, setting, place, [(one, settings[0]) for one in settings[1:]])
+    table = pd.DataFrame(rows, columns=[setting, "other", *place, *DIFFERENCE, "n_seeds"])
+    overall = table.get("kind", pd.Series(ALL, table.index)) == ALL
+    return _corrected(table, [overall, ~overall])
+
+
+def differences_of_readings(
+    values: pd.DataFrame, first: str, place: Sequence[str], family: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Of encoders' readings, each named by its model and the output that is read ("cat comp"),
+    paired by seed, a row for each place where both were measured. What is ``compared``:
+
+    ``first``: each reading with the first one; ``output``: comp and mix with cont of the same
+    model; ``control``: an output of a model with the same of its controls (cat with cat-fixed and
+    cat-mlp). p by Holm over the rows that agree in what is compared and in ``family``.
+    """
+    named = values.assign(reading=values["model"] + " " + values["output"])
+    each = zip(named["reading"], named["model"], named["output"], strict=True)
+    there = {reading: (model, output) for reading, model, output in each}
+    pairs = {
+        "first": [(one, first) for one in there if one != first],
+        "output": [(one, f"{m} cont") for one, (m, output) in there.items() if output != "cont"],
+        "control": [(one, f"{m}-{kind} {o}") for one, (m, o) in there.items() for kind in CONTROLS],
+    }
+    rows = [
+        {**row, "compared": compared}
+        for compared, own in pairs.items()
+        for row in _paired(named, "reading", place, own)
+    ]
+    columns = ["reading", "other", "compared", *place, *DIFFERENCE, "n_seeds"]
+    table = pd.DataFrame(rows, columns=columns)
+    number = table.groupby(["compared", *family]).ngroup()
+    return _corrected(table, [number == one for one in range(number.nunique())])
+
+
+def _paired(
+    values: pd.DataFrame, setting: str, place: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """One minus the other of each pair, in each place where both were measured."""
     rows: list[dict[str, Any]] = []
     for where, group in values.groupby(list(place), sort=False):
         shares = group.pivot_table(index="seed", columns=setting, values="value")
-        measured = [one for one in settings[1:] if {one, settings[0]} <= {*shares}]
-        for one in measured:
+        for one, other in pairs:
+            if not {one, other} <= {*shares}:
+                continue
             row: dict[str, Any] = {
                 setting: one,
-                "other": settings[0],
+                "other": other,
                 **dict(zip(place, where, strict=True)),
                 **dict.fromkeys(DIFFERENCE, float("nan")),
                 "n_seeds": len(shares),
             }
-            row["difference"] = float((shares[one] - shares[settings[0]]).mean())
+            row["difference"] = float((shares[one] - shares[other]).mean())
             if len(shares) > 1:
-                found = paired_difference(shares[one].tolist(), shares[settings[0]].tolist())
+                found = paired_difference(shares[one].tolist(), shares[other].tolist())
                 row |= {name: getattr(found, name) for name in DIFFERENCE}
             rows.append(row)
-    columns = [setting, "other", *place, *DIFFERENCE, "n_seeds"]
-    table = pd.DataFrame(rows, columns=columns)
-    table.insert(columns.index("n_seeds"), "p_holm", float("nan"))
-    overall = table.get("kind", pd.Series(ALL, table.index)) == ALL
-    for family in (overall, ~overall):
+    return rows
+
+
+def _corrected(table: pd.DataFrame, families: Iterable[pd.Series[bool]]) -> pd.DataFrame:
+    """With ``p_holm``, over the rows of each family."""
+    table.insert(list(table.columns).index("n_seeds"), "p_holm", float("nan"))
+    for family in families:
         tested = table.index[family & table["p"].notna()]
         if len(tested):
             table.loc[tested, "p_holm"] = list(holm(table.loc[tested, "p"].tolist()))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.shares import differences_of, summary_of
+from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import text_table
 
@@ -73,15 +73,12 @@ class EncoderScores(StudyResult):
     def __post_init__(self) -> None:
         if "scores" in self.frames and "summary" not in self.frames:
             scores = self.frames["scores"]
-            named = scores.assign(reading=scores["model"] + " " + scores["output"])
-            place = ["reading", *MEASURE]
-            known = named["value"].notna().groupby([named[one] for one in place]).transform("all")
-            values = named[known]
-            first = values[values["reading"] == named["reading"].iloc[0]]
-            compared = values if len(first) else values.iloc[:0]
+            place = ["model", "output", *MEASURE]
+            known = scores["value"].notna().groupby([scores[one] for one in place]).transform("all")
+            first = " ".join(scores[["model", "output"]].iloc[0])
             computed = {
-                "summary": summary_of(values, ("model", "output", *MEASURE), least=-1.0),
-                "differences": differences_of(compared, "reading", MEASURE),
+                "summary": summary_of(scores[known], place, least=-1.0),
+                "differences": differences_of_readings(scores[known], first, MEASURE, ["task"]),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
         super().__post_init__()
@@ -106,11 +103,14 @@ class EncoderScores(StudyResult):
 
     @property
     def differences(self) -> pd.DataFrame:
-        """Of each model and output (``reading``) and the first one, paired by seed.
+        """Of two models and outputs (``reading`` and ``other``), paired by seed.
 
-        Columns: reading, other (the first), embedding, task, tuned, trained_on, share, subset,
-        metric, difference (reading − other), ci_low and ci_high (95 %), p (paired t test,
-        two-sided), p_holm (over all rows), n_seeds.
+        Columns: reading, other, compared ("first": with the first reading; "output": comp and mix
+        with cont of the same model; "control": with the same output of a control, that is cat with
+        cat-fixed and cat-mlp, cat-last with cat-last-fixed and cat-last-mlp), embedding, task,
+        tuned, trained_on, share, subset, metric, difference (reading − other), ci_low and ci_high
+        (95 %), p (paired t test, two-sided), p_holm (over all rows of the same task that have the
+        same ``compared``), n_seeds.
         """
         return self.frames["differences"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.shares import differences_of, summary_of
+from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import decimal, text_table
 
@@ -118,9 +118,10 @@ class Pretrained(StudyResult):
             values = _long(self.frames["held_out"])
             place = ("model", "output", "measure")
             losses = values[values["measure"] == "masked_loss"]
+            first = " ".join(values[["model", "output"]].iloc[0])
             computed = {
                 "summary": summary_of(values, place, most=math.inf),
-                "differences": differences_of(losses, "reading", ("measure",)),
+                "differences": differences_of_readings(losses, first, ["measure"]),
             }
             object.__setattr__(self, "frames", {**self.frames, **computed})
         super().__post_init__()
@@ -138,11 +139,14 @@ class Pretrained(StudyResult):
 
     @property
     def differences(self) -> pd.DataFrame:
-        """Of each model and output (``reading``) and the first one, paired by seed, in the loss of
+        """Of two models and outputs (``reading`` and ``other``), paired by seed, in the loss of
         masked tokens (nats).
 
-        Columns: reading, other (the first), measure, difference (reading − other), ci_low and
-        ci_high (95 %), p (paired t test, two-sided), p_holm (over all readings), n_seeds.
+        Columns: reading, other, compared ("first": with the first reading; "output": comp and mix
+        with cont of the same model; "control": with the same output of a control, that is cat with
+        cat-fixed and cat-mlp, cat-last with cat-last-fixed and cat-last-mlp), measure, difference
+        (reading − other), ci_low and ci_high (95 %), p (paired t test, two-sided), p_holm (over all
+        rows that have the same ``compared``), n_seeds.
         """
         return self.frames["differences"]
 
@@ -226,9 +230,11 @@ class Pretrained(StudyResult):
 
 def _long(held_out: pd.DataFrame) -> pd.DataFrame:
     """A row of each run, output and measure."""
-    named = held_out.assign(reading=held_out["model"] + " " + held_out["output"])
     counts = {"masked_loss": "n_masked", "masked_accuracy": "n_masked", "next_accuracy": "n_pairs"}
     return pd.concat(
-        [named.assign(measure=name, value=named[name], n=named[of]) for name, of in counts.items()],
+        [
+            held_out.assign(measure=name, value=held_out[name], n=held_out[of])
+            for name, of in counts.items()
+        ],
         ignore_index=True,
     )
