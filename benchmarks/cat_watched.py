@@ -1,7 +1,8 @@
 """Complexity of weights while CAT and a BERT of its size are pre-trained.
 
 The runs of ``interp-compose pretrain --models bert,cat``, and at each of their evaluations the mean
-stable rank and condensation of the matrices that both have::
+stable rank and condensation of the matrices that both have, and agreement with people on BiRD with
+words pooled at each layer. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
 
     python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
 
@@ -13,6 +14,7 @@ that ``pretrain`` itself goes on with, and that ``encoders`` and ``codes`` open.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +24,35 @@ from unittest.mock import patch
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.watching import looks_of, matrix_means, watched, write_watched
+from benchmarks.watching import OF_WEIGHTS, looks_of, matrix_means, watched, write_watched
+from interp_compose.models.bert import SmallEncoder
+from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.studies.pretrain import measure, run
+from interp_compose.studies.pretrain.data import kept
 from interp_compose.training.pretraining import Pretraining
 
+AGREEMENT: Final = "agreement"
 MODELS: Final = ("bert", "cat")
 MATRICES: Final = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 
 def train(config: Mapping[str, Any], folder: Path) -> None:
     """One run of the study, watched."""
-    with watched(Pretraining, folder):
+    tokenizer = kept(folder.parents[1], config["data"]).tokenizer
+
+    def named(model: SmallEncoder) -> SmallEncoderModel:
+        return SmallEncoderModel.with_tokenizer(model, tokenizer, name=config["model"])
+
+    bird = Path(os.environ["INTERP_COMPOSE_TEST_DATA"], "bird")
+    pairs = ic.load_pairs("bird", data_dir=bird).test
+    measures = (*OF_WEIGHTS, AGREEMENT)
+    with watched(Pretraining, folder, named, measures=measures, pairs=pairs):
         run.train(config, folder)
+
+
+def of(layer: int) -> str:
+    """How a row of agreement is called."""
+    return "not pooled" if layer < 0 else f"pooled at layer {layer}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -58,7 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     curve = found.frames["curve"]
     right = curve[curve["output"] == "cont"].rename(columns={"masked_accuracy": "value"})
     right = right[["model", "seed", "step", "value"]].assign(measure="masked words")
-    frame = pd.concat([matrix_means(looks_of(options.out), MATRICES), right], ignore_index=True)
+    looks = list(looks_of(options.out))
+    people = pd.concat(looks)[lambda rows: rows["of"].str.startswith("pearson")]
+    people = people.assign(measure=[f"BiRD, {of(layer)}" for layer in people["layer"]])
+    frame = pd.concat([matrix_means(looks, MATRICES), right, people], ignore_index=True)
     about = {name: found.config[name] for name in ("seeds", "max_steps", "n_layers", "d_model")}
     title = "Pre-training: weights of CAT and of a BERT of its size"
     write_watched("cat_watched", frame, MODELS, about, title)

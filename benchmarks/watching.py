@@ -3,7 +3,7 @@ seeds by step, and their figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -32,18 +32,23 @@ OF_WEIGHTS: Mapping[str, str] = {
 
 
 @contextmanager
-def watched(objective: type, folder: Path) -> Iterator[None]:
-    """Within, weights of the model are looked at in each evaluation of an objective of this type,
-    into a file of the run's folder."""
+def watched(
+    objective: type,
+    folder: Path,
+    named: Callable[[Any], Any] = lambda model: model,
+    *,
+    measures: Sequence[str] = tuple(OF_WEIGHTS),
+    **others: Any,
+) -> Iterator[None]:
+    """Within, the model is looked at in each evaluation of an objective of this type, into a file
+    of the run's folder. ``named`` makes of the module what :func:`ic.watch` takes."""
     evaluate: Any = objective.evaluate  # type: ignore[attr-defined]
     watchers: list[ic.Watcher] = []
 
     def watches(self: Any, trainer: Any) -> Any:
         if not watchers:
-            file = folder / LOOKS
-            watchers.append(
-                ic.watch(trainer.model, measures=[*OF_WEIGHTS], every=1, budget=None, path=file)
-            )
+            options = {"every": 1, "budget": None, "path": folder / LOOKS, **others}
+            watchers.append(ic.watch(named(trainer.model), measures=measures, **options))
         watchers[0](trainer.step)
         return evaluate(self, trainer)
 

@@ -12,6 +12,10 @@ Nuance = Literal["difference", "as-printed"]
 class LossWeights:
     """What each of CAT's losses counts in the sum; the paper's are all 1."""
 
+    masked: float = 1.0
+    """Weight of masked words, read from the contextual vectors (BERT's first task)."""
+    next: float = 1.0
+    """Weight of whether the second part follows (its second task)."""
     guided: float = 1.0
     """Weight of the attention to wrong sememes (CAT, eq. 4, first term)."""
     sparsity: float = 1.0

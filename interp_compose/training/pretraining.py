@@ -45,7 +45,7 @@ class CatWeights(LossWeights):
     """
 
     def __post_init__(self) -> None:
-        for name in ("guided", "sparsity", "reconstruction", "sufficiency", "nuance", "beta"):
+        for name in (*TERMS, "beta"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise OptionError(f"{name}={value!r}: expected a finite number, 0 or more")
@@ -190,14 +190,9 @@ class Pretraining:
         if self.revival is not None:
             self.revival.see(outputs, drawn)
         terms = self._terms(model, drawn, outputs)
-        counted = {
-            "masked": 1.0,
-            "next": 1.0,
-            **{name: getattr(self.weights, name) for name in TERMS if name in vars(self.weights)},
-        }
         parts = [term * share for term, share in zip(terms.values(), shares, strict=True)]
         loss = torch.stack(
-            [part * counted[name] for name, part in zip(terms, parts, strict=True)]
+            [part * getattr(self.weights, name) for name, part in zip(terms, parts, strict=True)]
         ).sum()
         return loss, [part.detach() for part in parts]
 

@@ -42,7 +42,7 @@ from interp_compose.studies.pretrain.presets import PAPER
 from interp_compose.studies.pretrain.run import PretrainingRun
 from interp_compose.text.wordpiece import WordPieces
 from interp_compose.training.loop import Trainer
-from interp_compose.training.pretraining import Pretraining, measured
+from interp_compose.training.pretraining import TERMS, Pretraining, measured
 from interp_compose.training.sentences import Lexicon, MaskedBatch, Passages, Sentences
 from tests import architectures
 from tests.forking import can_fork, outcome_of
@@ -95,6 +95,8 @@ def frames() -> dict[str, pd.DataFrame]:
             for step in (0, 4):
                 at = {**row, "step": step, "n_masked": 10}
                 made["curve"].append({**at, "masked_loss": loss + 4 - step + seed})
+        for term, step in product(("masked", "next"), (2, 4)):
+            made["terms"].append({**place, "step": step, "term": term, "value": 6.5 - step})
         for layer in (0, 1) if model == "cat" else ():
             used = {"codes_per_word": 1.5 + seed + layer, "without_codes": 0.125}
             row = {**place, "layer": layer, "n_codes": 7 - layer, **used}
@@ -323,6 +325,21 @@ def test_models_of_a_seed_see_the_same_batches_masked_alike(whole: Swept) -> Non
     scored = [[batch.tokens for batch in one] for one in whole.watch.measured.values()]
     for drawn in scored[1:]:  # all runs are measured on the same
         assert all(torch.equal(a, b) for a, b in zip(scored[0], drawn, strict=True))
+
+
+def test_terms_of_the_loss_are_means_since_the_look_before_and_add_up(whole: Swept) -> None:
+    terms = whole.found.terms
+    assert set(terms.query("model == 'bert'")["term"]) == {"masked", "next"}
+    assert set(terms.query("model == 'cat'")["term"]) == set(TERMS)
+    for (model, seed), own in terms.groupby(["model", "seed"]):
+        kept_losses = json.loads((whole.run(model, seed) / "run.json").read_text())["losses"]
+        weights = own["term"].map(lambda term: getattr(TINY, term))
+        totals = (own["value"] * weights).groupby(own["step"]).sum()
+        looks = [0, *totals.index]
+        assert looks == sorted({0, *whole.found.frames["curve"]["step"]})
+        for before, step in pairwise(looks):
+            expected = np.mean(kept_losses[before:step])
+            assert totals[step] == pytest.approx(expected, rel=1e-5), (model, seed, step)
 
 
 def test_models_of_a_seed_begin_with_the_same_weights(whole: Swept) -> None:

@@ -324,6 +324,8 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ),
         ("codes", put("codes_per_word", 7.5), "expected 0 <= codes_per_word <= n_codes"),
         ("codes", without(0), f"model cat, seed 0, layer 0 .1 missing.; {ONE}"),
+        ("terms", put("value", -0.1), "value -0.1 in row 0; expected value >= 0"),
+        ("terms", without(0), f"model bert, seed 0, step 2, term masked .1 missing.; {ONE}"),
         ("codes_curve", put("without_codes", 1.5), "expected 0 <= without_codes <= 1"),
         ("codes_curve", without(0), f"seed 0, step 0, layer 0 .1 missing.; {ONE}"),
     ],

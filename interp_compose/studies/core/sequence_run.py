@@ -127,8 +127,23 @@ def trained(
         "n_parameters": sum(weight.numel() for weight in model.parameters()),
         "step_seconds": float(np.median([row["seconds"] for row in steps])),
         "losses": [row["loss"] for row in steps],
+        "terms": _terms(steps, objective.terms, config.evaluate_every),
         **tables,
     }
+
+
+def _terms(
+    steps: Sequence[Mapping[str, Any]], terms: Mapping[str, str], every: int
+) -> list[dict[str, Any]]:
+    """The mean of each of several terms of the loss over the steps from one evaluation to the
+    next, at the last of them."""
+    found = []
+    for start in range(0, len(steps) if len(terms) > 1 else 0, every):
+        own = steps[start : start + every]
+        for term in terms:
+            value = float(np.mean([row[term] for row in own]))
+            found.append({"step": own[-1]["step"], "term": term, "value": value})
+    return found
 
 
 def accuracy(model: Any, data: SequenceData) -> list[dict[str, Any]]:

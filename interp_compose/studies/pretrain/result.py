@@ -80,6 +80,13 @@ CODES_CURVE: Final = Table(
     rules=CODES_RULES,
     may_be_empty=True,
 )
+LOSSES: Final = Table(
+    "terms",
+    "model str, seed int, step int, term str, value float",
+    key=("model", "seed", "step", "term"),
+    complete=(("model", "term"), ("seed",), ("step",)),
+    rules=("value >= 0",),
+)
 SHOWN: Final = ("masked_loss", "masked_accuracy", "next_accuracy")
 
 
@@ -88,8 +95,11 @@ SHOWN: Final = ("masked_loss", "masked_accuracy", "next_accuracy")
 class Pretrained(StudyResult):
     """Encoders pre-trained on one text, seed by seed; made by :func:`pretrain`."""
 
-    SCHEMA = (RUNS, HELD_OUT, CURVE, CODES, CODES_CURVE)
-    TABLES = ("runs", "held_out", "curve", "codes", "codes_curve", "summary", "differences")
+    SCHEMA = (RUNS, HELD_OUT, CURVE, LOSSES, CODES, CODES_CURVE)
+    TABLES = (
+        *("runs", "held_out", "curve", "terms", "codes", "codes_curve"),
+        *("summary", "differences"),
+    )
     RUNS = ("runs/ (weights and history of each)",)
     FIGURES = ("pretrain_curve", "pretrain_codes")
 
@@ -135,6 +145,15 @@ class Pretrained(StudyResult):
         ci_high (95 %), p (paired t test, two-sided), p_holm (over all readings), n_seeds.
         """
         return self.frames["differences"]
+
+    @property
+    def terms(self) -> pd.DataFrame:
+        """Each term of the loss on the training batches, without its weight.
+
+        Columns: model, seed, step, term ("masked", "next", "guided", …; CAT, eqs 4–7), value (the
+        mean over the steps since the evaluation before).
+        """
+        return self.frames["terms"]
 
     @property
     def codes(self) -> pd.DataFrame:
