@@ -138,7 +138,8 @@ def draw(name: str) -> None:
             figures["types"] = generalise_figures.types_figure(summary, differences, config)
         if found.get("depths"):
             depths = pd.DataFrame(found["depths"])
-            figures["reads_kinds"] = generalise_figures.depths_figure(depths, config)
+            own = {**config, "seeds": sorted(set(depths["seed"]))}  # not kept of every seed
+            figures["reads_kinds"] = generalise_figures.depths_figure(depths, own)
     if config["study"] == "text_phases":
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":

@@ -35,7 +35,8 @@ def accuracy(name: str) -> Table:
         model, split = row["model"], row["split"]
         other = differences.get((model, split))
         own = times.get(model, [])
-        time = f"{median(own):.1f} ({min(own):.1f}–{max(own):.1f})" if own else "–"
+        spread = f" ({min(own):.1f}–{max(own):.1f})" if len(own) > 1 else ""
+        time = f"{median(own):.1f}{spread}" if own else "–"
         rows.append(
             [
                 f"`{model}`",
@@ -53,7 +54,7 @@ def accuracy(name: str) -> Table:
     heads += [
         "of training, %",
         "parameters",
-        *(["ms a step while training, median (runs)"] if times else []),
+        *(["ms a step while training"] if times else []),
     ]
     return [*heads, "seeds"], rows
 

@@ -326,7 +326,8 @@ def generalised(name: str) -> str:
     text = NOTICE + table(*generalise_results.accuracy(name))
     if curves := generalise_results.curves(name):
         n = len({row["seed"] for row in generalise_results.read(name)["curve"]})
-        text += f"\nOver training, of a sample, means over {n} seeds:\n\n{table(*curves)}"
+        told = "one seed" if n == 1 else f"means over {n} seeds"
+        text += f"\nOver training, of a sample, {told}:\n\n{table(*curves)}"
     return text
 
 
