@@ -92,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     refused input, 130 when interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
-        print(f"interp-compose {__version__}")
+        with _while_read():
+            print(f"interp-compose {__version__}")
         return
     argv = argv or ["--help"]
     if argv and argv[0] in RENAMED:
@@ -104,7 +105,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(2)
     if argv[:1] == ["phases"]:
         argv = _of_a_task(argv[1:])
-    command = _parsed(_lists(argv))
+    command = None
+    with _while_read():
+        command = _parsed(_lists(argv))
+    if command is None:
+        return  # whose help nobody reads on
     from interp_compose.errors import InterpComposeError
 
     if _is_empty(argv):
@@ -248,8 +253,10 @@ def _run(command: Any) -> int:
 def _while_read() -> Iterator[None]:
     """A reader that has enough, such as ``head``, ends the printing and not the command."""
     try:
-        yield
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -80,6 +80,16 @@ def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
             print("a table")
 
 
+@pytest.mark.parametrize("asked", [["--help"], ["cap", "--help"], ["--version"]])
+def test_help_ends_quietly_where_its_reader_has_left(asked: list[str]) -> None:
+    there, here = os.pipe()
+    os.close(there)
+    with os.fdopen(here, "w") as pipe:
+        command = [sys.executable, "-m", "interp_compose", *asked]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(("old", "new"), [("complexity", "phases"), ("probe", "weights")])
 def test_commands_are_known_by_their_earlier_names(
     old: str, new: str, capsys: pytest.CaptureFixture[str]
