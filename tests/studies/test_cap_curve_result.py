@@ -252,7 +252,9 @@ def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
     assert said in json.loads(curve._files()["result.json"])["notes"][0]
     figures = curve.figures()
     assert said in figures["cap_curve"].chart.subtitle
-    lines = {line.label: line for line in figures["cap_logprob"].chart.panels[0].lines}
+    panel = figures["cap_logprob"].chart.panels[0]
+    assert panel.levels[0].label.startswith("clean \N{MINUS SIGN}0.")
+    lines = {line.label: line for line in panel.lines}
     for name, line in lines.items():
         name = name.removesuffix(" (control)")
         rows = curve.frame[curve.frame["pooling"] == name]

@@ -12,7 +12,7 @@ from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.figures import lines_of, model_name, protocol_name
-from interp_compose.studies.core.text import FLOOR, about, counted
+from interp_compose.studies.core.text import FLOOR, about, counted, decimal
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
 DEPTH_TITLE = "depth at which tokens are pooled (0 % = embeddings, 100 % = last block)"
@@ -56,7 +56,7 @@ def logprob_figure(
     lines = side_by_side(
         lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth
     )
-    level = Level(f"clean {clean:.2f}", clean, Style(INK, "circle", width=1.3))
+    level = Level(f"clean {decimal(clean, 2)}", clean, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{model_name(config)}: log-probability of the answer, tokens pooled",
         subtitle=about(
