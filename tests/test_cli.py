@@ -59,6 +59,18 @@ def test_what_is_misspelt_is_asked_back(capsys: pytest.CaptureFixture[str]) -> N
     assert "interp-compose --version" in " ".join(capsys.readouterr().out.split())
 
 
+def test_help_lists_commands_by_group(capsys: pytest.CaptureFixture[str]) -> None:
+    every = [name for names in cli.GROUPS.values() for name in names]
+    assert every == [*cli.COMMANDS, *cli.ON_RESULTS]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    for group, names in cli.GROUPS.items():
+        assert f"- {group}: {', '.join(names)}\n" in text
+    places = [text.index(f"• {name} ") for name in every]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize(
     ("given", "read"),
     [

@@ -594,3 +594,4 @@ def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[st
         assert re.search(rf"--{option.replace('_', '-')}[ ,]", text), option
     assert "--progress" not in text
     assert "--slurm" not in text
+    assert not re.search(r"\{None|default:\W*None", text)
