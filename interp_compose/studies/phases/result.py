@@ -165,7 +165,7 @@ class PhaseDiagram(StudyResult):
         return phase_map_figure(self.cells, config=self.config)
 
     def plot_bubbles(self) -> ChartFigure:
-        """Phase and stable rank over weight decay and γ (Fig. 5C)."""
+        """Phase and stable rank over γ and weight decay (Fig. 5C)."""
         from interp_compose.studies.phases.figures import phase_bubble_figure
 
         return phase_bubble_figure(self.cells, config=self.config)
