@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -421,6 +423,20 @@ def test_frames_that_contradict_themselves_are_refused(
     with pytest.raises(InputError, match=message) as refusal:
         entry.made({**frames, name: change(frames[name])})
     assert type(refusal.value) is expected
+
+
+@pytest.mark.parametrize(
+    "study", ["generalise", "task_phases", "concept_graphs", "text_phases", "pretrain", "encoders"]
+)
+def test_figures_of_one_seed_tell_of_no_spread_over_seeds(study: str) -> None:
+    told = {}
+    for seeds in ([0], [0, 1, 2]):
+        result = replace(made(study), config={**made(study).config, "seeds": seeds})
+        charts = [figure.chart for figure in result.figures().values()]
+        told[len(seeds)] = " · ".join(chart.subtitle for chart in charts if chart is not None)
+    assert "1 seed: no spread" in told[1]
+    assert "seeds" in told[3]
+    assert not re.search("seeds|bands:|smallest", told[1])
 
 
 def test_a_comparison_needs_every_table_and_no_other() -> None:

@@ -57,11 +57,33 @@ def _without_folders(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def cautions(n: int, right: int | None = None, *, of: str = "examples") -> list[str]:
-    """What to know before numbers over ``n`` examples, ``right`` of them the clean model's."""
+def filtered_of(config: Mapping[str, Any]) -> str:
+    """What filters left of the data; an empty text where that is not on record."""
+    return str(config.get("filtered") or "")
+
+
+def floor_of(clean: pd.DataFrame) -> str:
+    """That the clean model gets nothing right, or is not shown to be better than one answer to all;
+    else an empty text. That answer is the most common one, which is no guess below chance; answers
+    that are all the same have no other to choose."""
+    n, right = len(clean), int(clean["correct"].sum())
+    if not right:
+        return FLOOR
+    shares = clean["answer"].value_counts(normalize=True)
+    low, high = wilson_interval(right, n)
+    if len(shares) == 1 or low > shares.iloc[0]:
+        return ""
+    return (
+        f"clean accuracy {interval(right / n, low, high)} is not shown to be above "
+        f"{decimal(shares.iloc[0], 3)}, the share of the most common answer"
+    )
+
+
+def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:
+    """What to know before numbers over ``n`` examples; ``floor`` as :func:`floor_of` says."""
     found = []
-    if right == 0:
-        found.append(f"{FLOOR}: accuracies say nothing here; compare log-probabilities")
+    if floor:
+        found.append(f"{floor}: accuracies say little here; compare log-probabilities")
     if n < FEW:
         low, high = wilson_interval(n / 2, n)
         found.append(
