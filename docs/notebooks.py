@@ -87,10 +87,14 @@ def executed(path: Path, folder: Path, data: Sequence[Path] = ()) -> nbformat.No
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the notebooks and write them back with their outputs."""
     parser = argparse.ArgumentParser(description="Run notebooks and keep their outputs.")
-    parser.add_argument("names", nargs="*", help="of files; all by default")
-    names = parser.parse_args(argv).names
+    parser.add_argument("names", nargs="*", help="with or without .ipynb; all by default")
+    named = {path.stem: path for path in NOTEBOOKS}
+    names = [name.removesuffix(".ipynb") for name in parser.parse_args(argv).names]
+    for name in names:
+        if name not in named:
+            parser.error(f"there is no notebook {name!r}; expected one of {', '.join(named)}")
     for path in NOTEBOOKS:
-        if names and path.name not in names:
+        if names and path.stem not in names:
             continue
         data = data_of(path)
         if path.name in SHOWS and not data:

@@ -14,10 +14,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import tyro
 
@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 COMMANDS: Final[Mapping[str, tuple[type, str]]] = {
     "cap": (CapCommand, "cap.measure:run"),
     "transplant": (TransplantCommand, "transplant.measure:run"),
-    "ablate": (AblationCommand, "ablation.measure:run"),
     "similarity": (SimilarityCommand, "similarity.measure:run"),
-    "carma": (CarmaCommand, "carma.measure:run"),
+    "ablate": (AblationCommand, "ablation.measure:run"),
+    "audit": (AuditCommand, "audit.measure:run"),
     "weights": (WeightsCommand, "weights.measure:run"),
+    "carma": (CarmaCommand, "carma.measure:run"),
     "phases": (PhasesCommand, "phases.measure:run"),
     "task-phases": (TaskPhasesCommand, "task_phases.measure:run"),
     "concept-graphs": (ConceptGraphsCommand, "concept_graphs.measure:run"),
     "text-phases": (TextPhasesCommand, "text_phases.measure:run"),
-    "mechanism": (MechanismCommand, "mechanism.measure:run"),
     "speed": (SpeedCommand, "fitting_speed.measure:run"),
     "generalise": (GeneraliseCommand, "generalise.measure:run"),
-    "fusion": (FusionCommand, "fusion.measure:run"),
     "pretrain": (PretrainCommand, "pretrain.measure:run"),
+    "mechanism": (MechanismCommand, "mechanism.measure:run"),
+    "fusion": (FusionCommand, "fusion.measure:run"),
     "encoders": (EncodersCommand, "encoders.measure:run"),
     "codes": (CodesCommand, "codes.measure:run"),
-    "audit": (AuditCommand, "audit.measure:run"),
 }
 """Each command's options, and the function in a study's folder that carries it out."""
 ON_RESULTS: Final[Mapping[str, tuple[type, str]]] = {
@@ -71,6 +71,22 @@ ON_RESULTS: Final[Mapping[str, tuple[type, str]]] = {
     "compare": (CompareCommand, "saved.compare:run"),
 }
 """Commands that measure nothing: their function returns what is printed."""
+GROUPS: Final = {
+    "measure a model": ("cap", "transplant", "similarity", "ablate", "audit", "weights"),
+    "train and compare": (
+        "carma",
+        "phases",
+        "task-phases",
+        "concept-graphs",
+        "text-phases",
+        "speed",
+        "generalise",
+        "pretrain",
+    ),
+    "look inside what was trained": ("mechanism", "fusion", "encoders", "codes"),
+    "saved results": ("plot", "compare"),
+}
+"""Of commands, in the order of the help."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
 """Tasks of ``phases --task`` that have a command of their own, and that command."""
 BY_BLANKS: Final = ("--layers", "--pooling", "--carma-layers", "--seeds", "--format")
@@ -79,12 +95,36 @@ BY_COMMAS: Final = (
     *("--train-nodes", "--tasks", "--outputs", "--embeddings", "--tuned", "--shares"),
 )
 """Options that read a list, by how; the other way is taken as well."""
-ABOUT: Final = """How, and where, does a transformer compose meaning?
+LISTED: Final = "\n".join(f"- {group}: {', '.join(names)}" for group, names in GROUPS.items())
+ABOUT: Final = f"""How, and where, does a transformer compose meaning?
+
+{LISTED}
 
 Each command has its own help: interp-compose cap --help. Also: interp-compose --version, and
 interp-compose --tyro-print-completion bash (zsh, tcsh), which prints a script for the shell."""
 RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
+UNSAID: Final = "unset"
+"""The default, in a help, of an option that has none: its text says what that means."""
+READABLE: Final = tyro.constructors.ConstructorRegistry()
+"""How the parser shows options that may be left out."""
+
+
+@READABLE.primitive_rule
+def _without_none(kind: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    """``INT`` in place of ``{None}|INT``; None is understood all the same."""
+    if type(None) not in get_args(kind.type) or UNSAID in kind.markers:
+        return None
+    again = tyro.constructors.PrimitiveTypeInfo.make(kind.type, {*kind.markers, UNSAID})
+    spec = tyro.constructors.ConstructorRegistry.get_primitive_spec(again)
+    if isinstance(spec, tyro.constructors.UnsupportedTypeAnnotationError):
+        return spec
+    shown = spec.metavar.removeprefix("{None}|").replace("{None,", "{")
+    return replace(
+        spec,
+        metavar=shown.strip("{}") if " " in shown else shown,
+        str_from_instance=lambda one: [UNSAID] if one is None else spec.str_from_instance(one),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -92,7 +132,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     refused input, 130 when interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv == ["--version"]:
-        print(f"interp-compose {__version__}")
+        with _while_read():
+            print(f"interp-compose {__version__}")
         return
     argv = argv or ["--help"]
     if argv and argv[0] in RENAMED:
@@ -104,7 +145,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(2)
     if argv[:1] == ["phases"]:
         argv = _of_a_task(argv[1:])
-    command = _parsed(_lists(argv))
+    command = None
+    with _while_read():
+        command = _parsed(_lists(argv))
+    if command is None:
+        return  # whose help nobody reads on
     from interp_compose.errors import InterpComposeError
 
     if _is_empty(argv):
@@ -139,7 +184,7 @@ def _parsed(argv: Sequence[str]) -> Any:
             print(f"interp-compose has no command {name!r}{meant}", file=sys.stderr)
             raise SystemExit(2)
         return tyro.extras.subcommand_cli_from_dict(
-            kinds, prog="interp-compose", description=ABOUT, args=argv
+            kinds, prog="interp-compose", description=ABOUT, args=argv, registry=READABLE
         )
     given = list(argv[1:])
     if name in COMMANDS and not any(word.partition("=")[0] == "--out" for word in given):
@@ -147,9 +192,11 @@ def _parsed(argv: Sequence[str]) -> Any:
     if {"-h", "--help"} & {*given}:
         _wrap_help(kinds[name])
     prog = f"interp-compose {name}"  # suggestions for a misspelt option are then its own options
-    command: Any = tyro.cli(kinds[name], prog=prog, args=given)
+    command: Any = tyro.cli(kinds[name], prog=prog, args=given, registry=READABLE)
     preset = command.preset() if hasattr(command, "preset") else None
-    return command if preset is None else tyro.cli(type(command), default=preset, args=given)
+    if preset is None:
+        return command
+    return tyro.cli(type(command), default=preset, args=given, registry=READABLE)
 
 
 def _wrap_help(command: type) -> None:
@@ -248,8 +295,10 @@ def _run(command: Any) -> int:
 def _while_read() -> Iterator[None]:
     """A reader that has enough, such as ``head``, ends the printing and not the command."""
     try:
-        yield
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

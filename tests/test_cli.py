@@ -59,6 +59,18 @@ def test_what_is_misspelt_is_asked_back(capsys: pytest.CaptureFixture[str]) -> N
     assert "interp-compose --version" in " ".join(capsys.readouterr().out.split())
 
 
+def test_help_lists_commands_by_group(capsys: pytest.CaptureFixture[str]) -> None:
+    every = [name for names in cli.GROUPS.values() for name in names]
+    assert every == [*cli.COMMANDS, *cli.ON_RESULTS]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    for group, names in cli.GROUPS.items():
+        assert f"- {group}: {', '.join(names)}\n" in text
+    places = [text.index(f"• {name} ") for name in every]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize(
     ("given", "read"),
     [
@@ -78,6 +90,16 @@ def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", pipe)
         with cli._while_read():
             print("a table")
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["cap", "--help"], ["--version"]])
+def test_help_ends_quietly_where_its_reader_has_left(asked: list[str]) -> None:
+    there, here = os.pipe()
+    os.close(there)
+    with os.fdopen(here, "w") as pipe:
+        command = [sys.executable, "-m", "interp_compose", *asked]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("old", "new"), [("complexity", "phases"), ("probe", "weights")])

@@ -537,6 +537,21 @@ def test_bad_input_exits_with_2_and_writes_nothing(
         assert not out.exists()
 
 
+WITH_TASK = [
+    name for name, options in COMMANDS.items() if {*options.split()} >= {"--model", "--task"}
+]
+
+
+@pytest.mark.parametrize("name", WITH_TASK)
+@pytest.mark.parametrize("task", ["no-such-task", "no-such-file.jsonl"])
+def test_a_task_is_checked_before_the_model_is_loaded(
+    name: str, task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(capsys, name, tmp_path / "out", f"--model no/such-model --task {task}")
+    assert task in error
+    assert "no/such-model" not in error
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_is_no_folder_even_to_be_replaced(
     name: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -579,3 +594,4 @@ def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[st
         assert re.search(rf"--{option.replace('_', '-')}[ ,]", text), option
     assert "--progress" not in text
     assert "--slurm" not in text
+    assert not re.search(r"\{None|default:\W*None", text)

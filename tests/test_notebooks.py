@@ -153,11 +153,19 @@ def test_a_notebook_is_left_alone_where_its_data_is_missing(
     monkeypatch.delenv("INTERP_COMPOSE_TEST_DATA", raising=False)
     path = _named("05_human_judgements.ipynb")
     before = path.read_bytes()
-    notebooks.main([path.name])
-    assert path.read_bytes() == before
-    assert capsys.readouterr().out == (
-        "05_human_judgements.ipynb: left alone; INTERP_COMPOSE_TEST_DATA has no bird/\n"
-    )
+    for name in (path.name, path.stem):
+        notebooks.main([name])
+        assert path.read_bytes() == before
+        assert capsys.readouterr().out == (
+            "05_human_judgements.ipynb: left alone; INTERP_COMPOSE_TEST_DATA has no bird/\n"
+        )
+
+
+def test_a_name_that_is_no_notebook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        notebooks.main(["05_human_judgments"])
+    assert ended.value.code == 2
+    assert "no notebook '05_human_judgments'; expected one of 01_cap" in capsys.readouterr().err
 
 
 def _shortened(path: Path, folder: Path) -> Path:

@@ -164,13 +164,9 @@ def load_transplants(
         AnswerError: the answers are not single tokens for this model.
     """
     name = str(name)
-    if name.endswith(".jsonl"):
-        return read_transplants(name)
-    if name not in TASKS:
-        raise OptionError(
-            f"pairs {name!r} are unknown; choose one of {', '.join(TASKS)}, or give the path of a "
-            ".jsonl file"
-        )
+    pairs = check_pairs(name)
+    if pairs is not None:
+        return pairs
     if name == "anchors":
         from interp_compose.tasks.anchor_transplants import anchor_transplants
         from interp_compose.tasks.anchors import AnchorTask
@@ -189,3 +185,16 @@ def load_transplants(
     from interp_compose.tasks.mini.transplants import mini_idm_transplants
 
     return mini_idm_transplants(model.tokenizer, prompt_for(model.architecture, "idm"), seed)
+
+
+def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:
+    """Refuse what :func:`load_transplants` refuses of a task without its model; the pairs of a
+    file."""
+    if name.endswith(".jsonl"):
+        return read_transplants(name)
+    if name not in TASKS:
+        raise OptionError(
+            f"pairs {name!r} are unknown; choose one of {', '.join(TASKS)}, or give the path of a "
+            ".jsonl file"
+        )
+    return None

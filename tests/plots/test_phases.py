@@ -201,11 +201,13 @@ def test_bubbles_say_phase_and_stable_rank() -> None:
     frame = cells()
     made = phase_bubble_figure(frame.sample(frac=1, random_state=2), config=CONFIG).chart
     assert isinstance(made, Bubbles)
-    assert made.columns == ["0.001", "0.01", "0.5"]
-    assert made.rows == ["1", "0.7", "0.5", "0.3", "0.2"]
+    map_of = phase_map_figure(frame, config=CONFIG).chart
+    assert isinstance(map_of, HeatMap)
+    for name in ("columns", "rows", "x_title", "y_title"):
+        assert getattr(made, name) == getattr(map_of, name)
     rank = frame.set_index(["init_rate", "weight_decay"])["stable_rank"]
-    assert made.values == [[rank[r, d] for d in DECAYS] for r in RATES[::-1]]
-    assert made.sizes == [[k] * 3 for k in (4, 4, 3, 2, 1)]
+    assert made.values == [[rank[r, d] for r in RATES] for d in DECAYS[::-1]]
+    assert made.sizes == [[1, 2, 3, 4, 4]] * 3
     assert made.log
     assert list(made.size_names) == ["not fitted", "1", "2", "2, commutative", "3"]
 
@@ -217,14 +219,14 @@ def test_a_model_that_has_not_fitted_its_data_is_called_so() -> None:
     assert "(0: not fitted, 2c: " in figure.layout.xaxis.title.text
     made = phase_bubble_figure(frame, config=CONFIG).chart
     assert isinstance(made, Bubbles)
-    assert made.sizes[-1] == [0] * 3
-    first = [cell.split(" · ")[0] for cell in made.hover[-1]]
-    assert first == ["not fitted?", "not fitted", "not fitted??"]
+    assert [sizes[0] for sizes in made.sizes] == [0] * 3
+    first = [row[0].split(" · ")[0] for row in made.hover]
+    assert first == ["not fitted??", "not fitted", "not fitted?"]
 
 
 def test_bubbles_leave_gaps() -> None:
     made = phase_bubble_figure(diverged(), config=CONFIG).chart
-    assert made.gaps == [(4, 0), (4, 1)]
+    assert made.gaps == [(1, 0), (2, 0)]
 
 
 # --- all three -----------------------------------------------------------------------------------

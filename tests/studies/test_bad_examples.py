@@ -22,6 +22,7 @@ from interp_compose.errors import (
 )
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import Example
+from tests.studies import similarity_reference
 from tests.studies.test_transplant import PAIRS
 
 LONG = Example("a " * 60, "b")
@@ -112,6 +113,24 @@ def test_pairs_are_left_out_too(model: LensModel) -> None:
     kept = result.outcomes[result.outcomes["vector"] == "transplant"]
     same(kept, alone.outcomes, {i: i + 1 for i in range(len(PAIRS))}, "pair")
     assert "2 left out" in result.summary()
+
+
+def test_pairs_of_texts_are_left_out_too() -> None:
+    encoder = similarity_reference.wrapped("BERT")
+    good = similarity_reference.ROWS
+    long = {**good[0], "text1": "a " * 80, "text2": "b"}
+    rows = [good[0], {"text1": "a"}, *good[1:], long]
+    last = len(rows)
+    with pytest.raises(InputError, match=rf"(?s)^2 of {last} pairs .*row 2 .*text1 of row {last}"):
+        ic.similarity_curve(encoder, rows, progress=False)
+    with similarity_reference.few_samples():
+        result = ic.similarity_curve(encoder, rows, on_bad="skip", layers=[0], progress=False)
+        alone = ic.similarity_curve(encoder, good, layers=[0], progress=False)
+    assert sorted(result.config["skipped"].items()) == [("prompt", 1), ("row", 1)]
+    places = {i: i + (i > 0) for i in range(len(good))}
+    same(result.clean, alone.clean, places, "pair")
+    assert "2 left out" in result.summary()
+    assert "2 left out" in result.plot().chart.subtitle
 
 
 def test_of_a_file_lines_are_named(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from interp_compose.errors import InputError, OptionError
+from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.cap.result import CONTROLS, POOLINGS, CapCurve, compare_curves
 
 N, LAYERS, N_LAYERS = 7, (0, 2, 4), 5
@@ -252,7 +253,9 @@ def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
     assert said in json.loads(curve._files()["result.json"])["notes"][0]
     figures = curve.figures()
     assert said in figures["cap_curve"].chart.subtitle
-    lines = {line.label: line for line in figures["cap_logprob"].chart.panels[0].lines}
+    panel = figures["cap_logprob"].chart.panels[0]
+    assert panel.levels[0].label.startswith("clean \N{MINUS SIGN}0.")
+    lines = {line.label: line for line in panel.lines}
     for name, line in lines.items():
         name = name.removesuffix(" (control)")
         rows = curve.frame[curve.frame["pooling"] == name]
@@ -262,6 +265,33 @@ def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
         assert line.high[0] - line.y[0] == pytest.approx(half, rel=1e-6)
     assert said not in make_curve().summary()
     assert "notes" not in json.loads(_large()._files()["result.json"])
+
+
+def test_a_clean_model_no_better_than_one_answer_to_all_is_named() -> None:
+    answers = [" kitten", " bird"] * (N // 2 + 1)
+    clean = make_clean().assign(answer=answers[:N], correct=[i < 4 for i in range(N)])
+    curve = CapCurve.from_outcomes(make_outcomes(clean), clean, CONFIG, n_layers=N_LAYERS)
+    most = clean["answer"].value_counts(normalize=True).iloc[0]
+    low, high = wilson_interval(4, N)
+    said = (
+        f"clean accuracy {4 / N:.3f} [{low:.3f}, {high:.3f}] is not shown to be above {most:.3f}, "
+        "the share of the most common answer"
+    )
+    assert f"{said}: accuracies say little here; compare log-probabilities" in curve.notes
+    assert said in curve.plot().chart.subtitle
+    better = clean.assign(answer=[f" {i}" for i in range(N)])
+    curve = CapCurve.from_outcomes(make_outcomes(better), better, CONFIG, n_layers=N_LAYERS)
+    assert "most common answer" not in str(curve.notes) + curve.plot().chart.subtitle
+
+
+def test_figures_tell_what_filters_left() -> None:
+    left = "filters left 8 of 10 examples: answers of one token"
+    clean = make_clean()
+    curve = CapCurve.from_outcomes(
+        make_outcomes(clean), clean, {**CONFIG, "filtered": left}, n_layers=N_LAYERS
+    )
+    for figure in (curve.plot(), curve.plot(value="target_logprob")):
+        assert left in figure.chart.subtitle
 
 
 def _large() -> CapCurve:

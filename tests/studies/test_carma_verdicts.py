@@ -119,6 +119,17 @@ def test_few_changed_prompts_are_counted_aloud() -> None:
     assert "ConsistSyn counts" not in cells(compare(), "consist_syn")
 
 
+def test_fine_tuning_below_the_original_model_is_named() -> None:
+    tables = make_tables()
+    accuracy = tables["accuracy"]
+    original = accuracy["version"] == "original"
+    above = accuracy.loc[accuracy["version"] == "ft", "n_correct"].to_numpy() + 100
+    tables["accuracy"].loc[original, "n_correct"] = above
+    (told,) = cautions(Comparison.from_runs(tables, CONFIG))
+    assert told.startswith("Plain fine-tuning ends below the original model: accuracy ")
+    assert "over 5 seeds a difference of \N{MINUS SIGN}10.000" in told
+
+
 def test_versions_with_one_answer_to_everything_are_named() -> None:
     tables = make_tables(seeds=range(2))
     accuracy = tables["accuracy"]
@@ -164,6 +175,17 @@ def test_one_seed_says_nothing() -> None:
     assert cautions(comparison) == ["One seed: nothing is said about differences; run at least 5."]
     assert "one seed: no statement" in comparison.summary()
     assert len(comparison.figures()) == 5
+
+
+def test_of_two_seeds_the_seeds_themselves_are_drawn() -> None:
+    comparison = compare(seeds=(3, 7), gain={"synonyms": 40})
+    chart = comparison.plot_consistency().chart
+    assert "2 seeds · bars: from one to the other" in chart.subtitle
+    own = comparison.frames["synonyms"].query("version == 'carma' and rate == @RATES[0]")
+    each = sorted((100 * own["n_both"] / own["n_before"]).tolist())
+    assert len(each) == 2
+    line = next(line for line in chart.panels[0].lines if line.label == "CARMA")
+    assert [line.low[0], line.high[0]] == pytest.approx(each)
 
 
 def test_a_saturated_set_is_noticed() -> None:

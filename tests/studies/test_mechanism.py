@@ -227,4 +227,7 @@ def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None
         figure = embedding_figure(frames, config=opened.config)
         assert isinstance(figure.chart, Scatter)
         for panel in figure.chart.panels:
-            assert f"({told}): 1.00, 1.00, 1.00; " in panel.heading
+            assert panel.heading.endswith("% of variance")
+            assert f" ({told}) · " in panel.heading
+        rate = figure.chart.panels[0].heading.split()[1]
+        assert f"random pair's: 100%, 100%, 100% (γ {rate})" in figure.chart.subtitle

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -421,6 +423,53 @@ def test_frames_that_contradict_themselves_are_refused(
     with pytest.raises(InputError, match=message) as refusal:
         entry.made({**frames, name: change(frames[name])})
     assert type(refusal.value) is expected
+
+
+def codes_frames() -> Frames:
+    """Three seeds, two words, and sources that differ."""
+    rows = [
+        ("cat", seed, source, "held_out", word, 3, 2, right + seed / 10, 0.5, 0.5)
+        for seed in range(3)
+        for source, right in (("codes", 0.6), ("commonest", 0.3), ("permuted", 0.1))
+        for word in ("one", "other")
+    ]
+    tables = {table.name: table.of([]) for table in ic.Codes.SCHEMA}
+    sememes = next(table for table in ic.Codes.SCHEMA if table.name == "sememes")
+    found = [dict(zip(sememes.columns, row, strict=True)) for row in rows]
+    return {**tables, "sememes": sememes.of(found)}
+
+
+@pytest.mark.parametrize("study", [*ENTRIES, "codes"])
+def test_sentences_of_a_report_hold_numbers_of_the_tables(study: str) -> None:
+    if study == "codes":
+        result: StudyResult = ic.Codes.from_rows(codes_frames(), {"seeds": [0, 1, 2]})
+    else:
+        result = made(study)
+    said = result.sentences()
+    assert len(said) in (2, 3) or study == "carma"  # whose verdicts are all said
+    assert all(one.endswith(".") for one in said)
+    text = " ".join(said).replace("\N{MINUS SIGN}", "-")
+    assert "nan" not in text
+    known = np.concatenate(
+        [frame.select_dtypes("number").to_numpy(float).ravel() for frame in result.frames.values()]
+    )
+    known = np.concatenate([known, 100 * known])
+    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", text)]
+    assert any(np.nanmin(np.abs(known - number)) < 0.051 for number in numbers), text
+
+
+@pytest.mark.parametrize(
+    "study", ["generalise", "task_phases", "concept_graphs", "text_phases", "pretrain", "encoders"]
+)
+def test_figures_of_one_seed_tell_of_no_spread_over_seeds(study: str) -> None:
+    told = {}
+    for seeds in ([0], [0, 1, 2]):
+        result = replace(made(study), config={**made(study).config, "seeds": seeds})
+        charts = [figure.chart for figure in result.figures().values()]
+        told[len(seeds)] = " · ".join(chart.subtitle for chart in charts if chart is not None)
+    assert "1 seed: no spread" in told[1]
+    assert "seeds" in told[3]
+    assert not re.search("seeds|bands:|smallest", told[1])
 
 
 def test_a_comparison_needs_every_table_and_no_other() -> None:

@@ -12,7 +12,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
 from interp_compose.studies.core.figures import lines_of, model_name
-from interp_compose.studies.core.text import about
+from interp_compose.studies.core.text import about, filtered_of
 
 MINUS: Final = "\N{MINUS SIGN}"
 CHANGE: Final = "change of the answer's log-probability (nats)"
@@ -144,7 +144,7 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
 
 def _about(config: Mapping[str, Any], *more: str) -> str:
     mask = MASKS.get(config.get("mode") or "", "") if config["what"] == "words" else ""
-    return " · ".join(filter(None, (about(config, ("task",)), mask, *more)))
+    return " · ".join(filter(None, (about(config, ("task",)), filtered_of(config), mask, *more)))
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:

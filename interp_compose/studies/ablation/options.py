@@ -20,7 +20,7 @@ class AblationOptions(AnswerOptions):
     layers: Layers = None
     """Layers of the knockouts (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     tagger: Annotated[
-        Any, tyro.conf.arg(constructor=str, metavar="STR", help_behavior_hint="(default: None)")
+        Any, tyro.conf.arg(constructor=str, metavar="STR", help_behavior_hint="(default: unset)")
     ] = None
     """For words: tells kinds of words apart: "kind" (content, function, …; no model needed), a
     spaCy pipeline or its name, for parts of speech, or a function (text.tagging.tagger_of)."""

@@ -34,6 +34,7 @@ from interp_compose.studies.core.text import (
     about,
     cautions,
     counted,
+    floor_of,
     interval,
     text_table,
 )
@@ -295,7 +296,7 @@ class AblationCurve(StudyResult):
     @property
     def notes(self) -> list[str]:
         """What filters left, few examples, or a clean model that gets nothing right."""
-        return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
+        return super().notes + cautions(len(self.clean), floor_of(self.clean))
 
     def _sure(self) -> pd.DataFrame:
         """Layers × groups: whether the interval of the change of log-probability excludes 0."""

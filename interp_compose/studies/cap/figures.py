@@ -11,8 +11,8 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import lines_of, model_name, protocol_name
-from interp_compose.studies.core.text import FLOOR, about, counted
+from interp_compose.studies.core.figures import lines_of, model_name, protocol_name, widths_of
+from interp_compose.studies.core.text import about, counted, decimal, filtered_of
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
 DEPTH_TITLE = "depth at which tokens are pooled (0 % = embeddings, 100 % = last block)"
@@ -25,20 +25,26 @@ def curve_figure(
     n_affected: int,
     config: Mapping[str, Any],
     normalised_depth: bool,
+    floor: str = "",
 ) -> ChartFigure:
     """One curve per pooling of ``frame`` (layer, depth, pooling, accuracy, ci_low, ci_high, n).
 
-    ``config`` names model, task and unit in the title.
+    ``config`` names model, task and unit in the title; ``floor`` says that accuracies tell little.
     """
     lines = side_by_side(_lines(_protocols(frame), normalised_depth), normalised_depth)
     n = counted(int(frame["n"].max()), "examples")
     shown = [f"{n}, {n_affected} with a unit of several tokens", _intervals(lines)]
-    if not clean_accuracy:
-        shown.append(FLOOR)
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{model_name(config)}: accuracy when tokens are pooled",
-        subtitle=about(config, ("task", "unit"), *shown),
+        subtitle=about(
+            config,
+            ("task", "unit"),
+            filtered_of(config),
+            *shown,
+            widths_of(frame["pooling"]),
+            floor,
+        ),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,
@@ -56,14 +62,16 @@ def logprob_figure(
     lines = side_by_side(
         lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth
     )
-    level = Level(f"clean {clean:.2f}", clean, Style(INK, "circle", width=1.3))
+    level = Level(f"clean {decimal(clean, 2)}", clean, Style(INK, "circle", width=1.3))
     chart = Chart(
         title=f"{model_name(config)}: log-probability of the answer, tokens pooled",
         subtitle=about(
             config,
             ("task", "unit"),
+            filtered_of(config),
             f"mean over {counted(int(frame['n'].max()), 'examples')}",
             _intervals(lines),
+            widths_of(frame["pooling"]),
         ),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="log-probability (nats)",

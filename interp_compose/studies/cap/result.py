@@ -40,6 +40,7 @@ from interp_compose.studies.core.text import (
     about,
     cautions,
     counted,
+    floor_of,
     interval,
     probability,
     text_table,
@@ -310,6 +311,7 @@ class CapCurve(StudyResult):
             n_affected=int(self.clean["affected"].sum()),
             config=self.config,
             normalised_depth=normalised_depth,
+            floor=floor_of(self.clean),
         )
 
     def figures(self) -> dict[str, ChartFigure]:
@@ -365,7 +367,7 @@ class CapCurve(StudyResult):
     @property
     def notes(self) -> list[str]:
         """What filters left, few examples, or a clean model that gets nothing right."""
-        return super().notes + cautions(len(self.clean), int(self.clean["correct"].sum()))
+        return super().notes + cautions(len(self.clean), floor_of(self.clean))
 
     def _head(self) -> tuple[str, str]:
         n, affected = len(self.clean), int(self.clean["affected"].sum())

@@ -50,7 +50,7 @@ def cap_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: accuracy when words are pooled, {how}",
-            subtitle=_about(config, summary, "dotted: nothing pooled", notice),
+            subtitle=_about(config, cap, "dotted: nothing pooled", notice),
             x_title=DEPTH,
             y_title="accuracy",
             x_is_share=True,
@@ -76,7 +76,7 @@ def consistency_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: still right when words become synonyms",
-            subtitle=_about(config, summary, notice).replace("bands", "bars"),
+            subtitle=_about(config, rows, notice).replace("bands", "bars"),
             x_title="share of the words asked to be replaced",
             y_title="ConsistSyn (%)",
             x_is_share=True,
@@ -145,9 +145,13 @@ def _lines(
     """A line per version that has numbers; where one has no interval, its ends are the mean.
 
     Student's interval of a few percentages may leave 0 … 100; it is drawn as far as it is possible.
+    Of two seeds, whose interval says next to nothing, the ends are the seeds themselves.
     """
     within = (0.0, 100.0) if percent else (None, None)
     ends = {end: scale * rows[end].clip(*within) for end in ("ci_low", "ci_high")}
+    if rows["n_seeds"].max() == 2:
+        half = rows["sd"] / 2**0.5
+        ends = {"ci_low": scale * (rows["mean"] - half), "ci_high": scale * (rows["mean"] + half)}
     scaled = rows.assign(mean=scale * rows["mean"], **ends)
     named = [
         (LABELS[version], style, scaled[scaled["version"] == version])
@@ -161,5 +165,5 @@ def _lines(
 def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
     """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
     n = int(rows["n_seeds"].max())
-    seeds = f"{n} seeds · bands: 95 % intervals" if n > 1 else "one seed, no intervals"
-    return about(config, ["task"], seeds, *more)
+    spread = {1: "one seed, no intervals", 2: "2 seeds · bands: from one to the other"}
+    return about(config, ["task"], spread.get(n, f"{n} seeds · bands: 95 % intervals"), *more)

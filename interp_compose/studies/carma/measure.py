@@ -43,7 +43,7 @@ from interp_compose.studies.core.command import loaded
 from interp_compose.studies.core.keywords import keywords
 from interp_compose.studies.core.options import Execution
 from interp_compose.studies.core.output import held_folder, write_result
-from interp_compose.tasks.load import load_task
+from interp_compose.tasks.load import check_task, load_task
 from interp_compose.tasks.synonyms import synonym_source
 from interp_compose.tasks.task import Task
 from interp_compose.training.history import Tracker
@@ -166,6 +166,7 @@ def run(command: CarmaCommand) -> Comparison:
     check_options(command.execution.where, command.execution.workers, None)
     carma = carma_of(command)
     check_limit(source.limit)
+    check_task(source.task, source.data_dir)
     model = loaded(command.model)
     if asked.paper:
         check_depth(command.model.model, model.n_layers)

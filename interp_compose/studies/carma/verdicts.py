@@ -23,7 +23,7 @@ from interp_compose.studies.carma.differences import (
 )
 from interp_compose.studies.carma.tables import LABELS
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import about, decimal, text_table
+from interp_compose.studies.core.text import about, counted, decimal, interval, text_table
 
 CHANGED_ENOUGH: Final = 0.9  # of the prompts: no caution
 
@@ -41,6 +41,7 @@ def cautions(comparison: StudyResult) -> list[str]:
             f"ConsistSyn is saturated at {easy}: this set does not discriminate "
             "(every version above 95 %)."
         )
+    found += _got_worse(comparison.frames["differences"])
     if len(set(comparison.frames["accuracy"]["seed"])) < 2:
         found.append("One seed: nothing is said about differences; run at least 5.")
     return found
@@ -57,6 +58,18 @@ def counted_prompts(comparison: StudyResult, *, below: float = 1.0) -> list[str]
                 "word was replaced (smallest over seeds)"
             )
     return said
+
+
+def _got_worse(differences: pd.DataFrame) -> list[str]:
+    """That plain fine-tuning ends below the model that it started from."""
+    rows = differences[(differences["first"] == "ft") & (differences["second"] == "original")]
+    return [
+        f"Plain fine-tuning ends below the original model: accuracy "
+        f"{decimal(row['mean_first'], 2)} % against {decimal(row['mean_second'], 2)} %, over "
+        f"{counted(row['n_seeds'], 'seeds')} a difference of "
+        f"{interval(*(row[end] for end in ('difference', 'ci_low', 'ci_high')))} points."
+        for row in records(rows[(rows["metric"] == "accuracy") & (rows["difference"] < 0)])
+    ]
 
 
 def _one_token(accuracy: pd.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from interp_compose.studies.core.figures import by_value, lines_of, n_seeds
+from interp_compose.studies.core.figures import by_value, lines_of, n_seeds, of_several
 
 APART = 0.08
 """From one source's points to the next one's, where two models are 1 apart."""
@@ -48,7 +48,7 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     return draw(
         Chart(
             title="Sememes named by the last block's codes",
-            subtitle=f"{n_seeds(config)} · mean over words and seeds, bars: 95 % over words",
+            subtitle=" · ".join((n_seeds(config), _means(config), "bars: 95 % over words")),
             x_title="",
             y_title="R-precision",
             x_is_share=False,
@@ -79,7 +79,9 @@ def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> 
     return draw(
         Chart(
             title="A word in two passages, and two words",
-            subtitle=f"{n_seeds(config)} · mean over words and seeds, bars: smallest to largest",
+            subtitle=" · ".join(
+                (n_seeds(config), _means(config), *of_several(config, "bars: smallest to largest"))
+            ),
             x_title="block",
             y_title="cosine",
             x_is_share=False,
@@ -88,3 +90,7 @@ def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> 
             x_ticks=[float(layer) for layer in layers],
         )
     )
+
+
+def _means(config: Mapping[str, Any]) -> str:
+    return " and ".join(("mean over words", *of_several(config, "seeds")))

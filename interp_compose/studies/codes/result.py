@@ -16,7 +16,7 @@ from interp_compose.studies.codes.sememes import MEASURES
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import LIMITS, interval, listed, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -243,6 +243,27 @@ class Codes(StudyResult):
         )
         lines = ["", "codes of a word in a phrase, and of itself or the phrase's other word alone"]
         return [*lines, "", *text_table(wide, columns)]
+
+    def sentences(self) -> list[str]:
+        """How well codes name sememes, beside both baselines."""
+        side = self.frame["side"].iloc[-1]
+        rows, differences = (
+            frame[(frame["measure"] == "r_precision") & (frame["side"] == side)]
+            for frame in (self.frame, self.differences)
+        )
+        codes = rows[rows["source"] == "codes"]
+        ends = ("difference", "words_low", "words_high")
+        told = "; ".join(
+            f"{row['model']} {interval(*(row[end] for end in ends), sign=True)} against "
+            f"{row['other']}"
+            for row in differences.to_dict("records")
+        )
+        return [
+            f"Asked: whether codes name the sememes of {int(codes['n'].iloc[0]):,} "
+            f"{side.replace('_', '-')} words, as R-precision; {listed(codes, 'model')}.",
+            f"Paired by word, with 95 % intervals over words: {told}.",
+            LIMITS,
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """R-precision beside its baselines; cosines of a word and of others, block by block."""

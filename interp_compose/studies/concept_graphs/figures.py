@@ -12,7 +12,14 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.images import ImageGrid, image_of, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.studies.concept_graphs.result import FAILING
-from interp_compose.studies.core.figures import by_value, curve_figure, lines_of, n_seeds
+from interp_compose.studies.core.figures import (
+    BARS,
+    by_value,
+    curve_figure,
+    lines_of,
+    n_seeds,
+    of_several,
+)
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.concept_images import NODES, described
 
@@ -55,7 +62,7 @@ def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     return draw(
         Chart(
             title="concept graph: generated images that are right",
-            subtitle=" · ".join((*about, "mean over seeds, bars: smallest to largest")),
+            subtitle=" · ".join((*about, *of_several(config, BARS))),
             x_title="init rate γ",
             y_title="images",
             x_is_share=False,

@@ -15,7 +15,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import ALL, differences_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 from interp_compose.tasks.concept_images import NODES, described
 
 if TYPE_CHECKING:
@@ -200,6 +200,21 @@ class ConceptGraphs(StudyResult):
             )
         return [*lines, ""]
 
+    def sentences(self) -> list[str]:
+        """Which combinations that were not trained on are drawn right most and least often, and
+        what differs most."""
+        rows = self.frame[(self.frame["kind"] == ALL) & ~self.frame["trained"]]
+        rows = rows if len(rows) else self.frame[self.frame["kind"] == ALL]
+        rows = rows.assign(name=_named(rows)).sort_values("mean", ascending=False, kind="stable")
+        differences = self.differences[self.differences["kind"] == ALL]
+        return [
+            "Asked: whether diffusion models compose concepts that they have not seen together; of "
+            "such combinations, the ones whose images are right most and least often: "
+            f"{listed(rows.iloc[[0, -1]], 'name', percent=True)}.",
+            *most_apart(differences.assign(name=_named(differences)), "name", percent=True),
+            f"What is right is decided by a judge, which errs as the summary says. {LIMITS}",
+        ]
+
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by init rate and over training, and generated images of the first seed."""
         from interp_compose.studies.concept_graphs import figures
@@ -214,6 +229,12 @@ class ConceptGraphs(StudyResult):
                 self.frames["examples"], values, self.config
             ),
         }
+
+
+def _named(rows: pd.DataFrame) -> list[str]:
+    """Like "small red circle at γ 0.5"."""
+    places = zip(rows["node"], rows["setting"], strict=True)
+    return [f"{described(node)} at {setting}" for node, setting in places]
 
 
 def shares(accuracy: pd.DataFrame) -> pd.DataFrame:

@@ -20,8 +20,8 @@ from interp_compose.errors import (
 from interp_compose.studies.core.options import OnBad
 
 T = TypeVar("T")
-ALONE: Final = re.compile(r"\b(example|pair) 0\b")
-"""How a message names an example that was checked alone."""
+ALONE: Final = re.compile(r"\b(?:(example|pair) 0|(row) 1)\b")
+"""How a message names an example that was checked alone; rows are counted from 1."""
 REASONS: Final[Mapping[type[InputError], str]] = {
     AnswerError: "answer",
     PromptError: "prompt",
@@ -80,7 +80,11 @@ def _problems(
             if ALONE.search(str(problem)) is None:
                 continue
             line = getattr(row, "where", "")
-            number = f"{place} ({line})" if line else str(place)
-            text = ALONE.sub(lambda name: f"{name[1]} {number}", str(problem), count=1)  # noqa: B023
+            more = f" ({line})" if line else ""
+            text = ALONE.sub(
+                lambda name: f"{name[1]} {place}{more}" if name[1] else f"row {place + 1}{more}",  # noqa: B023
+                str(problem),
+                count=1,
+            )
             found.append((place, type(problem)(text)))
     return found

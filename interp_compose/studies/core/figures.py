@@ -17,6 +17,7 @@ from interp_compose.studies.core.shares import ALL
 ALPHA: Final = 0.05
 UNTELLING: Final = ("/", "model", "models", "checkpoint", "final")
 """Folders of a model's path that do not say which model it is."""
+BARS: Final = "mean over seeds, bars: smallest to largest"
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
 
@@ -106,7 +107,9 @@ def curve_figure(
     return draw(
         Chart(
             title=f"{config['task']}: {name} over training",
-            subtitle=" · ".join((*about, f"measured on {counts} {of}", "bands: all seeds")),
+            subtitle=" · ".join(
+                (*about, f"measured on {counts} {of}", *of_several(config, "bands: all seeds"))
+            ),
             x_title="step",
             y_title=name,
             x_is_share=False,
@@ -142,11 +145,10 @@ def size_figure(
         )
         for value, own in placed.groupby(by, sort=False)
     ]
-    bars = "mean over seeds, bars: smallest to largest"
     return draw(
         Chart(
             title=f"{config['task']}: {title}",
-            subtitle=" · ".join((*about_decoders(config), bars)),
+            subtitle=" · ".join((*about_decoders(config), *of_several(config, BARS))),
             x_title=x_title,
             y_title=y_title,
             x_is_share=False,
@@ -183,7 +185,9 @@ def grid_figure(
     return draw(
         HeatMap(
             title=f"{config['task']}: {title}",
-            subtitle=" · ".join((*about_decoders(config), size, "mean over seeds")),
+            subtitle=" · ".join(
+                (*about_decoders(config), size, *of_several(config, "mean over seeds"))
+            ),
             x_title="weight decay",
             y_title="init rate γ",
             columns=[f"{decay:g}" for decay in decays],
@@ -255,6 +259,12 @@ def n_seeds(config: Mapping[str, Any]) -> str:
     return f"{count} seeds" if count != 1 else "1 seed: no spread"
 
 
+def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
+    """What a subtitle tells of means over seeds and of their spread; nothing of one seed, of which
+    :func:`n_seeds` says that it has none."""
+    return told if len(config["seeds"]) > 1 else ()
+
+
 def model_name(config: Mapping[str, Any]) -> str:
     """The model's name; a path or a long name without its folders or organisation."""
     name = str(config.get("model", "Model"))
@@ -262,6 +272,12 @@ def model_name(config: Mapping[str, Any]) -> str:
         return name
     parts = [part for part in Path(name).parts if part not in UNTELLING]
     return short(parts[-1] if parts else name, 30)
+
+
+def widths_of(names: Iterable[str]) -> str:
+    """Why mean is drawn wide and sum hollow, where a figure has both; else an empty text."""
+    both = {"mean", "sum"} <= {*names}
+    return "mean is wide and sum hollow: both show where they coincide" if both else ""
 
 
 def protocol_name(name: str) -> str:

@@ -20,10 +20,8 @@ Part = Annotated[O_co, tyro.conf.OmitArgPrefixes]
 ApiOnly = Annotated[O_co, tyro.conf.Fixed, tyro.conf.Suppress]
 """Options of the function that the command line sets by itself."""
 
-Layers = Annotated[
-    Sequence[int | float] | None, tyro.conf.arg(metavar="{None}|{LAYER [LAYER ...]}")
-]
-Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="{None}|{LABEL [LABEL ...]}")]
+Layers = Annotated[Sequence[int | float] | None, tyro.conf.arg(metavar="LAYER [LAYER ...]")]
+Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="LABEL [LABEL ...]")]
 OnBad = Literal["refuse", "skip"]
 Parser = Literal["benepar", "stanza", "spacy"]
 How = Literal["mean", "max", "sum"]

@@ -19,6 +19,11 @@ FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
 INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
 """Of sentences that name the layer where most is lost, or kept."""
+LIMITS: Final = (
+    "Seeds vary the start and the order of training: other tasks, sizes of model and lengths of "
+    "training are not shown."
+)
+"""Of sentences on models that were trained here."""
 
 
 def decimal(value: float | None, digits: int, *, sign: bool = False) -> str:
@@ -57,11 +62,33 @@ def _without_folders(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def cautions(n: int, right: int | None = None, *, of: str = "examples") -> list[str]:
-    """What to know before numbers over ``n`` examples, ``right`` of them the clean model's."""
+def filtered_of(config: Mapping[str, Any]) -> str:
+    """What filters left of the data; an empty text where that is not on record."""
+    return str(config.get("filtered") or "")
+
+
+def floor_of(clean: pd.DataFrame) -> str:
+    """That the clean model gets nothing right, or is not shown to be better than one answer to all;
+    else an empty text. That answer is the most common one, which is no guess below chance; answers
+    that are all the same have no other to choose."""
+    n, right = len(clean), int(clean["correct"].sum())
+    if not right:
+        return FLOOR
+    shares = clean["answer"].value_counts(normalize=True)
+    low, high = wilson_interval(right, n)
+    if len(shares) == 1 or low > shares.iloc[0]:
+        return ""
+    return (
+        f"clean accuracy {interval(right / n, low, high)} is not shown to be above "
+        f"{decimal(shares.iloc[0], 3)}, the share of the most common answer"
+    )
+
+
+def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:
+    """What to know before numbers over ``n`` examples; ``floor`` as :func:`floor_of` says."""
     found = []
-    if right == 0:
-        found.append(f"{FLOOR}: accuracies say nothing here; compare log-probabilities")
+    if floor:
+        found.append(f"{floor}: accuracies say little here; compare log-probabilities")
     if n < FEW:
         low, high = wilson_interval(n / 2, n)
         found.append(
@@ -74,6 +101,35 @@ def cautions(n: int, right: int | None = None, *, of: str = "examples") -> list[
 def counted(n: int, plural: str) -> str:
     """Like "1 pair" and "2 pairs"."""
     return f"{n} {plural if n != 1 else plural.removesuffix('s')}"
+
+
+def over_seeds(row: Mapping[Any, Any], *, percent: bool = False) -> str:
+    """Like "0.913 (0.901 to 0.927 over 3 seeds)", of a row's mean, smallest, largest, n_seeds."""
+    ends = (row[name] for name in ("mean", "smallest", "largest"))
+    mean, low, high = (f"{decimal(100 * x, 1)} %" if percent else decimal(x, 3) for x in ends)
+    n = row["n_seeds"]
+    return f"{mean} ({low} to {high} over {n} seeds)" if n > 1 else f"{mean} (one seed)"
+
+
+def listed(rows: pd.DataFrame, by: str, *, percent: bool = False) -> str:
+    """:func:`over_seeds` of each row, behind its name."""
+    found = rows.to_dict("records")
+    return "; ".join(f"{row[by]}: {over_seeds(row, percent=percent)}" for row in found)
+
+
+def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> list[str]:
+    """A sentence on the largest difference to the first value of ``by``; none without another."""
+    rows = differences[differences["difference"].notna()]
+    if rows.empty:
+        return []
+    row = rows.loc[rows["difference"].abs().idxmax()].to_dict()
+    scale, unit = (100, " points") if percent else (1, "")
+    ends = (scale * row[name] for name in ("difference", "ci_low", "ci_high"))
+    tested = "" if math.isnan(row["p_holm"]) else f" (95 %, p by Holm {probability(row['p_holm'])})"
+    return [
+        f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
+        f"{interval(*ends, sign=True)}{unit}{tested}."
+    ]
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:

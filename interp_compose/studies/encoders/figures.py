@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import lines_of, n_seeds
+from interp_compose.studies.core.figures import BARS, lines_of, n_seeds, of_several
 
 TITLES: Final = {
     "pearson": "Pearson's r with people's ratings",
@@ -54,7 +54,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     return draw(
         Chart(
             title=f"{tasks}: {TITLES[metric]}",
-            subtitle=f"{n_seeds(config)} · mean over seeds, bars: smallest to largest",
+            subtitle=" · ".join((n_seeds(config), *of_several(config, BARS))),
             x_title="",
             y_title=TITLES[metric],
             x_is_share=False,

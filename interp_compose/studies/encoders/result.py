@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -147,6 +147,25 @@ class EncoderScores(StudyResult):
         if cut:
             lines += ["", f"{cut} texts or pairs are longer than the context, and were cut"]
         return "\n".join(lines)
+
+    def sentences(self) -> list[str]:
+        """The first measure of each model and output, and what differs most there."""
+        if self.frame.empty:
+            return ["No value exists: all vectors are the same.", LIMITS]
+        first = self.frame.iloc[0]
+        rows, differences = (
+            frame[(frame[[*MEASURE]] == first[[*MEASURE]]).all(axis=1)]
+            for frame in (self.frame, self.differences)
+        )
+        measures = len(self.frame[[*MEASURE]].drop_duplicates())
+        return [
+            f"Asked: how well vectors of pre-trained encoders serve {first['task']} "
+            f"({first['subset']}, {first['metric']}, {first['embedding']}, n {first['n']:,}); "
+            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
+            *most_apart(differences, "reading"),
+            f"That is one of {counted(measures, 'measures')}, the others are in the tables. "
+            f"{LIMITS}",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Each metric by model and output."""

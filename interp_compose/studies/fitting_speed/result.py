@@ -17,7 +17,7 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.studies.anchors.titles import diverged_runs
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -342,6 +342,22 @@ class FittingSpeed(StudyResult):
         why one is missing."""
         return self._drawn()[0]
 
+    def sentences(self) -> list[str]:
+        """Where training data are fitted first and last, and how well lateness tells samples that
+        violate the rule."""
+        cells = self.cells
+        fitted = cells[cells["accuracy_epochs"].notna()].sort_values("accuracy_epochs")
+        told = [_span(row, "accuracy", "accuracy_epochs") for row in fitted.to_dict("records")]
+        first = "; ".join(dict.fromkeys([*told[:1], *told[-1:]]))
+        said = [
+            "Asked: how many epochs training data take that break a rule here and there, first and "
+            f"last: {first or 'in no cell did every run fit them'}."
+        ]
+        for row in cells[cells["auc"].notna()].nlargest(1, "auc").to_dict("records"):
+            found = _span(row, "auc", "auc")
+            said.append(f"Lateness tells samples that break the rule best with ROC AUC {found}.")
+        return [*said, f"Late samples may be late for another reason. {LIMITS}"]
+
     def summary(self) -> str:
         """Numbers of epochs, and areas under the ROC curve, as aligned text: a row per cell."""
         cells = self.cells
@@ -407,6 +423,16 @@ class FittingSpeed(StudyResult):
                 "no sample violates the rule, so that there is none to find; train runs with "
                 "violations from 1 to 6"
             )
+
+
+def _span(cell: Mapping[Hashable, Any], measure: str, mean: str) -> str:
+    """Like "21.3 (19 to 24 over 3 seeds) at γ 0.8, 3 layers, 1 group wrong"."""
+    ends = {"mean": cell[mean], "smallest": cell[f"{measure}_low"]}
+    ends |= {"largest": cell[f"{measure}_high"], "n_seeds": cell["n"] - cell["diverged"]}
+    return (
+        f"{over_seeds(ends)} at γ {cell['init_rate']:g}, {counted(cell['n_layers'], 'layers')}, "
+        f"{counted(cell['violations'], 'groups')} wrong"
+    )
 
 
 def _epochs(cell: Mapping[Hashable, Any], measure: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import decimal, interval, text_table
 from interp_compose.studies.fusion.pooling import SPANS
 from interp_compose.studies.fusion.reading import ALL
 from interp_compose.studies.generalise.result import (
@@ -201,6 +202,30 @@ class Fusion(StudyResult):
             named = (("model", "model", "<24"), *((one, one, "<13") for one in place))
             lines += text_table(shares, (*named, *numbers))
         return "\n".join(lines)
+
+    def sentences(self) -> list[str]:
+        """What is left of embeddings, and what probes read, in the encoder's last residual."""
+        said = []
+        for model, rows in self.frames["read_back"].groupby("model", sort=False):
+            last = int(rows["layer"].max())
+            left = rows.loc[rows["layer"] == last, "r2"].item()
+            found = [f"{model} (residual {last}) R² {decimal(left, 3)} of embeddings"]
+            probes = self.frame.query("model == @model and layer == @last").dropna(
+                subset=["accuracy", "control"]
+            )
+            for row in probes.to_dict("records"):
+                ends = wilson_interval(round(row["accuracy"] * row["n"]), row["n"])
+                found.append(
+                    f"{row['probe']} {interval(row['accuracy'], *ends)} against "
+                    f"{decimal(row['control'], 3)} on random labels"
+                )
+            said.append(", ".join(found))
+        return [
+            "Asked: what linear probes read from the encoder's last residual, as accuracies with "
+            f"95 % intervals over tokens, as if each were drawn by itself: {'; '.join(said)}.",
+            "A probe shows what can be read, not what the model uses; of each model one run was "
+            "opened, so that no spread over seeds is shown.",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Those of fuse-attention where a model has some, that of pooling where there are phrases,

@@ -13,7 +13,7 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import kinds_figure, lines_of, n_seeds
+from interp_compose.studies.core.figures import BARS, kinds_figure, lines_of, n_seeds, of_several
 
 ALL: Final = "all"
 
@@ -32,7 +32,7 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
     return draw(
         Chart(
             title=f"{config['task']}: sequences that are right",
-            subtitle=_subtitle(config, "mean over seeds, bars: smallest to largest"),
+            subtitle=_subtitle(config, *of_several(config, BARS)),
             x_title="",
             y_title="exact match",
             x_is_share=False,
@@ -49,7 +49,7 @@ def types_figure(
     summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
 ) -> ChartFigure:
     """The share of each type of each split that is right, by model."""
-    subtitle = _subtitle(config, "mean over seeds")
+    subtitle = _subtitle(config, *of_several(config, "mean over seeds"))
     return kinds_figure(summary, differences, config, subtitle, by="model", named=_shortened)
 
 
@@ -63,7 +63,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     return draw(
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
-            subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),
+            subtitle=_subtitle(config, _means(config)),
             x_title="earlier layer's output",
             y_title="layer",
             columns=["embeddings", *(f"layer {i}" for i in range(len(means.columns) - 1))],
@@ -103,7 +103,7 @@ def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     return draw(
         HeatMap(
             title=f"{config['task']}: how far up the last fuse-attention reads, over training",
-            subtitle=_subtitle(config, "mean over heads, seeds and tokens of the training split"),
+            subtitle=_subtitle(config, _means(config)),
             x_title="step",
             y_title="layer and kind of token",
             columns=[f"{step:,}" for step in means.columns],
@@ -120,6 +120,11 @@ def mean_reads(reads: pd.DataFrame, by: Sequence[str]) -> pd.Series:
     sums = reads.assign(total=reads["weight"] * reads["n"]).groupby([*by], sort=False)
     found = sums[["total", "n"]].sum()
     return found["total"] / found["n"]
+
+
+def _means(config: Mapping[str, Any]) -> str:
+    over = ", ".join(("heads", *of_several(config, "seeds")))
+    return f"mean over {over} and tokens of the training split"
 
 
 def _shortened(model: str) -> str:

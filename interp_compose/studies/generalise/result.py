@@ -13,7 +13,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -186,6 +186,20 @@ class Generalisation(StudyResult):
                 f"  p (Holm) {decimal(row['p_holm'], 3)}"
             )
         return lines
+
+    def sentences(self) -> list[str]:
+        """What each model gets right of the last split, and what differs most."""
+        split = self.frame["split"].iloc[-1]
+        rows, differences = (
+            frame[(frame["split"] == split) & (frame["kind"] == ALL)]
+            for frame in (self.frame, self.differences)
+        )
+        return [
+            f"Asked: what encoder–decoders get right of {int(rows['n'].iloc[0]):,} sequences that "
+            f"training does not show, split {split}; {listed(rows, 'model', percent=True)}.",
+            *most_apart(differences, "model", percent=True),
+            LIMITS,
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by split, by type where there are types, and over training; what fuse-attention

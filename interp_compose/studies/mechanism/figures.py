@@ -29,7 +29,8 @@ AXES: Final = {
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
 MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
-ORDER: Final = "above: distances of numbers 1, 3 and 4 apart over a random pair's; variance shown"
+ORDER: Final = "distances of numbers 1, 3 and 4 apart, of a random pair's:"
+MODELS: Final = "trained model, by its init rate γ"
 LINES: Final = {
     "stable_rank": ("stable rank, share of largest", Style(GREEN, "diamond", width=2.2)),
     "id": ("seen pairs (ID)", Style(BLUE, "circle", width=1.8)),
@@ -71,11 +72,12 @@ def masked_key_figure(
 def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure:
     """Embeddings of the numbers along their principal components (Fig. 5B)."""
     orders, embedding = frames["orders"], frames["embedding"]
-    panels = []
+    panels, order = [], []
     for rate, phase in _models(frames):
         own = embedding[embedding["init_rate"] == rate]
         steps = orders[orders["init_rate"] == rate].set_index("step")
-        told = ", ".join(f"{steps['distance'][step]:.2f}" for step in (1, 3, 4))
+        shares = ", ".join(f"{steps['distance'][step]:.0%}" for step in (1, 3, 4))
+        order.append(f"{shares} (γ {rate:g})")
         share = own["explained"].iloc[0]
         group = Group(
             "",
@@ -84,11 +86,11 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
             y=own["y"].tolist(),
             texts=[str(number) for number in own["number"]],
         )
-        panels.append(ScatterPanel([group], f"{_name(rate, phase)}: {told}; {share:.0%}"))
+        panels.append(ScatterPanel([group], f"{_name(rate, phase)} · {share:.0%} of variance"))
     return draw(
         Scatter(
             title="Embeddings of the numbers",
-            subtitle=f"{_subtitle(config)} · {ORDER}",
+            subtitle=f"{_subtitle(config)} · {ORDER} {'; '.join(order)}",
             x_title=AXES["pca"][0],
             y_title=AXES["pca"][1],
             panels=panels,
@@ -105,8 +107,8 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
         MatrixGrid(
             title="Outputs with the second anchor masked, ordered by g(x; a₁)",
             subtitle=f"{_subtitle(config)} · g(x; a₁) rises from left to right",
-            x_title="model",
-            y_title="mask",
+            x_title=MODELS,
+            y_title="how attention to the anchor is masked",
             columns=[_name(*model) for model in models],
             rows=list(MASKS.values()),
             panels=[
@@ -134,7 +136,7 @@ def neurons_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigure:
         MatrixGrid(
             title="Neurons of W_Q of the first layer",
             subtitle=_subtitle(config),
-            x_title="model",
+            x_title=MODELS,
             y_title="",
             columns=[_name(*model) for model in _models(frames)],
             rows=[""],

@@ -11,10 +11,10 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.studies.anchors.masked_outputs import MODES, Mode
-from interp_compose.studies.anchors.phase import PHASES, with_phases
+from interp_compose.studies.anchors.phase import PHASES, phase_name, with_phases
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import counted, decimal, text_table
 from interp_compose.studies.mechanism.views import METHODS, Method
 
 if TYPE_CHECKING:
@@ -179,6 +179,20 @@ class Mechanism(StudyResult):
         from interp_compose.studies.mechanism.figures import training_figure
 
         return training_figure(self.frames, config=self.config)
+
+    def sentences(self) -> list[str]:
+        """Each opened model's phase, accuracy on unseen pairs and stable rank."""
+        told = "; ".join(
+            f"γ {row['init_rate']:g} {phase_name(row['phase'])}, OOD accuracy "
+            f"{decimal(row['ood'], 3)}, stable rank of W_Q {decimal(row['stable_rank'], 2)}"
+            for row in self.frame.to_dict("records")
+        )
+        return [
+            f"Asked: what stands behind the phases of {counted(len(self.frame), 'models')} trained "
+            f"with weight decay {self.config['weight_decay']:g}: {told}.",
+            f"These are single models, all of seed {self.config['seed']}: there is no spread over "
+            "seeds, and that one measure moves with another does not show which causes which.",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure, by the name its files get."""

@@ -141,15 +141,14 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
 def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
     """Phase and complexity of each cell (Fig. 5C).
 
-    The larger a bubble, the higher its phase; its colour is the mean stable rank of W_Q in
-    layer 0, on a logarithmic scale. The values of both axes are as far apart as their number is,
-    not their size.
+    The axes are the map's. The larger a bubble, the higher its phase; its colour is the mean stable
+    rank of W_Q in layer 0, on a logarithmic scale. The values of both axes are as far apart as
+    their number is, not their size.
 
     Raises:
         InputError: a stable rank that is not positive.
     """
     grid = _Grid(cells)
-    rates = grid.rates[::-1]
     order = list(PHASES)
     measured = {
         key: row
@@ -161,23 +160,23 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
         Bubbles(
             title=f"{shape_of(config)}: phase and complexity",
             subtitle=" · ".join(_run(config, grid.cells.values())),
-            x_title="weight decay",
-            y_title=RATE,
-            columns=[f"{decay:g}" for decay in grid.decays],
-            rows=[f"{rate:g}" for rate in rates],
+            x_title=RATE,
+            y_title="weight decay",
+            columns=[f"{rate:g}" for rate in grid.rates],
+            rows=[f"{decay:g}" for decay in grid.falling],
             values=[
                 [grid.number(r, d, "stable_rank") if (r, d) in measured else None
-                 for d in grid.decays]
-                for r in rates
+                 for r in grid.rates]
+                for d in grid.falling
             ],
             value_name="stable rank of W_Q, layer 0",
             value_format=".2f" if max(ranks, default=0) < 10 else ".1f",
             log=True,
-            hover=[[_hover(grid.cells.get((r, d))) for d in grid.decays] for r in rates],
+            hover=[[_hover(grid.cells.get((r, d))) for r in grid.rates] for d in grid.falling],
             sizes=[
                 [order.index(measured[r, d]["phase"]) if (r, d) in measured else 0
-                 for d in grid.decays]
-                for r in rates
+                 for r in grid.rates]
+                for d in grid.falling
             ],
             size_names=list(PHASES.values()),
             size_title="phase:",

@@ -14,12 +14,13 @@ from interp_compose.studies.anchors.phase import (
     PHASES,
     cells_of,
     onsets_of,
+    phase_name,
     with_phases,
 )
 from interp_compose.studies.anchors.titles import diverged_runs
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -165,10 +166,30 @@ class PhaseDiagram(StudyResult):
         return phase_map_figure(self.cells, config=self.config)
 
     def plot_bubbles(self) -> ChartFigure:
-        """Phase and stable rank over weight decay and γ (Fig. 5C)."""
+        """Phase and stable rank over γ and weight decay (Fig. 5C)."""
         from interp_compose.studies.phases.figures import phase_bubble_figure
 
         return phase_bubble_figure(self.cells, config=self.config)
+
+    def sentences(self) -> list[str]:
+        """How many cells are in which phase, and where unseen pairs are answered best."""
+        cells = self.cells
+        counts = cells["phase"].replace("", "diverged").value_counts().sort_index()
+        told = ", ".join(f"{n} {phase_name(phase)}" for phase, n in counts.items())
+        told = told.replace("phase diverged", "diverged")
+        said = [
+            "Asked: at which init rates and weight decays decoders answer pairs of anchors that "
+            f"training does not show; of {counted(len(cells), 'cells')} ({len(self.frame)} runs), "
+            f"{told}."
+        ]
+        for row in cells.nlargest(1, "ood").to_dict("records"):
+            ends = {"mean": row["ood"], "smallest": row["ood_low"], "largest": row["ood_high"]}
+            said.append(
+                "The best accuracy on unseen pairs is "
+                f"{over_seeds({**ends, 'n_seeds': row['n'] - row['diverged']})}, at γ "
+                f"{row['init_rate']:g} and weight decay {row['weight_decay']:g}."
+            )
+        return [*said, f"Phases are of means over seeds. {LIMITS}"]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure, by the name its files get; no curve where every run diverged."""

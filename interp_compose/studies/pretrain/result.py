@@ -13,7 +13,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -217,6 +217,17 @@ class Pretrained(StudyResult):
                 f"without{moved}"
             )
         return lines
+
+    def sentences(self) -> list[str]:
+        """The loss of masked tokens of each model and output, and what differs most."""
+        rows = self.frame[self.frame["measure"] == "masked_loss"]
+        return [
+            f"Asked: how well encoders predict {int(rows['n'].iloc[0]):,} masked tokens of "
+            "held-out documents (nats a token); "
+            f"{listed(rows.assign(name=rows['model'] + ' ' + rows['output']), 'name')}.",
+            *most_apart(self.differences, "reading"),
+            f"Whether their vectors follow meaning is not asked here, but by encoders. {LIMITS}",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """The loss of masked tokens over training, and the codes of a word."""

@@ -14,8 +14,8 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import line_of, model_name, protocol_name
-from interp_compose.studies.core.text import about
+from interp_compose.studies.core.figures import line_of, model_name, protocol_name, widths_of
+from interp_compose.studies.core.text import FEW, about
 
 MINUS: Final = "\N{MINUS SIGN}"
 ALL, MIRROR = "all", "mirror"
@@ -76,7 +76,12 @@ def similarity_figure(
     return _draw(
         metric,
         title=f"{model_name(config)}: agreement with people when each {unit} is pooled",
-        subtitle=about(config, ("task", "unit", "embedding"), f"bands and bars: {INTERVALS}"),
+        subtitle=about(
+            config,
+            ("task", "unit", "embedding"),
+            f"bands and bars: {INTERVALS}",
+            widths_of(frame["pooling"]),
+        ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
         panels=panels,
@@ -257,12 +262,14 @@ def _reference(metric: str) -> Level:
 
 
 def _pairs(subset: str, frames: Iterable[pd.DataFrame]) -> str:
-    """Like "all 1627 pairs" or "mirror pairs (410)"; no number where the frames disagree."""
+    """Like "all 1627 pairs" or "mirror pairs (12, fewer than 30)"; no number where the frames
+    disagree."""
     counts = sorted({int(n) for frame in frames for n in frame["n"]})
     subset = short(subset, 20)
     if len(counts) > 1:
         return f"{subset} pairs"
-    return f"all {counts[0]} pairs" if subset == ALL else f"{subset} pairs ({counts[0]})"
+    few = f", fewer than {FEW}" if counts[0] < FEW else ""
+    return f"all {counts[0]} pairs{few}" if subset == ALL else f"{subset} pairs ({counts[0]}{few})"
 
 
 def _read_title(by_layer: pd.DataFrame) -> str:

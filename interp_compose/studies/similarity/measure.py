@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -29,8 +30,9 @@ from interp_compose.models.memory import chunk_tokens, fitting_batch
 from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.small_encoder import SmallEncoderModel
 from interp_compose.stats.agreement import rounding
+from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.command import carried_out, loaded
-from interp_compose.studies.core.inputs import Batch, into_batches
+from interp_compose.studies.core.inputs import Batch, into_batches, skipped_of
 from interp_compose.studies.core.study import Plan, config_of, study
 from interp_compose.studies.similarity.options import SimilarityCommand, SimilarityOptions
 from interp_compose.studies.similarity.result import (
@@ -85,7 +87,10 @@ def similarity_curve(
     poolings = poolings_of(asked.pooling)
     layers = resolve_layers(asked.layers, model.n_layers)
     reading = embedding_reader(model, asked.embedding)
-    items = prepare_pairs(model, pairs, asked)
+    rows = [*(read_pairs(pairs) if isinstance(pairs, str | Path) else pairs)]
+    items, skipped = sound(
+        rows, lambda some: prepare_pairs(model, some, asked), asked.on_bad, "pairs"
+    )
     prompts = [text.prompt for item in items for text in (item.first, item.second)]
     check_first(reading, prompts, model.name)
     kind = "label" if items[0].pair.score is None else "score"
@@ -113,6 +118,7 @@ def similarity_curve(
         reading=str(reading),
         n_pairs=len(items),
         pairs_sha256=_pairs_digest(items),
+        **skipped_of(skipped),
     )
     return Plan(
         SimilarityCurve,

@@ -10,6 +10,7 @@ from interp_compose.studies.core.options import (
     Labels,
     Layers,
     ModelSource,
+    OnBad,
     Options,
     Output,
     Parser,
@@ -41,6 +42,9 @@ class SimilarityOptions(Options):
     embedding: Literal["mean", "cls", "last", "model"] = "mean"
     """Of a text: mean, first token (encoders), last word (decoders), or what the folder of a
     sentence-transformers model states."""
+    on_bad: OnBad = "refuse"
+    """What becomes of pairs that cannot be measured (a text that is too long, a row without a
+    score): "refuse" names them all, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

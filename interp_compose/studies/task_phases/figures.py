@@ -15,6 +15,7 @@ from interp_compose.studies.core.figures import (
     about_decoders,
     grid_figure,
     kinds_figure,
+    of_several,
     size_figure,
 )
 from interp_compose.studies.core.shares import ALL
@@ -57,7 +58,8 @@ def types_figure(
     own, apart = (table[table["size"] == largest] for table in (summary, differences))
     if not 2 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
         return None
-    subtitle = (*about_decoders(config), f"{largest:,} training sequences", "mean over seeds")
+    means = of_several(config, "mean over seeds")
+    subtitle = (*about_decoders(config), f"{largest:,} training sequences", *means)
     return kinds_figure(own, apart, config, " · ".join(subtitle), by="setting")
 
 

@@ -23,7 +23,7 @@ from interp_compose.studies.core.settings import (
 )
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -177,6 +177,22 @@ class TaskPhases(StudyResult):
                 f"  p (Holm) {decimal(row['p_holm'], 3)}"
             )
         return lines
+
+    def sentences(self) -> list[str]:
+        """What each setting gets right of the last split with the largest training set, and what
+        differs most."""
+        split, size = self.frame["split"].iloc[-1], self.frame["size"].max()
+        rows, differences = (
+            frame[(frame["split"] == split) & (frame["kind"] == ALL) & (frame["size"] == size)]
+            for frame in (self.frame, self.differences)
+        )
+        return [
+            "Asked: whether a small initialisation, or more weight decay, makes a decoder find the "
+            f"rule; right of split {split}, after {size:,} training sequences; "
+            f"{listed(rows, 'setting', percent=True)}.",
+            *most_apart(differences, "setting", percent=True),
+            LIMITS,
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Accuracy by size of the training set, and over training with the largest size; by init

@@ -23,7 +23,7 @@ from interp_compose.studies.core.settings import (
 )
 from interp_compose.studies.core.shares import differences_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -165,6 +165,17 @@ class TextPhases(StudyResult):
                 f"  p (Holm) {decimal(row['p_holm'], 3)}"
             )
         return lines
+
+    def sentences(self) -> list[str]:
+        """The perplexity of each setting with the most training tokens, and what differs most."""
+        size = self.frame["size"].max()
+        rows = self.frame.query("measure == 'perplexity' and size == @size")
+        return [
+            "Asked: whether a small initialisation, or more weight decay, lowers the perplexity of "
+            f"held-out text; after {size:,} training tokens; {listed(rows, 'setting')}.",
+            *most_apart(self.differences.query("size == @size"), "setting"),
+            f"Differences are in nats a token. {LIMITS}",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Perplexity by training tokens, and the loss over training with the most of them; by init

@@ -47,7 +47,7 @@ from interp_compose.studies.transplant.pairs import (
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
 from interp_compose.tasks.anchor_text import anchor_tokenizer
 from interp_compose.tasks.anchors import AnchorTask
-from interp_compose.tasks.transplants import TransplantPair, load_transplants
+from interp_compose.tasks.transplants import TransplantPair, check_pairs, load_transplants
 
 TARGET, COMPOSED = RUNS
 TEXTS: Final = (
@@ -247,6 +247,7 @@ def run(command: TransplantCommand) -> Transplants:
     """The command ``interp-compose transplant``."""
     source, asked = command.pairs, command.study
     check_limit(source.limit)
+    check_pairs(source.task)
     model = loaded(command.model)
     if source.task == "anchors" and model.tokenizer is None:
         model.tokenizer = anchor_tokenizer(AnchorTask())

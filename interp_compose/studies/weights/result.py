@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.errors import OptionError
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import text_table
+from interp_compose.studies.core.text import decimal, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -107,6 +107,24 @@ class ComplexityReport(StudyResult):
         if measure not in MEASURES:
             raise OptionError(f"unknown measure {measure!r}: expected one of {', '.join(MEASURES)}")
         return complexity_figure(self.frame, measure, config=self.config)
+
+    def sentences(self) -> list[str]:
+        """The whole matrices whose stable rank is lowest and highest beside a random one's."""
+        whole = self.merged if len(self.merged) else self.frame
+        order = whole.assign(share=whole["stable_rank"] / whole["random_stable_rank"])
+        rows = order.sort_values("share", kind="stable").to_dict("records")
+        told = "; ".join(
+            f"{row['matrix']} of layer {row['layer']} {decimal(row['stable_rank'], 2)} (random "
+            f"{decimal(row['random_stable_rank'], 2)})"
+            for row in (rows[0], rows[-1])
+        )
+        return [
+            f"Asked: how complex the weights of {self.config['model']} are; of "
+            f"{len(rows)} matrices, lowest and highest stable rank beside that of a random matrix: "
+            f"{told}.",
+            "These are numbers of one model, without sampling error; that low ranks make it reason "
+            "is not shown.",
+        ]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure of the study, by the name its files get."""
