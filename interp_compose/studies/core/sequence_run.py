@@ -127,7 +127,7 @@ def trained(
         "n_parameters": sum(weight.numel() for weight in model.parameters()),
         "step_seconds": float(np.median([row["seconds"] for row in steps])),
         "losses": [row["loss"] for row in steps],
-        "terms": _terms(steps, objective.terms, config.evaluate_every),
+        "terms": _terms(steps, objective.terms, config.evaluate_every or max(len(steps), 1)),
         **tables,
     }
 
