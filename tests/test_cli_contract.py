@@ -336,7 +336,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "--task garbled.tsv": "garbled.tsv, line 3 has 'high' as its score",
         "--limit 2": "InputError: the list holds 2 pair(s)",
         "--embedding last": 'OptionError: embedding="last" is for decoders',
-        "--unit constituent": "SpanError: text1 of row 1 has no tree",
+        "--unit constituent": "text1 of row 1 has no tree",
         "--data-dir .": "OptionError: the file",
     },
     "weights": MODEL,

@@ -75,7 +75,7 @@ def floor_of(clean: pd.DataFrame) -> str:
     if not right:
         return FLOOR
     shares = clean["answer"].value_counts(normalize=True)
-    low, high = wilson_interval(right, n)
+    low, high = map(float, wilson_interval(right, n))
     if len(shares) == 1 or low > shares.iloc[0]:
         return ""
     return (
@@ -122,7 +122,7 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
     rows = differences[differences["difference"].notna()]
     if rows.empty:
         return []
-    row = rows.loc[rows["difference"].abs().idxmax()].to_dict()
+    row = rows.iloc[int(rows["difference"].abs().to_numpy().argmax())].to_dict()
     scale, unit = (100, " points") if percent else (1, "")
     ends = (scale * row[name] for name in ("difference", "ci_low", "ci_high"))
     tested = "" if math.isnan(row["p_holm"]) else f" (95 %, p by Holm {probability(row['p_holm'])})"

@@ -214,7 +214,8 @@ class Fusion(StudyResult):
                 subset=["accuracy", "control"]
             )
             for row in probes.to_dict("records"):
-                ends = wilson_interval(round(row["accuracy"] * row["n"]), row["n"])
+                n_right = round(row["accuracy"] * row["n"])
+                ends = map(float, wilson_interval(n_right, row["n"]))
                 found.append(
                     f"{row['probe']} {interval(row['accuracy'], *ends)} against "
                     f"{decimal(row['control'], 3)} on random labels"

@@ -175,7 +175,7 @@ class PhaseDiagram(StudyResult):
         """How many cells are in which phase, and where unseen pairs are answered best."""
         cells = self.cells
         counts = cells["phase"].replace("", "diverged").value_counts().sort_index()
-        told = ", ".join(f"{n} {phase_name(phase)}" for phase, n in counts.items())
+        told = ", ".join(f"{n} {phase_name(str(phase))}" for phase, n in counts.items())
         told = told.replace("phase diverged", "diverged")
         said = [
             "Asked: at which init rates and weight decays decoders answer pairs of anchors that "
