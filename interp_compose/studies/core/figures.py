@@ -275,9 +275,9 @@ def model_name(config: Mapping[str, Any]) -> str:
 
 
 def widths_of(names: Iterable[str]) -> str:
-    """Why mean is drawn wide and sum hollow, where a figure has both; else an empty text."""
+    """Why mean is drawn wide, where a figure has sum as well; else an empty text."""
     both = {"mean", "sum"} <= {*names}
-    return "mean is wide and sum hollow: both show where they coincide" if both else ""
+    return "mean is wide: sum may lie on it" if both else ""
 
 
 def protocol_name(name: str) -> str:

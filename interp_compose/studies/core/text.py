@@ -63,8 +63,9 @@ def _without_folders(value: Any) -> Any:
 
 
 def filtered_of(config: Mapping[str, Any]) -> str:
-    """What filters left of the data; an empty text where that is not on record."""
-    return str(config.get("filtered") or "")
+    """How much filters left of the data, in few words; an empty text where that is not on record.
+    What they asked for is in the notes."""
+    return str(config.get("filtered") or "").partition(":")[0]
 
 
 def floor_of(clean: pd.DataFrame) -> str:
@@ -75,13 +76,10 @@ def floor_of(clean: pd.DataFrame) -> str:
     if not right:
         return FLOOR
     shares = clean["answer"].value_counts(normalize=True)
-    low, high = map(float, wilson_interval(right, n))
+    low, _ = wilson_interval(right, n)
     if len(shares) == 1 or low > shares.iloc[0]:
         return ""
-    return (
-        f"clean accuracy {interval(right / n, low, high)} is not shown to be above "
-        f"{decimal(shares.iloc[0], 3)}, the share of the most common answer"
-    )
+    return f"clean accuracy not shown above {decimal(shares.iloc[0], 3)}, one answer to all"
 
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:

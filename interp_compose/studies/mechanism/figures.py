@@ -29,7 +29,7 @@ AXES: Final = {
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
 MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
-ORDER: Final = "distances of numbers 1, 3 and 4 apart, of a random pair's:"
+ORDER: Final = "distance of numbers 1, 3 and 4 apart against random pairs:"
 MODELS: Final = "trained model, by its init rate γ"
 LINES: Final = {
     "stable_rank": ("stable rank, share of largest", Style(GREEN, "diamond", width=2.2)),
@@ -76,8 +76,8 @@ def embedding_figure(frames: Frames, *, config: Mapping[str, Any]) -> ChartFigur
     for rate, phase in _models(frames):
         own = embedding[embedding["init_rate"] == rate]
         steps = orders[orders["init_rate"] == rate].set_index("step")
-        shares = ", ".join(f"{steps['distance'][step]:.0%}" for step in (1, 3, 4))
-        order.append(f"{shares} (γ {rate:g})")
+        shares = ", ".join(f"{100 * steps['distance'][step]:.0f}" for step in (1, 3, 4))
+        order.append(f"{shares} % (γ {rate:g})")
         share = own["explained"].iloc[0]
         group = Group(
             "",
