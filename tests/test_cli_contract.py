@@ -86,8 +86,9 @@ OTHER = {
 IN_BATCHES = ("cap", "transplant", "ablate", "similarity")
 REPLACED = (*IN_BATCHES, "weights", "audit", "phases")
 """Whose result gives way to another with ``--overwrite``, by code that all share."""
-DRAWN = ("cap", "weights", "phases")
-"""Whose figures are drawn, by code that all share."""
+DRAWN = ("cap", "weights", "phases", "codes")
+"""Whose figures are drawn, by code that all share. Those of the others are drawn in
+tests/studies/test_report.py and in tests/plots, of made-up results."""
 
 
 HOWNET = {
@@ -186,7 +187,7 @@ def test_a_run_again_and_another(
         run(name, out)
         check_drawn(out)
     with pytest.MonkeyPatch.context() as patch:
-        small_figures(patch)  # figures of every study are drawn in the tests of figures
+        small_figures(patch)
         if name not in DRAWN:
             run(name, out)
         check_written(out, capsys.readouterr().out)

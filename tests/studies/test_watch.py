@@ -355,13 +355,18 @@ class Sharded(nn.Module):
 Sharded.__name__ = "FullyShardedDataParallel"
 
 
+COMPILED: list[tuple[Callable[[nn.Module], Any], str]] = [
+    (lambda module: torch.compile(module), "the model .* is compiled by torch.compile"),
+    (lambda module: (module.transformer.h[1].compile(), module)[1],
+     "its part 'transformer.h.1' .* is compiled"),
+]  # fmt: skip
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda module: torch.compile(module), "the model .* is compiled by torch.compile"),
-        (lambda module: (module.transformer.h[1].compile(), module)[1],
-         "its part 'transformer.h.1' .* is compiled"),
+        *COMPILED,
         (lambda module: nn.DataParallel(module), "the model is a DataParallel, spread over"),
         (lambda module: Sharded(module), "the model is a FullyShardedDataParallel, spread over"),
     ],
@@ -374,14 +379,7 @@ def test_a_model_that_is_compiled_or_sharded(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda module: torch.compile(module), "the model .* is compiled by torch.compile"),
-        (lambda module: (module.transformer.h[1].compile(), module)[1],
-         "its part 'transformer.h.1' .* is compiled"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "message"), COMPILED)
 def test_a_model_that_is_compiled_before_its_training_begins(
     change: Callable[[nn.Module], nn.Module], message: str, tmp_path: Path
 ) -> None:
