@@ -105,6 +105,7 @@ from .tasks.sequences import (
     SequenceTask as SequenceTask,
     load_sequences as load_sequences,
 )
+from .tasks.shifted import shifted_from_hub as shifted_from_hub
 from .tasks.squad import (
     Question as Question,
     SpanTask as SpanTask,

@@ -98,6 +98,7 @@ NAMES = {
     "load_squad",
     "Question",
     "SpanTask",
+    "shifted_from_hub",
     "squad_from_hub",
     "load_sequences",
     "load_task",

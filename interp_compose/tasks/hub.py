@@ -9,7 +9,7 @@ from typing import Any
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, MissingDataError, MissingPackageError, first_line
-from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
+from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted, score_of
 from interp_compose.tasks.rows import shown
 
 SPLITS: Mapping[str, str] = {"train": "train", "test": "test"}
@@ -49,20 +49,10 @@ def labelled_from_hub(
     """
     if not 1 <= len(texts) <= 2:
         raise DataFormatError(f"texts={list(texts)!r}: expected one column, or two")
-    loaded = {name: load_split(source, config, split) for name, split in splits.items()}
     found: dict[str, tuple[LabelledText, ...]] = {}
-    for name, data in loaded.items():
-        where = f"split {splits[name]!r} of {source}"
-        missing = [one for one in (*texts, target) if one not in data.column_names]
-        if missing:
-            raise DataFormatError(
-                f"{where} has no column {missing[0]!r}; it has {', '.join(data.column_names)}"
-            )
-        stated = getattr(data.features[target], "names", None)
-        labels = labels or tuple(stated or ())
-        found[name] = tuple(
-            _text(row, texts, target, f"row {number} of {where}") for number, row in enumerate(data)
-        )
+    for name, split in splits.items():
+        found[name], stated = hub_texts(source, config, split, texts=texts, target=target)
+        labels = labels or stated
     usual = ("accuracy",) if labels else ("pearson", "spearman")
     name = source if config is None else f"{source} {config}"
     return LabelledTask(
@@ -70,11 +60,41 @@ def labelled_from_hub(
     )
 
 
-def load_split(source: str, config: str | None, split: str) -> Any:
-    """A split of a data set that ``datasets`` loads.
+def hub_texts(
+    source: str,
+    config: str | None,
+    split: str,
+    *,
+    texts: Sequence[str],
+    target: str,
+    only: tuple[str, str] | None = None,
+    ends: tuple[float, float] | None = None,
+) -> tuple[tuple[LabelledText, ...], tuple[str, ...]]:
+    """The texts of a split, and the names of classes that it states.
 
-    Raises ``MissingPackageError`` where ``datasets`` is not installed, and ``MissingDataError``
-    where there is no such data set or split, or it cannot be fetched.
+    ``only``, a column and a value, keeps the rows that have it; ``ends`` are those of the scores.
+    Raises as :func:`load_split`, and ``DataFormatError`` for a bad row, which it names.
+    """
+    column, value = only or ("", "")
+    needed = (*texts, target, *([column] if only else []))
+    data, where = load_split(source, config, split, needed)
+    found = tuple(
+        _text(row, texts, target, f"row {number} of {where}", ends)
+        for number, row in enumerate(data)
+        if only is None or row[column] == value
+    )
+    return found, tuple(getattr(data.features[target], "names", None) or ())
+
+
+def load_split(
+    source: str, config: str | None, split: str, needed: Sequence[str]
+) -> tuple[Any, str]:
+    """The ``needed`` columns of a split of a data set that ``datasets`` loads, and how messages
+    call the split.
+
+    Raises ``MissingPackageError`` where ``datasets`` is not installed, ``MissingDataError`` where
+    there is no such data set or split, or it cannot be fetched, and ``DataFormatError`` where it
+    lacks a column.
     """
     try:
         import datasets
@@ -84,15 +104,28 @@ def load_split(source: str, config: str | None, split: str) -> Any:
             "pip install 'interp-compose[hub]'"
         ) from error
     try:
-        return datasets.load_dataset(source, config, split=split)
+        data = datasets.load_dataset(source, config, split=split)
     except (OSError, ValueError, LookupError, datasets.exceptions.DatasetsError) as error:
         raise MissingDataError(
             f"the split {split!r} of {source!r} cannot be loaded ({first_line(error)}); check the "
             "name, config and splits, and whether the hub can be reached"
         ) from error
+    where = f"split {split!r} of {source if config is None else f'{source} {config}'}"
+    missing = [name for name in needed if name not in data.column_names]
+    if missing:
+        raise DataFormatError(
+            f"{where} has no column {missing[0]!r}; it has {', '.join(data.column_names)}"
+        )
+    return data.select_columns(list(needed)), where
 
 
-def _text(row: Mapping[str, Any], texts: Sequence[str], target: str, where: str) -> LabelledText:
+def _text(
+    row: Mapping[str, Any],
+    texts: Sequence[str],
+    target: str,
+    where: str,
+    ends: tuple[float, float] | None,
+) -> LabelledText:
     given, value = [row[name] for name in texts], row[target]
     for name, text in zip(texts, given, strict=True):
         if not isinstance(text, str) or not text.strip():
@@ -102,4 +135,5 @@ def _text(row: Mapping[str, Any], texts: Sequence[str], target: str, where: str)
             f"{where} has {shown(value)} as its {target}; expected the number of a class, or a "
             "score"
         )
-    return LabelledText(given[0], given[1] if len(given) > 1 else None, float(value))
+    score = float(value) if ends is None else score_of(str(value), where, *ends)
+    return LabelledText(given[0], given[1] if len(given) > 1 else None, score)

@@ -7,13 +7,16 @@ the training split too: the first are kept once, both are counted in the report.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 from interp_compose.errors import DataFormatError
 from interp_compose.tasks.pairs import Pair, PairTask, pair_from_text
 from interp_compose.tasks.rows import data_files, tsv_rows
 
 FILES = {"train": "train.tsv", "test": "dev_and_test.tsv"}
+COLUMNS: Final = ("sentence1", "sentence2", "label")
 
 
 def paws_qqp(data_dir: str | Path | None) -> PairTask:
@@ -44,16 +47,25 @@ def paws_qqp(data_dir: str | Path | None) -> PairTask:
 
 def read_distinct(path: Path) -> tuple[tuple[Pair, ...], int]:
     """The distinct pairs of one file in their order, and the number of its rows."""
-    first: dict[tuple[str, str], tuple[Pair, int]] = {}
-    rows = 0
-    for number, cells in tsv_rows(path, ("sentence1", "sentence2", "label")):
+    rows = ((f"line {number}", cells) for number, cells in tsv_rows(path, COLUMNS))
+    return distinct(rows, str(path))
+
+
+def distinct(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], source: str
+) -> tuple[tuple[Pair, ...], int]:
+    """The distinct pairs of rows in their order, each with its place in the source, and the number
+    of rows."""
+    first: dict[tuple[str, str], tuple[Pair, str]] = {}
+    count = 0
+    for place, cells in rows:
         texts = {"text1": cells["sentence1"], "text2": cells["sentence2"]}
-        pair = pair_from_text({**texts, "label": cells["label"]}, f"{path}, line {number}")
-        known, line = first.setdefault((pair.text1, pair.text2), (pair, number))
+        pair = pair_from_text({**texts, "label": str(cells["label"])}, f"{source}, {place}")
+        known, earlier = first.setdefault((pair.text1, pair.text2), (pair, place))
         if known.label != pair.label:
             raise DataFormatError(
-                f"{path}, line {number} repeats the pair of line {line}, but its label is "
+                f"{source}, {place} repeats the pair of {earlier}, but its label is "
                 f"{pair.label} and not {known.label}; correct one of them, or get the file again"
             )
-        rows += 1
-    return tuple(pair for pair, _ in first.values()), rows
+        count += 1
+    return tuple(pair for pair, _ in first.values()), count

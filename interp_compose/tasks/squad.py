@@ -208,17 +208,10 @@ def _of_articles(path: Path) -> Iterator[Question]:
 
 
 def _of_rows(source: str, config: str | None, split: str) -> Iterator[Question]:
-    data = load_split(source, config, split)
-    which = source if config is None else f"{source} {config}"
     needed = ("id", "question", "context", "answers")
-    missing = [name for name in needed if name not in data.column_names]
-    if missing:
-        raise DataFormatError(
-            f"split {split!r} of {which} has no column {missing[0]!r}; it has "
-            f"{', '.join(data.column_names)}"
-        )
+    data, which = load_split(source, config, split, needed)
     for number, row in enumerate(data):
-        where = f"row {number} of split {split!r} of {which}{_called(row, 'id')}"
+        where = f"row {number} of {which}{_called(row, 'id')}"
         expected = "an object with answer_start and text"
         answers = mapping_of(row["answers"], f"the column answers of {where}", expected)
         starts, texts = (_listed(answers, name, where) for name in ("answer_start", "text"))
