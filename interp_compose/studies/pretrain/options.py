@@ -39,7 +39,7 @@ class EncoderTraining(LossWeights):
     """Of embeddings and of what attention and MLP add."""
     epochs: int = 100
     """Passes over the training passages, at most."""
-    max_steps: int | None = 6000
+    max_steps: int | None = 2000
     """Stop after so many steps; the schedule ends there."""
     batch_tokens: int = 2048
     """Tokens per step at most, padding included; passages of about one length share a batch."""
