@@ -142,6 +142,7 @@ bench: venv
 	$(BIN)/interp-compose encoders --runs out/minilm --tasks bird=bird,paws-qqp=paws_qqp --limit 1700 --out out/minilm-judged
 	$(BIN)/python -m benchmarks.encoder_outcomes minilm out/minilm out/minilm-judged
 	$(BIN)/python -m benchmarks.encoder_steps --repeats 5
+	$(BIN)/python -m benchmarks.encoder_steps --memory --shapes small
 	$(BIN)/python -m benchmarks.decoder_steps --repeats 15
 	$(BIN)/python -m benchmarks.side_by_side
 	$(BIN)/python -m benchmarks.generation

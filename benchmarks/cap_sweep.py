@@ -25,12 +25,9 @@ ratio a little below 1 is possible.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -44,6 +41,7 @@ from benchmarks.common import (
     core_seconds,
     load_texts,
     machine,
+    peak_bytes,
     seconds,
     spread,
     write,
@@ -296,36 +294,14 @@ def print_peak(model: LensModel, items: Sequence[Prepared], what: str) -> None:
     part = batches_of(items, BATCH)[-1]
     batch = Batch.of([item.prompt for item in part], model.device)
     model(batch.tokens[:1, -4:], attention_mask=batch.mask[:1, -4:])
-    on_gpu = model.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if on_gpu else resident_now()
-    if what == "clean":
-        model(batch.tokens, attention_mask=batch.mask)
-    else:
-        _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
-    after = torch.cuda.max_memory_allocated() if on_gpu else resident_peak()
-    print(round((after - before) / 2**20, 1))
 
+    def run() -> None:
+        if what == "clean":
+            model(batch.tokens, attention_mask=batch.mask)
+        else:
+            _measure(model, part, asked=ASKED, layers=layers, protocols=PROTOCOLS)
 
-def resident_now() -> int:
-    """The resident set in bytes, freed memory given back; its peak starts anew."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-    return _status("VmRSS")
-
-
-def resident_peak() -> int:
-    """The highest resident set since :func:`resident_now`, in bytes."""
-    return _status("VmHWM")
-
-
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"this system's /proc/self/status has no {field}")
+    print(round(peak_bytes(run, model.device.type) / 2**20, 1))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import math
 import os
@@ -49,6 +51,44 @@ def timed(work: Callable[[], object], times: int, device: str) -> float:
             torch.cuda.synchronize()
 
     return seconds(run) / times
+
+
+def peak_bytes(work: Callable[[], object], device: str) -> int:
+    """The most memory that one call holds beyond what was held before: of the GPU, or the resident
+    set of the process, on Linux."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return torch.cuda.max_memory_allocated() - before
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # freed memory is given back
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts anew
+    before = _resident("VmRSS")
+    work()
+    return _resident("VmHWM") - before
+
+
+def _resident(field: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"this system's /proc/self/status has no {field}")
+
+
+def kept_for_backward(loss: Callable[[], torch.Tensor]) -> int:
+    """Bytes of the tensors that a forward pass keeps, each storage once, weights among them."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = loss()
+    del out
+    return sum(storages.values())
 
 
 def spread(values: Sequence[float]) -> list[float]:

@@ -5,6 +5,10 @@ Turn about, on the same masked batch of one thread, with AdamW: a plain loop aro
 ``BertForPreTraining`` (the same weights and losses; it unembeds every position), the library's loop
 around the BERT, which unembeds masked positions alone, and around CAT with several sizes of its
 codebooks. ``drawing`` is the share of the BERT's step that drawing and masking a batch takes.
+
+With ``--memory`` what a step of a larger batch holds, in bytes: ``codes``, the weights over codes
+of all blocks; ``kept``, what forward keeps for backward, weights of the model among it; ``peak``,
+the most that a step holds beyond model and optimiser, by the parts that a batch is run in.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from statistics import median
 from typing import Any, Final
@@ -21,7 +26,16 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 import interp_compose as ic
-from benchmarks.common import load_texts, machine, seconds, spread, timed, write
+from benchmarks.common import (
+    kept_for_backward,
+    load_texts,
+    machine,
+    peak_bytes,
+    seconds,
+    spread,
+    timed,
+    write,
+)
 from interp_compose.models.bert import EncoderConfig, SmallEncoder
 from interp_compose.models.from_bert import encoder_from_bert
 from interp_compose.models.init import init_bert
@@ -39,35 +53,45 @@ SHAPES: Final = {
 and CAT's own."""
 SIZES: Final = (1000, 3152, 8192)
 """Codes of a codebook: the paper's, and those of its last block, of two sets of sememes."""
+LARGE: Final = 4096
+"""Tokens, or some more, of the batch whose memory is measured."""
+PARTS: Final = (1, 4)
+"""In so many is it run, one after another."""
 DOCUMENT: Final = 8
 """Definitions that stand as one document."""
 STEPS: Final = TrainConfig(epochs=10_000, lr=1e-4, warmup_steps=0, schedule="constant")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write ``results/encoder_steps_{device}.json``."""
+    """Measure, print, write ``results/encoder_steps_{device}.json``, or ``encoder_memory_…``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--shapes", default=",".join(SHAPES), help="by commas")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="codes, by commas")
     parser.add_argument("--texts", type=int, default=20_000)
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of time")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     source, prompts = load_texts(asked.texts)
     texts = [prompt.removesuffix(' is called a "') for prompt in prompts]
-    result: dict[str, Any] = {"device": device, "threads": 1, "repeats": asked.repeats}
-    result["text"] = source
+    result: dict[str, Any] = {"device": device, "threads": 1, "text": source}
+    if not asked.memory:
+        result["repeats"] = asked.repeats
     for name in asked.shapes.split(","):
         shape, n_ctx, n, vocab_size = SHAPES[name]
         tokenizer = WordPieceTokenizer.trained(texts, vocab_size)
         config = EncoderConfig(**shape, d_vocab=vocab_size, n_ctx=n_ctx)
         sizes = list(map(int, asked.sizes.split(",")))
-        result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats)
+        if asked.memory:
+            result[name] = memory(config, tokenizer, texts, sizes)
+        else:
+            result[name] = measured(config, tokenizer, texts, n, sizes, asked.repeats)
         print(f"{name}: {result[name]}")
     if device == "cuda":
         result["gpu"] = torch.cuda.get_device_name()
-    write(f"encoder_steps_{device}", {**result, "machine": machine()})
+    kind = "memory" if asked.memory else "steps"
+    write(f"encoder_{kind}_{device}", {**result, "machine": machine()})
 
 
 @trains
@@ -123,6 +147,51 @@ def measured(
     }
 
 
+@trains
+def memory(
+    config: EncoderConfig,
+    tokenizer: WordPieceTokenizer,
+    texts: Sequence[str],
+    sizes: Sequence[int],
+) -> dict[str, Any]:
+    """What a step holds, of a BERT and of CAT with each number of codes in every block."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    n = LARGE // config.n_ctx + 2  # few are full
+    passages = some_passages(tokenizer, texts, config.n_ctx, n)
+    models: dict[str, Any] = {}
+    for size in (0, *sizes):
+        shape = replace(config, composition="every" if size else "none", n_codes=size or 1)
+        model = SmallEncoder(shape)
+        init_bert(model, seed=0)
+        row: dict[str, Any] = {"peak": {}}
+        for parts in PARTS:
+            batches: list[MaskedBatch] = []
+            trainer = trainer_of(model.to(device), tokenizer, passages, batches, parts)
+            trainer.train_step()  # the optimiser's state is there from now on
+            row["peak"][parts] = peak_bytes(trainer.train_step, device)
+            if parts == 1:
+                batch = batches[-1].to(device)
+                found = model(batch.tokens, batch.mask, batch.segments, batch.words)
+                row["codes"] = sum(one.weights.nbytes for one in found if one.weights is not None)
+                del found
+                whole = np.arange(len(passages))
+                shares = [1.0] * len(trainer.objective.terms)
+                row["kept"] = kept_for_backward(
+                    partial(loss_of, trainer.objective, model, whole, shares)
+                )
+            del trainer
+        row["parameters"] = sum(weight.nbytes for weight in model.parameters())
+        models[f"cat {size}" if size else "bert"] = row
+    shape = {name: getattr(config, name) for name in ("n_layers", "d_model", "n_ctx")}
+    tokens = int(batch.mask.sum())
+    return {"shape": shape, "tokens": tokens, "positions": batch.tokens.numel(), "models": models}
+
+
+def loss_of(objective: Pretraining, *given: Any) -> torch.Tensor:
+    """The loss of a batch."""
+    return objective.loss(*given, seed=0)[0]
+
+
 def some_passages(
     tokenizer: WordPieceTokenizer, texts: Sequence[str], n_ctx: int, n: int
 ) -> Passages:
@@ -141,6 +210,7 @@ def trainer_of(
     tokenizer: WordPieceTokenizer,
     passages: Passages,
     batches: list[MaskedBatch],
+    accumulate: int = 1,
 ) -> Any:
     """The library's loop; each batch is also put into ``batches``."""
 
@@ -153,7 +223,8 @@ def trainer_of(
     lexicon = Lexicon.of({(word,): (i,) for i, word in enumerate(words)}, 100)
     composes = model.cfg.composition != "none"
     objective = Watched(passages, WordPieces.of(tokenizer), lexicon, CatWeights(), composes)
-    return Trainer(model, objective, replace(STEPS, batch_size=len(passages)))
+    config = replace(STEPS, batch_size=len(passages), accumulate=accumulate)
+    return Trainer(model, objective, config)
 
 
 def bert_of(config: EncoderConfig) -> Any:

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import interp_compose as ic
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import kept_for_backward, machine, seconds, spread, write
 from interp_compose.models.init import init_xavier
 from interp_compose.models.seq2seq import Fuse, Seq2SeqConfig, SmallSeq2Seq, sinusoids
 from interp_compose.studies.core.sequence_data import SequenceData
@@ -260,21 +260,6 @@ def scan(device: str, repeats: int) -> dict[str, Any]:
         "plain_epoch_over_library": median(ratios),
         "plain_epoch_over_library_range": spread(ratios),
     }
-
-
-def kept_for_backward(loss: Callable[[], Tensor]) -> int:
-    """Bytes of the tensors that a forward pass keeps, each storage once, weights among them."""
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        out = loss()
-    del out
-    return sum(storages.values())
 
 
 if __name__ == "__main__":

@@ -87,6 +87,19 @@ def steps(name: str = "encoder_steps_cpu") -> Table:
     return ["step, over the BERT's", *heads], table
 
 
+def memory(name: str = "encoder_memory_cpu") -> Table:
+    """A row per model: MiB that a step of the small shape holds."""
+    models = read(name)["small"]["models"]
+    parts = list(next(iter(models.values()))["peak"])
+    table = []
+    for model, row in models.items():
+        sizes = [row["parameters"], row["codes"], row["kept"], *(row["peak"][n] for n in parts)]
+        table.append([model, *(f"{size / 2**20:,.0f}" for size in sizes)])
+    heads = ["MiB", "weights of the model", "weights over codes", "kept by the forward pass"]
+    peaks = [f"peak, {n} parts" if int(n) > 1 else "peak, the batch at once" for n in parts]
+    return [*heads, *peaks], table
+
+
 def named_sememes(name: str) -> Table:
     """A row per model, side of the annotated words and source: sememes that are named right."""
     table = []

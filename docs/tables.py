@@ -521,6 +521,7 @@ FILES: dict[str, Callable[[], str]] = {
     ),
     **of_codes(),
     "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),
+    "encoder_memory.md": partial(encoders, encoder_results.memory, "encoder_memory_cpu"),
     "proofs.md": partial(decoders, "task_phases_prontoqa_1"),
     "proofs_inside.md": partial(decoders_inside, "task_phases_prontoqa_1"),
     "addition.md": partial(decoders_by_setting, "task_phases_addition_99", "inside"),
