@@ -21,6 +21,7 @@ from interp_compose import cli
 from interp_compose.errors import InputError, OptionError
 from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.memory import weights_digest
 from interp_compose.models.outcomes import Outcome, compared, guarded
 from interp_compose.models.shown import (
     Recorded,
@@ -303,6 +304,49 @@ def test_hooks_that_a_compiled_call_passes_by() -> None:
         "by default": "InterpComposeError: discarded, the hook has gone",
         "with guards of hooks": "InterpComposeError: holds, the hook has gone",
     }
+
+
+# ---- adapters --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft
+@torch.no_grad()
+def test_adapters_of_peft() -> None:
+    """LoRA that acts is part of the model; what wrapping would leave out is refused."""
+    peft: Any = pytest.importorskip("peft")
+    batch = torch.arange(10).view(2, 5)
+    plain = gpt2()(batch).logits
+
+    def lora(*parts: str) -> Any:
+        torch.manual_seed(1)
+        options = {"r": 2, "init_lora_weights": False, "fan_in_fan_out": True}
+        return peft.LoraConfig(target_modules=[*parts], **options)
+
+    module = peft.inject_adapter_in_model(lora("c_fc"), gpt2())
+    own = module(batch).logits
+    assert float((own - plain).abs().max()) > 0.1
+    assert ic.audit(module, quick=True, progress=False).findings.empty  # the hooks act as before
+    loaded = ic.load_model(module)
+    torch.testing.assert_close(loaded(batch), own)
+    digest = weights_digest(loaded)
+    for part in module.modules():
+        if isinstance(part, peft.tuners.lora.LoraLayer):
+            part.set_scale("default", 0.0)
+    torch.testing.assert_close(loaded(batch), plain)
+    assert weights_digest(loaded) != digest
+
+    fused = peft.inject_adapter_in_model(lora("c_attn"), gpt2())
+    (row,) = ic.audit(fused, quick=True, progress=False).frame.to_dict("records")
+    assert row["status"] == "refused"
+    assert "holds adapters (peft.tuners.lora" in row["detail"]
+
+    around = peft.get_peft_model(gpt2(), lora("c_attn", "c_fc"))
+    own = around(batch).logits
+    assert float((own - plain).abs().max()) > 0.1
+    (row,) = ic.audit(around, quick=True, progress=False).frame.to_dict("records")
+    assert (row["status"], "merge_and_unload()" in row["detail"]) == ("refused", True)
+    merged = ic.load_model(around.merge_and_unload())
+    torch.testing.assert_close(merged(batch), own, rtol=1e-4, atol=1e-4)
 
 
 # ---- models that lie -------------------------------------------------------------------------

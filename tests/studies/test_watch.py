@@ -293,6 +293,55 @@ def test_huggingfaces_trainer_is_watched_and_resumes(tmp_path: Path) -> None:
     )
 
 
+# ---- Lightning ---------------------------------------------------------------------------------
+
+
+def test_lightnings_trainer_is_watched(tmp_path: Path) -> None:
+    """By the callback of docs/watch.md, where Lightning is installed."""
+    lightning: Any = pytest.importorskip("lightning")
+    rows = torch.randint(0, 23, (12, 6), generator=torch.Generator().manual_seed(0))
+
+    class Module(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module: Any = hugging_face()
+
+        def training_step(self, batch: Tensor, _: int) -> Tensor:
+            loss: Tensor = self.module(input_ids=batch, labels=batch).loss
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    def fitted(module: Module, *callbacks: Any) -> list[Tensor]:
+        off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+        torch.manual_seed(1)
+        trainer = lightning.Trainer(
+            max_steps=4, accelerator="cpu", callbacks=[*callbacks], default_root_dir=tmp_path,
+            enable_model_summary=False, **off,
+        )  # fmt: skip
+        trainer.fit(module, torch.utils.data.DataLoader(rows, batch_size=3))
+        return list(module.parameters())
+
+    class Watching(lightning.Callback):  # type: ignore[misc]
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            self.on_train_batch_end(trainer)
+
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.is_global_zero:
+                watcher(trainer.global_step)
+
+    module = Module()
+    watcher = watch(module.module, measures=("stable_rank",), every=1, budget=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Lightning
+        weights, plain = fitted(module, Watching()), fitted(Module())
+    assert all(map(torch.equal, weights, plain))
+    assert watcher.looks["step"].tolist() == [0, 1, 2, 3, 4]
+    moved = watcher.frame.groupby("step")["value"].mean()
+    assert moved.nunique() == 5
+
+
 # ---- what it gives ------------------------------------------------------------------------------
 
 
