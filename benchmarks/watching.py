@@ -72,7 +72,7 @@ def matrix_means(looks: Iterable[pd.DataFrame], matrices: Sequence[str]) -> pd.D
 
 def last_differences(frame: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     """Of each measure and model: the mean before training, after the last step, and its difference
-    to the first model's there, paired by seed."""
+    to the first model's there, paired by seed, of the seeds in which both exist."""
     first, last = frame["step"].min(), frame["step"].max()
     rows = []
     for measure, own in frame.groupby("measure", sort=False):
@@ -81,8 +81,10 @@ def last_differences(frame: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame
         for model in models:
             place = {"measure": measure, "model": model, "start": starts[model]}
             place["end"] = ends[model].mean()
-            pair = paired_difference(ends[model].tolist(), ends[models[0]].tolist())
-            rows.append(place | (asdict(pair) if model != models[0] else {}))
+            both = ends[[model, models[0]]].dropna()
+            if model != models[0] and len(both) > 1:
+                place |= asdict(paired_difference(both[model].tolist(), both[models[0]].tolist()))
+            rows.append(place)
     return pd.DataFrame(rows)
 
 

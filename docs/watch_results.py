@@ -8,6 +8,8 @@ from typing import Any
 from docs.measured import Table, read
 
 SPLITS = {"id": "seen", "ood": "unseen"}
+OF_WEIGHTS = {"stable_rank": "stable rank", "mean_abs_cosine": "condensation"}
+SHARES = ("exact match", "masked words")
 PLACES = {-1: "not pooled", 0: "at embeddings", 1: "at layer 1"}
 
 
@@ -44,3 +46,28 @@ def anchors() -> Table:
         )
     heads = [f"{split}: {place}" for split in SPLITS.values() for place in PLACES.values()]
     return ["γ", *heads, "stable rank, steps 0, 100, last"], rows
+
+
+def ends(name: str) -> Table:
+    """Heads and rows: each measure before training and after it, by model, and each model's
+    difference to the first; shares in per cent."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in read(name)["differences"]:
+        found.setdefault(row["measure"], {})[row["model"]] = row
+    first, *others = next(iter(found.values()))
+    rows = []
+    for measure, own in found.items():
+        scale, digits = (100, 1) if measure in SHARES else (1, 3)
+        cells = [OF_WEIGHTS.get(measure, measure + (", %" if measure in SHARES else ""))]
+        for row in own.values():
+            cells.append(" → ".join(_number(row[at], scale, digits) for at in ("start", "end")))
+        for model in others:
+            apart = (own[model][at] for at in ("difference", "ci_low", "ci_high"))
+            gain, low, high = (_number(one, scale, digits, "+") for one in apart)
+            cells.append("–" if gain == "–" else f"{gain} ({low} to {high})")
+        rows.append(cells)
+    return ["", first, *others, *(f"{model} − {first}" for model in others)], rows
+
+
+def _number(value: float | None, scale: float, digits: int, sign: str = "") -> str:
+    return "–" if value is None else f"{scale * value:{sign}.{digits}f}".replace("-", "−")

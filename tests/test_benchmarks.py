@@ -27,7 +27,15 @@ from benchmarks.sequence_outcomes import over_seeds, with_known
 from benchmarks.transplant_outcomes import over_models
 from benchmarks.unseen_pairs import seen_sums, shares
 from benchmarks.unseen_sum import SHIFTS, task_of
-from docs import encoder_results, generalise_results, phase_results, speed_results, tables
+from benchmarks.watching import last_differences
+from docs import (
+    encoder_results,
+    generalise_results,
+    phase_results,
+    speed_results,
+    tables,
+    watch_results,
+)
 from docs.measured import read
 from docs.phase_results import share
 from interp_compose.plots.interactive import ChartFigure
@@ -429,3 +437,33 @@ def test_transplants_over_models_by_hand() -> None:
     assert (row["remembered_low"], row["remembered_high"]) == (0.0, 0.4)
     assert (row["n"], row["n_models"]) == (40, 3)
     assert over_models(frames[:1]) is frames[0]
+
+
+def test_ends_of_watched_models_are_paired_by_the_seeds_that_both_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = math.nan
+    of = {"bert": ([1.0, 2, 3], [4.0, 6, 8]), "cat": ([1.0, 1, 1], [5.0, 9, missing])}
+    rows = [
+        {"model": model, "seed": seed, "step": step, "measure": "agreement", "value": value}
+        for model, ends in of.items()
+        for step, values in zip((0, 8), ends, strict=True)
+        for seed, value in enumerate(values)
+    ]
+    never = [{**row, "measure": "other", "value": missing} for row in rows]
+    found = last_differences(pd.DataFrame([*rows, *never]), ("bert", "cat"))
+    two = found.iloc[1]  # 5 - 4 and 9 - 6: mean 2, standard error 1, t of 1 degree of freedom
+    assert (two["n"], two["start"], two["end"], two["difference"]) == (2, 1, 7, 2)
+    assert (two["ci_low"], two["ci_high"]) == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
+    assert found.iloc[[0, 2, 3]]["difference"].isna().all()
+
+    monkeypatch.setattr(watch_results, "read", lambda _: {"differences": plain_rows(found)})
+    heads, table = watch_results.ends("made")
+    assert heads == ["", "bert", "cat", "cat − bert"]
+    assert table[0] == [
+        "agreement",
+        "2.000 → 6.000",
+        "1.000 → 7.000",
+        "+2.000 (−10.706 to +14.706)",
+    ]
+    assert table[1][1:] == ["– → –", "– → –", "–"]
