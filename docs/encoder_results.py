@@ -153,3 +153,52 @@ def shared_codes(name: str) -> Table:
     return ["model", "code", "heaviest words"], [
         [*place, ", ".join(words[place])] for place in words
     ]
+
+
+def words_pooled(name: str, embedding: str) -> Table:
+    """A row per model, output and subset of pairs: Pearson's r with people's ratings, untouched
+    and with words pooled by their mean at each layer, over seeds."""
+    cells: dict[tuple[str, str, str], dict[int, Row]] = {}
+    clean: dict[tuple[str, str, str], Row] = {}
+    for row in read(name)["means"]:
+        place = (row["model"], row["output"], row["subset"])
+        if (row["embedding"], row["pooling"]) == (embedding, "mean"):
+            if row["measure"] == "pearson":
+                cells.setdefault(place, {})[row["layer"]] = row
+            elif row["measure"] == "clean_pearson":
+                clean[place] = row
+    layers = sorted({layer for own in cells.values() for layer in own})
+    table = [
+        [*place, *(_exists(row) for row in (clean[place], *(own[layer] for layer in layers)))]
+        for place, own in cells.items()
+    ]
+    return ["model", "output", "pairs", "untouched", *map(str, layers)], table
+
+
+def _exists(row: Row) -> str:
+    return decimals(row) if row["n_seeds"] else "–"
+
+
+def complexity(name: str) -> Table:
+    """A row per matrix: over layers, the mean stable rank over a random matrix's of the shape, and
+    the mean absolute cosine of two rows, by model."""
+    found: dict[str, dict[tuple[str, str], list[Row]]] = {}
+    for row in read(name)["weights"]:
+        own = found.setdefault(row["matrix"], {})
+        own.setdefault((row["measure"], row["model"]), []).append(row)
+    models = list(dict.fromkeys(model for own in found.values() for _, model in own))
+    table = []
+    for matrix, own in found.items():
+        ranks = [_mean(own.get(("stable_rank", model)), "random_stable_rank") for model in models]
+        cosines = [_mean(own.get(("mean_abs_cosine", model))) for model in models]
+        table.append([f"`{matrix}`", *ranks, *cosines])
+    heads = [f"stable rank over random: {model}" for model in models]
+    return ["matrix", *heads, *(f"condensation: {model}" for model in models)], table
+
+
+def _mean(rows: list[Row] | None, over: str = "") -> str:
+    """Over layers, of means over seeds."""
+    if not rows:
+        return "–"
+    values = [row["mean"] / row[over] if over else row["mean"] for row in rows]
+    return f"{sum(values) / len(values):.3f}"

@@ -169,6 +169,16 @@ def test_the_summary_has_a_row_for_each_output_and_block() -> None:
     ]
 
 
+def test_codes_that_nearly_all_words_share_are_told() -> None:
+    assert result().notes == []
+    alike = frames()
+    alike["codes"].loc[alike["codes"]["seed"] == 1, "perplexity"] = 1.5
+    found = ic.Pretrained.from_runs(alike, CONFIG)
+    (note,) = found.notes
+    assert note.startswith("cat, seed 1: nearly all words have the same code in layers 0, 1")
+    assert found.summary().endswith(f"\n! {note}")
+
+
 def test_figures_have_a_panel_for_each_output_and_block() -> None:
     figures = result().figures()
     assert set(figures) == set(ic.Pretrained.FIGURES)

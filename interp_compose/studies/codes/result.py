@@ -194,7 +194,7 @@ class Codes(StudyResult):
         )
         lines = ["sememes that are named right, of as many codes as a word has sememes", ""]
         lines += text_table(rows, columns)
-        return "\n".join([*lines, *self._consistency(), *self._phrases()])
+        return self._told([*lines, *self._consistency(), *self._phrases()])
 
     def _consistency(self) -> list[str]:
         if self.consistency.empty:

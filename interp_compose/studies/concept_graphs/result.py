@@ -166,7 +166,7 @@ class ConceptGraphs(StudyResult):
         judged = self.frames["judge"].groupby("kind")[["n_right", "n"]].sum()
         right = {kind: 100 * judged["n_right"][kind] / judged["n"][kind] for kind in KINDS}
         words = ", ".join(f"{kind} {right[kind]:.2f} %" for kind in KINDS)
-        return "\n".join(
+        return self._told(
             [
                 *self._failures(),
                 "images that are right, in per cent, mean over seeds:",

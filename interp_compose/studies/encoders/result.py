@@ -146,7 +146,7 @@ class EncoderScores(StudyResult):
         cut = int(self.frames["scores"].groupby("task")["n_cut"].max().sum())
         if cut:
             lines += ["", f"{cut} texts or pairs are longer than the context, and were cut"]
-        return "\n".join(lines)
+        return self._told(lines)
 
     def sentences(self) -> list[str]:
         """The first measure of each model and output, and what differs most there."""

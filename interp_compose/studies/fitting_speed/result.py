@@ -384,7 +384,7 @@ class FittingSpeed(StudyResult):
             ),
         ]
         lines += [f"{name} is not drawn: {why}" for name, why in self._drawn()[1].items()]
-        return "\n".join(lines)
+        return self._told(lines)
 
     # ---- details -------------------------------------------------------------------------
 

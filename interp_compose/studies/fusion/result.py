@@ -201,7 +201,7 @@ class Fusion(StudyResult):
             numbers = (("left", "left", ">8.1f"), ("clean", "clean", ">8.1f"), ("n", "n", ">8"))
             named = (("model", "model", "<24"), *((one, one, "<13") for one in place))
             lines += text_table(shares, (*named, *numbers))
-        return "\n".join(lines)
+        return self._told(lines)
 
     def sentences(self) -> list[str]:
         """What is left of embeddings, and what probes read, in the encoder's last residual."""

@@ -170,7 +170,7 @@ class Generalisation(StudyResult):
                 ),
             ),
         ]
-        return "\n".join([*lines, *self._verdicts()])
+        return self._told([*lines, *self._verdicts()])
 
     def _verdicts(self) -> list[str]:
         found = self.differences

@@ -231,4 +231,4 @@ class Mechanism(StudyResult):
                 )
                 lines.append(f"{rate:>5g}{told}")
         phases = sorted(set(self.frame["phase"]))
-        return "\n".join([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])
+        return self._told([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])

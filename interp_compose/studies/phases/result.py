@@ -216,4 +216,4 @@ class PhaseDiagram(StudyResult):
         lines += ["", *(f"{phase:>4}  {what}" for phase, what in PHASES.items())]
         if cells["doubt"].any():
             lines.append(f"{'?':>4}  not of every seed by itself; ??: of fewer than half")
-        return "\n".join([*lines, "", *text_table(diverged_runs(cells), COLUMNS)])
+        return self._told([*lines, "", *text_table(diverged_runs(cells), COLUMNS)])

@@ -38,6 +38,8 @@ RULES: Final = (
     "n_pairs >= 0",
 )
 OUTPUTS: Final = ("cont", "comp", "mix")
+ALIKE: Final = 2
+"""A block whose codes have a perplexity below composes nearly all words alike."""
 HELD_OUT: Final = Table(
     "held_out",
     f"model str, seed int, output str, {MEASURES}",
@@ -200,7 +202,7 @@ class Pretrained(StudyResult):
         )
         n = int(losses["n"].iloc[0])
         head = f"{n:,} masked tokens of held-out documents: means, smallest-largest seed"
-        return "\n".join([head, "", *text_table(rows, columns), *self._codes()])
+        return self._told([head, "", *text_table(rows, columns), *self._codes()])
 
     def _codes(self) -> list[str]:
         if self.codes.empty:
@@ -217,6 +219,19 @@ class Pretrained(StudyResult):
                 f"without{moved}"
             )
         return lines
+
+    @property
+    def notes(self) -> list[str]:
+        """Runs in which one code stands for nearly every word."""
+        alike = self.codes[self.codes["perplexity"] < ALIKE]
+        runs = alike.groupby(["model", "seed"], sort=False)["layer"].agg(list)
+        return super().notes + [
+            f"{model}, seed {seed}: nearly all words have the same code in layer"
+            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (perplexity below {ALIKE}), "
+            "so that composed vectors hardly tell words apart: a smaller weight of sparsity, or "
+            "revive_after, keeps more codes in use"
+            for (model, seed), layers in runs.items()
+        ]
 
     def sentences(self) -> list[str]:
         """The loss of masked tokens of each model and output, and what differs most."""

@@ -161,7 +161,7 @@ class TaskPhases(StudyResult):
             ("n", "n", ">8"),
         )
         head = "sequences that are right, in per cent: mean, smallest-largest seed"
-        return "\n".join([head, "", *text_table(rows, columns), *self._differences()])
+        return self._told([head, "", *text_table(rows, columns), *self._differences()])
 
     def _differences(self) -> list[str]:
         found = self.differences

@@ -149,7 +149,7 @@ class TextPhases(StudyResult):
         )
         n = int(rows["n"].iloc[0])
         head = f"perplexity of {n:,} held-out tokens: mean, smallest-largest seed"
-        return "\n".join([head, "", *text_table(rows, columns), *self._differences()])
+        return self._told([head, "", *text_table(rows, columns), *self._differences()])
 
     def _differences(self) -> list[str]:
         found = self.differences[self.differences["p"].notna()]

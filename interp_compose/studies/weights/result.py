@@ -148,4 +148,4 @@ class ComplexityReport(StudyResult):
             lines.append(f"{told}; it is {row['tied_to']}" if row["tied_to"] else told)
         if self.config.get("left_out"):
             lines.append(f"left out: {', '.join(self.config['left_out'])}")
-        return "\n".join(lines)
+        return self._told(lines)
