@@ -38,8 +38,9 @@ RULES: Final = (
     "n_pairs >= 0",
 )
 OUTPUTS: Final = ("cont", "comp", "mix")
-ALIKE: Final = 2
-"""A block whose codes have a perplexity below composes nearly all words alike."""
+ALIKE: Final = 1.05
+"""Where codes' perplexity is below one more than this many times those of a word, nearly all words
+of a block have the same."""
 HELD_OUT: Final = Table(
     "held_out",
     f"model str, seed int, output str, {MEASURES}",
@@ -222,14 +223,14 @@ class Pretrained(StudyResult):
 
     @property
     def notes(self) -> list[str]:
-        """Runs in which one code stands for nearly every word."""
-        alike = self.codes[self.codes["perplexity"] < ALIKE]
+        """Runs in which nearly all words have the same codes."""
+        codes = self.codes
+        alike = codes[codes["perplexity"] < 1 + ALIKE * codes["codes_per_word"]]
         runs = alike.groupby(["model", "seed"], sort=False)["layer"].agg(list)
         return super().notes + [
-            f"{model}, seed {seed}: nearly all words have the same code in layer"
-            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (perplexity below {ALIKE}), "
-            "so that composed vectors hardly tell words apart: a smaller weight of sparsity, or "
-            "revive_after, keeps more codes in use"
+            f"{model}, seed {seed}: nearly all words have the same codes in layer"
+            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (no more are used than those "
+            "of a word), so that composed vectors hardly tell words apart"
             for (model, seed), layers in runs.items()
         ]
 
