@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,7 +12,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Line, Panel, short
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, Style
+from interp_compose.plots.theme import COMPARISON_STYLES, OWN_STYLES, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
@@ -280,6 +281,17 @@ def widths_of(names: Iterable[str]) -> str:
     return "mean is wide: sum may lie on it" if both else ""
 
 
-def protocol_name(name: str) -> str:
-    """A pooling as a figure's label calls it: controls, which are dashed, are named as such."""
-    return name if PROTOCOL_STYLES[name].dash == "solid" else f"{name} (control)"
+def by_pooling(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each pooling, in the order of the rows; controls, which are dashed,
+    are named as such."""
+    names = list(dict.fromkeys(frame["pooling"]))
+    yours = [name for name in names if name not in PROTOCOL_STYLES]
+    styles = {**PROTOCOL_STYLES, **dict(zip(yours, cycle(OWN_STYLES), strict=False))}
+    return [
+        (
+            name if styles[name].dash == "solid" else f"{name} (control)",
+            styles[name],
+            frame[frame["pooling"] == name],
+        )
+        for name in names
+    ]

@@ -7,7 +7,7 @@ model, the data and the output are. Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
@@ -25,8 +25,13 @@ Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="LABEL [LABEL ..
 OnBad = Literal["refuse", "skip"]
 Parser = Literal["benepar", "stanza", "spacy"]
 How = Literal["mean", "max", "sum"]
-Pooling = Annotated[  # tyro finds defaults in tuples alone
-    Sequence[How] | tuple[How, ...] | How, tyro.conf.arg(metavar="{mean,max,sum} [...]")
+Pooling = Annotated[  # the command line takes names alone
+    Sequence[How | Callable[..., Any]] | How | Callable[..., Any],
+    tyro.conf.arg(
+        metavar="{mean,max,sum} [...]",
+        constructor=tuple[How, ...],
+        help_behavior_hint="(default: mean max sum)",
+    ),
 ]
 Answers = Annotated[
     Literal["vocabulary"] | Sequence[str],

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, poolings_of
+from interp_compose.checks import check_limit, check_numbers
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.pooling import How
+from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import Shared, capture_kept, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
@@ -99,7 +99,7 @@ def transplant(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling)
+    poolings = poolings_of(asked.pooling, model)
     check_decoder(model, "measure it with similarity_curve")
     if isinstance(model, EncoderDecoderModel):
         raise CapabilityError(
@@ -142,6 +142,7 @@ def transplant(
             items=items,
         ),
         result=partial(_result, items=items, config=config),
+        unversioned=own_poolings(poolings),
     )
 
 
@@ -151,7 +152,7 @@ def _measure(
     *,
     asked: TransplantOptions,
     layers: Sequence[int],
-    poolings: Sequence[How],
+    poolings: Mapping[str, How | OwnPooling],
     vectors: Sequence[Vector],
     items: Sequence[PreparedPair],
 ) -> pd.DataFrame:

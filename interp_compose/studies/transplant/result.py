@@ -26,7 +26,7 @@ from interp_compose.studies.core.examples import (
     marked,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.tables import YOURS, Table
 from interp_compose.studies.core.text import (
     INTERVALS,
     about,
@@ -70,7 +70,7 @@ OUTCOMES: Final = Table(
     f"pair int, layer int, pooling str, vector str, {ANSWERED}",
     key=("pair", "layer", "pooling", "vector"),
     complete=(("pair",), ("layer",), ("pooling",), ("vector",)),
-    known={"pooling": POOLINGS, "vector": VECTORS},
+    known={"pooling": (*POOLINGS, YOURS), "vector": VECTORS},
     rules=RULES,
 )
 SHOWN: Final = {"own": "target pooled"}
@@ -124,7 +124,7 @@ class Transplants(StudyResult):
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
                 rows are missing or doubled; a pair has no clean run on its target.
             LayerError: a layer outside 0 … n_layers - 1.
-            OptionError: a pooling that is none of POOLINGS.
+            OptionError: a pooling that is none of POOLINGS, and not in ``config["pooling"]``.
         """
         pairs = PAIRS.ordered(pairs)
         every = {"pair": pairs["pair"].tolist()}
@@ -135,7 +135,8 @@ class Transplants(StudyResult):
             raise InputError(
                 f"clean has no run 'target' of pair {lacking[0]}; expected one of every pair"
             )
-        outcomes = OUTCOMES.ordered(outcomes, every, layer=range(n_layers))
+        layers = range(n_layers)
+        outcomes = OUTCOMES.ordered(outcomes, every, layer=layers, **OUTCOMES.named_in(config))
         known = pairs.loc[pairs["source_answer"] != "", "pair"]
         curve = _summarise(outcomes, clean, set(known), n_layers)
         frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}
