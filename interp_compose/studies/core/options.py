@@ -126,6 +126,8 @@ class StartModel:
 
     model: str = "mini-base"
     """Hub name ("gpt2"), folder, or shipped model (mini-base, mini-idm)."""
+    name: str | None = None
+    """What tables, figures and comparisons call the model; by default what --model says."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1."""
     revision: str | None = None
