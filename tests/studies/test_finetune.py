@@ -62,7 +62,7 @@ LONG = "zzzz"
         (InputError, "patience=3 looks at validation accuracy, and .* is empty", [], None,
          {"config": replace(QUICK, patience=3)}),
         (AnswerError, LONG, [Example('x "', LONG)], None, {}),
-        (AnswerError, LONG, [], [Example('x "', LONG)], {}),
+        (AnswerError, "training and CARMA's measures are of", [], [Example('x "', LONG)], {}),
         (InputError, r"validation example 0: its prompt has \d+ tokens and .* reads 61", [],
          [Example("a " * 99 + '"', "b")], {}),
         (LayerError, "layers end at 3, outside the model", [], None,

@@ -16,9 +16,9 @@ from interp_compose.models.load import load_model
 from interp_compose.runs.files import plain_json
 from interp_compose.studies.core.options import (
     OF_TASK,
+    AnswerOptions,
     ModelSource,
     Output,
-    PromptOptions,
     StartModel,
     TaskCommand,
 )
@@ -28,7 +28,7 @@ from interp_compose.studies.core.study import Plan, measure, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
-A = TypeVar("A", bound=PromptOptions)
+A = TypeVar("A", bound=AnswerOptions)
 R = TypeVar("R", bound=StudyResult)
 
 
@@ -65,7 +65,13 @@ def run_on_task(
     check_limit(source.limit)
     check_task(source.task, source.data_dir)
     model = loaded(command.model)
-    task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
+    task = load_task(
+        source.task,
+        model,
+        data_dir=source.data_dir,
+        seed=asked.seed,
+        multi_token_answers=asked.multi_token_answers,
+    )
     examples = limited(task.split(source.split), source.limit, asked.seed)
     answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
     asked = replace(asked, answers=answers, task=f"{task.name} ({source.split})")

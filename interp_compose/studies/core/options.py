@@ -87,12 +87,17 @@ class PromptOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerOptions(PromptOptions):
+class LongAnswers(Options):
     """What is measured, and how."""
 
     multi_token_answers: bool = False
     """Answers may be of several tokens. One is then right if each of its tokens is the most likely
     after those before it, and its log-probability is the sum of theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(LongAnswers, PromptOptions):
+    """What is measured, and how."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from interp_compose.studies.core.options import (
     Layers,
+    LongAnswers,
     ModelSource,
     OnBad,
-    Options,
     Output,
     Part,
     Pooling,
@@ -16,7 +16,7 @@ from interp_compose.studies.core.options import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransplantOptions(Options):
+class TransplantOptions(LongAnswers):
     """What is measured, and how."""
 
     layers: Layers = None
