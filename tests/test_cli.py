@@ -15,7 +15,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
-from interp_compose.studies.core.figures import model_name
+from interp_compose.plots.chart import model_name
 from interp_compose.studies.saved.compare import labelled
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
-from interp_compose.studies.core.figures import by_pooling, lines_of, model_name, widths_of
+from interp_compose.studies.core.figures import by_pooling, lines_of, widths_of
 from interp_compose.studies.core.text import about, counted, decimal, filtered_of
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"

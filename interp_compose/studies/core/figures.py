@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Line, Panel, short
+from interp_compose.plots.chart import Chart, Line, Panel, model_name
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, OWN_STYLES, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
-UNTELLING: Final = ("/", "model", "models", "checkpoint", "final")
-"""Folders of a model's path that do not say which model it is."""
 BARS: Final = "mean over seeds, bars: smallest to largest"
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
@@ -264,15 +261,6 @@ def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
     """What a subtitle tells of means over seeds and of their spread; nothing of one seed, of which
     :func:`n_seeds` says that it has none."""
     return told if len(config["seeds"]) > 1 else ()
-
-
-def model_name(config: Mapping[str, Any]) -> str:
-    """The model's name; a path or a long name without its folders or organisation."""
-    name = str(config.get("model", "Model"))
-    if len(name) <= 30 and not Path(name).is_absolute():
-        return name
-    parts = [part for part in Path(name).parts if part not in UNTELLING]
-    return short(parts[-1] if parts else name, 30)
 
 
 def widths_of(names: Iterable[str]) -> str:

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, Style
-from interp_compose.studies.core.figures import by_pooling, line_of, model_name, widths_of
+from interp_compose.studies.core.figures import by_pooling, line_of, widths_of
 from interp_compose.studies.core.text import FEW, about
 
 MINUS: Final = "\N{MINUS SIGN}"
