@@ -11,19 +11,7 @@ from interp_compose.errors import InputError, OptionError
 from interp_compose.runs.result import Result
 
 T = TypeVar("T")
-Word = TypeVar("Word", bound=str)
 R = TypeVar("R", bound=Result)
-
-
-def poolings_of(pooling: Word | Sequence[Word]) -> tuple[Word, ...]:
-    """One protocol or several; refuses none at all, and one that is named twice."""
-    if isinstance(pooling, str):
-        return (pooling,)
-    if not pooling:
-        raise OptionError(f"pooling={pooling!r}: expected a sequence such as ('mean', 'max')")
-    if len(set(pooling)) != len(pooling):
-        raise OptionError(f"pooling={list(pooling)} names a protocol twice; name each once")
-    return tuple(pooling)
 
 
 def check_numbers(seed: int, batch_size: int | None) -> None:

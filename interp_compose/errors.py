@@ -111,7 +111,7 @@ class CapabilityError(ModelError):
 
 
 class TrainingModeError(ModelError):
-    """The model is in training mode, so that dropout would randomise the numbers."""
+    """The model is in training mode, in which dropout, where it has any, randomises numbers."""
 
 
 class NonFiniteError(ModelError):

@@ -15,6 +15,8 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose.plots.chart import model_name
+from interp_compose.studies.saved.compare import labelled
 from tests import architectures
 from tests.studies.conftest import TEXTS, splitting_tokenizer
 from tests.studies.similarity_reference import bert_tokenizer, few_samples, tsv
@@ -175,15 +177,25 @@ def test_kill_is_heeded_as_ctrl_c_is(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_options_reach_cap(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    cli.main(command(inputs, tmp_path, "--layers", "0", "1.0", "--pooling", "mean", "-q"))
+def test_options_reach_cap(
+    inputs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--layers", "0", "1.0", "--pooling", "mean", "-q"]
+    cli.main(command(inputs, tmp_path, *options, "--name", "tuned, twice"))
     curve = ic.CapCurve.load(tmp_path)
+    assert curve.config["model"] == "tuned, twice"
+    assert "tuned, twice: accuracy when" in (tmp_path / "cap_curve.html").read_text("utf-8")
+    with pytest.raises(SystemExit):
+        cli.main(command(inputs, tmp_path / "empty", "--name", " "))
+    assert "OptionError: name=' ': expected a word or a few" in capsys.readouterr().err
     assert curve.config["layers"] == [0, 2]
     assert sorted(set(curve.frame["layer"])) == [0, 2]
     assert set(curve.frame["pooling"]) == {"mean", "last", "shuffled"}
     out = tmp_path / "among"
     cli.main(command(inputs, out, "--layers", "0", "--answers", "a", "b", "-q"))
-    assert ic.CapCurve.load(out).config["answers"] == ["a", "b"]
+    other = ic.CapCurve.load(out).config
+    assert other["answers"] == ["a", "b"]
+    assert list(labelled([tmp_path, out], ())) == ["tuned, twice", model_name(other)]
 
 
 def test_the_limit_of_ablate_draws_by_the_seed(inputs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "shipped": BASE | {"runs", "tasks"},
     "models": BASE | {"runs", "shipped", "text"},
     "interventions": BASE | {"text", "models"},
-    "training": BASE | {"runs", "stats", "probes", "text", "tasks", "models"},
+    "training": BASE | {"runs", "stats", "plots", "probes", "text", "tasks", "models"},
     "studies": BASE
     | {"runs", "stats", "plots", "probes", "text", "tasks", "models", "interventions", "training"},
     "cli": BASE | {"runs", "studies"},

@@ -78,8 +78,8 @@ def attention_leak(
     """
     if model.training:
         raise TrainingModeError(
-            f"{model.name!r} is in training mode, and dropout would pass for a leak; call "
-            "model.eval() first."
+            f"{model.name!r} is in training mode, in which dropout, where it has any, would pass "
+            "for a leak; call model.eval() first."
         )
     if not 1 <= draws <= MOST_DRAWS or keys is None:
         raise OptionError(

@@ -17,7 +17,14 @@ from interp_compose._public import public
 from interp_compose.errors import InterventionError, LayerError, PromptError
 from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import collapsed
-from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
+from interp_compose.interventions.pooling import (
+    How,
+    OwnPooling,
+    PooledLayout,
+    check_own,
+    pool_groups,
+    spread_groups,
+)
 from interp_compose.interventions.pooling_sweep import Mode
 from interp_compose.interventions.select import (
     Groups,
@@ -57,7 +64,7 @@ def pool_at(
     model: LensModel,
     layer: int,
     groups: Groups = None,
-    how: How = "mean",
+    how: How | OwnPooling = "mean",
     *,
     unit: WordUnit | None = None,
     mode: Mode = "collapse",
@@ -84,7 +91,8 @@ def pool_at(
         groups: words of the texts that will be run ("swine", ["swine", "water body"]: each
             occurrence is a unit, and all other tokens stay alone), or the unit of each token of the
             calls to come, -1 for tokens that stay alone (BOS).
-        how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"``.
+        how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"``; or a function of your own,
+            see :func:`pool_groups`.
         unit: in the place of groups, every word of the text is a unit, or every token with those
             that go on with it (:mod:`.text.units`). The last word is one as well: ``cap_curve``
             leaves the token of the last position apart.
@@ -109,6 +117,7 @@ def pool_at(
     if not 0 <= layer < model.n_layers:
         raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
     check_groups(model, groups, unit)
+    check_own(how, model)
     model.require(*needs(mode, renumber))
     record = Pooled()
     affected: list[int] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import OptionError, SpanError
+from interp_compose.errors import OptionError, SpanError, first_line
+from interp_compose.models.lens_model import LensModel
 
 NONE = -1
 
@@ -142,13 +143,94 @@ def _refuse_scattered(groups: Int[Tensor, "batch pos"], starts: Tensor) -> None:
 MOST_GROUPS = 1_000_000
 How = Literal["mean", "max", "sum", "last", "first"]
 HOW = get_args(How)
+OwnPooling = Callable[[Tensor], Tensor]
+"""A function of one unit: of its tokens' vectors ``[token d_model]``, one vector ``[d_model]``."""
+TAKEN: Final = (*HOW, "shuffled", "average", "none", "clean")
+"""Names that mean something else in results."""
+
+
+def poolings_of(
+    pooling: str | OwnPooling | Sequence[str | OwnPooling], model: LensModel
+) -> dict[str, How | OwnPooling]:
+    """One protocol or several, by the names that results give them; a function by its own.
+
+    Raises:
+        OptionError: none at all, two of one name, a function without a name of its own, or one
+            that :func:`check_own` refuses.
+    """
+    several = [pooling] if isinstance(pooling, str) or callable(pooling) else list(pooling)
+    if not several:
+        raise OptionError(f"pooling={pooling!r}: expected a sequence such as ('mean', 'max')")
+    names = [how if isinstance(how, str) else _own_name(how) for how in several]
+    if len(set(names)) != len(names):
+        raise OptionError(f"pooling={names} names a protocol twice; name each once")
+    for how in several:
+        check_own(how, model)
+    return dict(zip(names, cast("list[How | OwnPooling]", several), strict=True))
+
+
+def own_poolings(poolings: Mapping[str, How | OwnPooling]) -> list[str]:
+    """The names of those that are functions of the user's."""
+    return [name for name, how in poolings.items() if not isinstance(how, str)]
+
+
+def _own_name(function: OwnPooling) -> str:
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier() or name in TAKEN:
+        why = f"the name {name!r}" if name else "no name"
+        raise OptionError(
+            f"pooling has a function with {why}, by which results could not tell it from others; "
+            "define one with def and a name of its own: def root_mean_square(vectors): …"
+        )
+    return str(name)
+
+
+def check_own(how: How | str | OwnPooling, model: LensModel) -> None:
+    """Try a function of the user's on units of two and three tokens.
+
+    Raises:
+        OptionError: it fails, does not give one finite vector ``[d_model]``, or gives another one
+            for the same unit.
+    """
+    if isinstance(how, str):
+        return
+    precise = torch.float64 if model.dtype == torch.float64 else torch.float32
+    drawn = torch.Generator().manual_seed(0)
+    for n_tokens in (2, 3):
+        unit = torch.randn(n_tokens, model.d_model, generator=drawn, dtype=precise)
+        given = [_vector(how, unit.to(model.device)) for _ in range(2)]
+        if not bool(given[0].isfinite().all()):
+            raise _gives(how, n_tokens, "NaN or infinite values")
+        if not torch.equal(*given):
+            raise _gives(how, n_tokens, "another vector each time it is called")
+
+
+def _vector(function: OwnPooling, unit: Float[Tensor, "token d_model"]) -> Tensor:
+    """What a function makes of one unit, which it may edit; refused if it is no vector."""
+    try:
+        vector: Any = function(unit.clone())
+    except Exception as error:
+        raise _gives(function, len(unit), f"{type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(vector, Tensor):
+        raise _gives(function, len(unit), f"a {type(vector).__name__}")
+    if vector.shape != unit.shape[1:] or not vector.is_floating_point():
+        raise _gives(function, len(unit), f"a tensor {list(vector.shape)} of {vector.dtype}")
+    return vector.to(unit)
+
+
+def _gives(function: OwnPooling, n_tokens: int, what: str) -> OptionError:
+    name = getattr(function, "__name__", type(function).__name__)
+    return OptionError(
+        f"the pooling function {name!r}, given the vectors of {n_tokens} tokens [{n_tokens} "
+        f"d_model], gives {what}; expected one finite vector [d_model], the same for the same unit"
+    )
 
 
 @public
 def pool_groups(
     activations: Float[Tensor, "batch pos d_model"],
     groups: Int[Tensor, "batch pos"],
-    how: How,
+    how: How | OwnPooling,
     *,
     n_groups: int | None = None,
 ) -> Float[Tensor, "batch group d_model"]:
@@ -162,7 +244,9 @@ def pool_groups(
         activations: any residual stream.
         groups: index of each token's group, -1 for tokens that belong to none (padding); their
             activations are never read, so that they may hold anything.
-        how: one of :data:`HOW`.
+        how: one of :data:`HOW`, or a function of your own: it is called for each unit of several
+            tokens with their vectors ``[token d_model]``, in float32 or float64, and returns one
+            vector ``[d_model]``.
         n_groups: width of the result; by default the largest index + 1.
 
     Returns:
@@ -172,7 +256,8 @@ def pool_groups(
         infinity stays in its own group.
 
     Raises:
-        OptionError: an unknown ``how``; an index beyond ``n_groups``.
+        OptionError: an unknown ``how``; an index beyond ``n_groups``; a function that fails, or
+            whose vector is of another shape or not finite where all that it was given is.
     """
     largest = int(groups.max()) if groups.numel() else -1
     width = largest + 1 if n_groups is None else n_groups
@@ -187,6 +272,8 @@ def pool_groups(
         highest = _extreme(activations, groups, width, "amax", outside=-torch.inf)
         return highest.masked_fill(~_members(groups, width).any(2)[:, :, None], 0.0)
     precise = torch.float64 if activations.dtype == torch.float64 else torch.float32
+    if not isinstance(how, str):
+        return _by_function(activations, groups, width, how, precise)
     weights = _members(groups, width).to(precise)
     masked = activations.to(precise).masked_fill((groups < 0)[:, :, None], 0.0)
     finite = masked.isfinite()
@@ -199,6 +286,29 @@ def pool_groups(
         for reduce in ("amax", "amin"):
             pooled = pooled + _extreme(rest, groups, width, reduce, outside=0.0)
     return pooled.to(activations.dtype)
+
+
+def _by_function(
+    activations: Float[Tensor, "batch pos d_model"],
+    groups: Int[Tensor, "batch pos"],
+    width: int,
+    function: OwnPooling,
+    precise: torch.dtype,
+) -> Float[Tensor, "batch group d_model"]:
+    """Each unit of several tokens by a function; a token that is alone as it is."""
+    pooled = _one_token(activations, groups, width, "last")
+    members = _members(groups, width).cpu()
+    several = (members.sum(dim=2) > 1).nonzero()
+    if not len(several):
+        return pooled
+    units = [activations[row, members[row, unit]].to(precise) for row, unit in several.tolist()]
+    vectors = torch.stack([_vector(function, unit) for unit in units])
+    broken = ~vectors.isfinite().all(dim=1)
+    for at in broken.nonzero().flatten().tolist():
+        if bool(units[at].isfinite().all()):
+            raise _gives(function, len(units[at]), "NaN or infinite values")
+    row, unit = several.to(groups.device).unbind(dim=1)
+    return pooled.index_put((row, unit), vectors.to(pooled.dtype))
 
 
 def _members(groups: Int[Tensor, "batch pos"], width: int) -> Bool[Tensor, "batch group pos"]:

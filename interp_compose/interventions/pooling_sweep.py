@@ -6,7 +6,7 @@ start layer and returns one row per stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -14,7 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.interventions.pooling import How, PooledLayout, pool_groups, spread_groups
+from interp_compose.interventions.pooling import (
+    How,
+    OwnPooling,
+    PooledLayout,
+    pool_groups,
+    spread_groups,
+)
 from interp_compose.interventions.streams import Finish, Shared, sweep_streams
 from interp_compose.models import lens_model
 from interp_compose.models.lens_model import LensModel
@@ -28,19 +34,26 @@ class Protocol:
     """One way to pool: a name for the results, a pooling function, and the batch's layout."""
 
     name: str
-    how: How
+    how: How | OwnPooling
     layout: PooledLayout
 
 
+def with_controls(
+    poolings: Mapping[str, How | OwnPooling], controls: Sequence[str]
+) -> dict[str, How | OwnPooling]:
+    """Poolings by name, and after them the controls, which their names say; ``"shuffled"`` is a
+    mean."""
+    how = {name: "mean" if name == "shuffled" else cast(How, name) for name in controls}
+    return {**poolings, **how}
+
+
 def protocols_of(
-    names: Sequence[str], units: PooledLayout, shuffled: PooledLayout
+    poolings: Mapping[str, How | OwnPooling], units: PooledLayout, shuffled: PooledLayout
 ) -> list[Protocol]:
-    """Poolings by their own names, over ``units``; ``"shuffled"`` is the mean over ``shuffled``."""
+    """Poolings over ``units``; ``"shuffled"`` over ``shuffled``."""
     return [
-        Protocol(name, "mean", shuffled)
-        if name == "shuffled"
-        else Protocol(name, cast(How, name), units)
-        for name in names
+        Protocol(name, how, shuffled if name == "shuffled" else units)
+        for name, how in poolings.items()
     ]
 
 

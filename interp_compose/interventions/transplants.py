@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.errors import InterventionError
-from interp_compose.interventions.pooling import How, PooledLayout, pool_groups
+from interp_compose.interventions.pooling import How, OwnPooling, PooledLayout, pool_groups
 
 Vector = Literal["transplant", "own", "random phrase", "random direction"]
 VECTORS: Final[tuple[Vector, ...]] = ("transplant", "own", "random phrase", "random direction")
@@ -78,7 +78,7 @@ def entering(
     target: Float[Tensor, "pair pos d_model"],
     source: Float[Tensor, "source source_pos d_model"],
     places: Places,
-    poolings: Sequence[str],
+    poolings: Mapping[str, How | OwnPooling],
     vectors: Sequence[Vector],
     direction: Float[Tensor, "pair d_model"],
     layer: int,
@@ -88,7 +88,7 @@ def entering(
     Args:
         target, source: the clean residuals of both; as many sources as ``places`` has.
         places: of the phrases.
-        poolings: α, each of :data:`.pooling.HOW`.
+        poolings: α, by name.
         vectors: what replaces the phrase.
         direction: of the random vectors; only its direction counts.
         layer: for messages.
@@ -99,8 +99,7 @@ def entering(
     """
     layout, rows = places.layout, torch.arange(len(target), device=target.device)
     out = []
-    for name in poolings:
-        how = cast(How, name)
+    for name, how in poolings.items():
         pooled = pool_groups(target, layout.of_token, how, n_groups=layout.n_positions)
         given = pool_groups(source, places.source, how, n_groups=1)[:, 0]
         own = pooled[rows, places.phrase]

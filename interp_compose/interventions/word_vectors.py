@@ -11,7 +11,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, PositionError
-from interp_compose.interventions.pooling import How, pool_groups
+from interp_compose.interventions.pooling import How, OwnPooling, check_own, pool_groups
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import (
@@ -43,7 +43,9 @@ class WordVectors(dict[str, Tensor]):
 
 @public
 @torch.no_grad()
-def word_vectors(model: LensModel, text: str, layer: int, how: How = "mean") -> WordVectors:
+def word_vectors(
+    model: LensModel, text: str, layer: int, how: How | OwnPooling = "mean"
+) -> WordVectors:
     """The vector of each word of ``text`` as it enters block ``layer``: its tokens pooled.
 
     Words are those of ``unit="word"`` (:mod:`.text.units`); special tokens belong to none. Hooks,
@@ -53,7 +55,8 @@ def word_vectors(model: LensModel, text: str, layer: int, how: How = "mean") -> 
         model: a decoder or an encoder from :func:`load_model`.
         text: not empty, and never cut.
         layer: 0 reads the embeddings; negative ones count from the end.
-        how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"`` of its tokens.
+        how: ``"mean"``, ``"max"``, ``"sum"``, ``"last"`` or ``"first"`` of its tokens, or a
+            function of your own, see :func:`pool_groups`.
 
     Returns:
         Word → ``[d_model]``, on the CPU, float32 (float64 where the model is). Words that occur
@@ -71,6 +74,7 @@ def word_vectors(model: LensModel, text: str, layer: int, how: How = "mean") -> 
     check_tokenizer(model)
     check_evaluating(model)
     model.refuse_wrappers("word_vectors")
+    check_own(how, model)
     (at,) = resolve_layers(layer, model.n_layers)
     with called_texts():
         prompts = tokenize_prompts(model.tokenizer, [text])

@@ -43,11 +43,13 @@ def check_model(model: LensModel) -> None:
 
 
 def check_evaluating(model: LensModel) -> None:
-    """Refuse a model in training mode."""
+    """Refuse a model in training mode. That nothing in it is random then cannot be told from its
+    modules: Llama, for one, has its dropout inside of a function, at a rate that its config says.
+    """
     if model.training:
         raise TrainingModeError(
-            f"{model.name!r} is in training mode, and dropout would make the numbers random; "
-            "call model.eval() first."
+            f"{model.name!r} is in training mode, in which dropout, where it has any, makes the "
+            "numbers random; call model.eval() first."
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from interp_compose.plots.theme import Style
@@ -18,6 +19,9 @@ BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
 BANDS: Final = re.compile(r"\bbands( and bars)?:")
 MOST_BANDS: Final = 3
 """More would lie over each other until none can be told; then one line alone has its own."""
+
+UNTELLING: Final = ("/", "model", "models", "checkpoint", "final")
+"""Folders of a model's path that do not say which model it is."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,15 @@ def side_by_side(lines: Sequence[Line], x_is_share: bool) -> list[Line]:
     step = 0.012 if x_is_share else 0.12
     first = -(len(lines) - 1) / 2
     return [replace(line, x=[line.x[0] + (first + i) * step]) for i, line in enumerate(lines)]
+
+
+def model_name(config: Mapping[str, Any]) -> str:
+    """The model's name; a path or a long name without its folders or organisation."""
+    name = str(config.get("model", "Model"))
+    if len(name) <= 30 and not Path(name).is_absolute():
+        return name
+    parts = [part for part in Path(name).parts if part not in UNTELLING]
+    return short(parts[-1] if parts else name, 30)
 
 
 def short(text: str, longest: int = 32) -> str:

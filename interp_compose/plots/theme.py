@@ -67,6 +67,9 @@ PROTOCOL_STYLES: Final = {
     "average": Style(BLUE, "circle", width=2.6),
 }
 
+OWN_STYLES: Final = (Style(SKY, "cross"), Style(ORANGE, "star"), Style(PURPLE, "triangle-up"))
+"""Of poolings that are functions of the user's."""
+
 COMPARISON_STYLES: Final = (
     Style(BLUE, "circle"),
     Style(VERMILLION, "square"),

@@ -79,10 +79,11 @@ def batch_by_batch(
     With ``resume``, a folder, finished batches are stored there under ``config`` and the versions
     of what computes them, and deleted when the ``with`` block, which makes the result of them, has
     ended well. ``start_afresh`` discards the batches of another run. ``unversioned`` are the
-    model's hooks that no version names (:attr:`.LensModel.unversioned_hooks`).
+    model's hooks that no version names (:attr:`.LensModel.unversioned_hooks`), and functions of the
+    user's.
 
     Raises:
-        InterventionError: ``resume`` under such hooks: nobody could tell whether they are those
+        InterventionError: ``resume`` under such: nobody could tell whether they are those
             under which the stored batches were computed.
     """
     if resume is None:
@@ -94,9 +95,10 @@ def batch_by_batch(
     if unversioned:
         raise InterventionError(
             f"resume={str(resume)!r} under {unversioned[0]!r} ({len(unversioned)} in all): "
-            "a hook's name does not tell what it computes, and stored batches of another hook "
-            "could be mixed in. Name it, model.hooks(…, version='strength 3'), or leave out "
-            "resume; plain PyTorch hooks and edited attentions cannot be resumed."
+            "the name of a hook or function does not tell what it computes, and stored batches "
+            "of another one could be mixed in. Name a hook, model.hooks(…, version='strength 3'), "
+            "or leave out resume; plain PyTorch hooks, edited attentions and pooling functions of "
+            "your own cannot be resumed."
         )
     if Path(resume).is_file() or not str(resume):
         raise OptionError(f"resume={resume!r}: expected a folder for finished batches, or None")

@@ -7,8 +7,8 @@ the task's report counts what each step leaves:
 2. definitions are cleaned as the paper says: what stands in parentheses goes, then special
    characters and punctuation (a hyphen or apostrophe inside a word stays), then extra spaces;
 3. a definition must not be empty or contain the word itself;
-4. the word must be one token for this model's tokenizer (after its prompt with a stand-in for
-   the definition; what is left in the end is checked after its own);
+4. the word must be one token for this model's tokenizer, unless several are asked for (after its
+   prompt with a stand-in for the definition; what is left in the end is checked after its own);
 5. one word for each definition: of the words that share one, the most frequent in this sense
    (WordNet's counts; in a tie the first), since only one answer can be counted as correct;
 6. one definition for each word: that of its most frequent sense (in a tie the first).
@@ -32,7 +32,7 @@ from interp_compose.errors import AnswerError
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import SPLITS, Task
 from interp_compose.tasks.wordnet import Sense, wordnet_senses
-from interp_compose.text.answers import one_token
+from interp_compose.text.answers import fitting, some_tokens
 from interp_compose.types import Example
 
 PAPER_SIZES = {"train": 9563, "validation": 1154, "test": 1231}
@@ -42,15 +42,25 @@ _PARENTHESES = re.compile(r"\([^()]*\)")
 _SPECIAL = re.compile(r"[^\w\s'-]|_")
 
 
-def wordnet_idm(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None, seed: int) -> Task:
+def wordnet_idm(
+    tokenizer: Any,
+    prompt: Prompt,
+    data_dir: str | Path | None,
+    seed: int,
+    *,
+    several: bool = False,
+) -> Task:
     """The task for one model, from WordNet in ``data_dir`` or where NLTK finds it.
 
-    ``MissingDataError`` where it is not, ``AnswerError`` where no word is one token.
+    ``MissingDataError`` where it is not, ``AnswerError`` where no word is one token; with
+    ``several``, words may be several.
     """
-    return idm_from_senses(wordnet_senses(data_dir), tokenizer, prompt, seed)
+    return idm_from_senses(wordnet_senses(data_dir), tokenizer, prompt, seed, several=several)
 
 
-def idm_from_senses(senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, seed: int) -> Task:
+def idm_from_senses(
+    senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False
+) -> Task:
     """The filters above, on any list of senses."""
     report: dict[str, int | str | float] = {
         "source": "WordNet through NLTK",
@@ -66,21 +76,24 @@ def idm_from_senses(senses: Sequence[Sense], tokenizer: Any, prompt: Prompt, see
     ]
     report["usable_definitions"] = len(kept)
     words = sorted({one.word for one in kept})
-    fits = one_token(tokenizer, [(prompt.before("a thing"), prompt.lead + word) for word in words])
+    texts = [(prompt.before("a thing"), prompt.lead + word) for word in words]
+    fits = fitting(tokenizer, texts, several=several)
+    what = "any_tokens" if several else "one_token"
     whole = {word for word, fit in zip(words, fits, strict=True) if fit}
     kept = [one for one in kept if one.word in whole]
-    report["one_token"] = len(kept)
+    report[what] = len(kept)
     kept = _most_frequent(kept, lambda one: one.definition)
     report["one_word_a_definition"] = len(kept)
     kept = _most_frequent(kept, lambda one: one.word)
     report["one_definition_a_word"] = len(kept)
     texts = [(prompt.before(one.definition), prompt.lead + one.word) for one in kept]
-    kept = [one for one, fit in zip(kept, one_token(tokenizer, texts), strict=True) if fit]
-    report["one_token_in_context"] = len(kept)
+    fits = fitting(tokenizer, texts, several=several)
+    kept = [one for one, fit in zip(kept, fits, strict=True) if fit]
+    report[f"{what}_in_context"] = len(kept)
     if not kept:
         raise AnswerError(
-            f"none of {len(side)} words of WordNet is a single token for this tokenizer after "
-            f"{prompt.template!r}; use a model whose tokenizer has whole words"
+            f"none of {len(side)} words of WordNet is {some_tokens(several)} for this tokenizer "
+            f"after {prompt.template!r}; use a model whose tokenizer has whole words"
         )
     random.Random(seed).shuffle(kept)
     split = {

@@ -122,7 +122,12 @@ TASK_NAMES = ("idm", "sst", "mini-idm", "mini-sst")
 
 @public
 def load_task(
-    name: str | Path, model: HasTokenizer, *, data_dir: str | Path | None = None, seed: int = 42
+    name: str | Path,
+    model: HasTokenizer,
+    *,
+    data_dir: str | Path | None = None,
+    seed: int = 42,
+    multi_token_answers: bool = False,
 ) -> Task:
     """The train, validation and test examples of a task, in the prompt of the model's family.
 
@@ -130,18 +135,21 @@ def load_task(
         name: ``"idm"`` (WordNet definitions), ``"sst"`` (Stanford Sentiment Treebank), the
             shipped ``"mini-idm"`` and ``"mini-sst"``, or the path of a ``.jsonl`` file of your
             own, all of which becomes the test split.
-        model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
+        model: read for its ``tokenizer`` (which answers are one token) and its ``architecture``
             (which chooses the prompt; an encoder–decoder reads the text alone, and the answer is
             the first token of its target).
         data_dir: for ``"idm"`` a folder laid out as NLTK's data is (else ``NLTK_DATA``), for
             ``"sst"`` the folder with ``train.txt``, ``dev.txt`` and ``test.txt``.
         seed: splits WordNet; orders the shipped tasks. Official splits and files keep theirs.
+        multi_token_answers: keep answers of several tokens as well, which :func:`cap_curve`,
+            :func:`ablation_curve` and :func:`transplant` take on request, and training does not.
+            A file's answers are not looked at here.
 
     Raises:
         OptionError: an unknown name, or a ``data_dir`` for a task that reads none.
         MissingDataError: the data is not there; says where to get it.
         DataFormatError: a garbled file; names the line.
-        AnswerError: the answers are not single tokens for this model.
+        AnswerError: the answers are not single tokens for this model, or have unknown ones.
     """
     name = str(name)
     examples = check_task(name, data_dir)
@@ -160,16 +168,16 @@ def load_task(
     if name == "mini-idm":
         from interp_compose.tasks.mini.idm import mini_idm
 
-        return mini_idm(tokenizer, prompt, seed)
+        return mini_idm(tokenizer, prompt, seed, several=multi_token_answers)
     if name == "mini-sst":
         from interp_compose.tasks.mini.sst import mini_sst
 
-        return mini_sst(tokenizer, prompt, seed)
+        return mini_sst(tokenizer, prompt, seed, several=multi_token_answers)
     if name == "idm":
         from interp_compose.tasks.idm import wordnet_idm
 
-        return wordnet_idm(tokenizer, prompt, data_dir, seed)
-    return sst(tokenizer, prompt, data_dir)
+        return wordnet_idm(tokenizer, prompt, data_dir, seed, several=multi_token_answers)
+    return sst(tokenizer, prompt, data_dir, several=multi_token_answers)
 
 
 def check_task(name: str, data_dir: str | Path | None) -> tuple[Example, ...] | None:

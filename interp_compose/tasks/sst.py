@@ -19,7 +19,7 @@ from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.rows import data_files
 from interp_compose.tasks.task import Task
-from interp_compose.text.answers import require_one_token
+from interp_compose.text.answers import require_fitting
 from interp_compose.text.constituents import without_escapes
 from interp_compose.types import Example
 
@@ -29,14 +29,16 @@ LABELS = ("negative", "neutral", "positive")
 _TOKEN = re.compile(r"\(|\)|[^ \t()]+")  # a no-break space is part of a word, as in "8 1/2"
 
 
-def sst(tokenizer: Any, prompt: Prompt, data_dir: str | Path | None) -> Task:
+def sst(
+    tokenizer: Any, prompt: Prompt, data_dir: str | Path | None, *, several: bool = False
+) -> Task:
     """The task for one model, from the official ``train.txt``, ``dev.txt`` and ``test.txt``.
 
     Raises ``MissingDataError`` where a file is not there, ``DataFormatError`` for a garbled line,
-    and ``AnswerError`` where a label is not one token after the prompt.
+    and ``AnswerError`` where a label is not one token after the prompt, or ``several``.
     """
     labels = tuple(prompt.lead + label for label in LABELS)
-    require_one_token(tokenizer, prompt.before("A film ."), labels)
+    require_fitting(tokenizer, prompt.before("A film ."), labels, several=several)
     report: dict[str, int | str | float] = {
         "source": f"Stanford Sentiment Treebank in {data_dir}",
         "template_of": prompt.family,

@@ -56,14 +56,14 @@ class Task(ShownTask):
 
     def filtered(self, split: str) -> str:
         """What filters left of the data of a split, by the report; an empty text for all."""
-        one = "answers of one token"
-        for before, after, what in (
-            ("usable_definitions", "one_token_in_context", f"definitions: {one}, none twice"),
-            (f"{split}_all", f"{split}_one_token", f"examples: {one}"),
-        ):
-            n, left = self.report.get(before), self.report.get(after)
-            if isinstance(n, int) and isinstance(left, int) and left < n:
-                return f"filters left {left:,} of {n:,} {what}"
+        for tokens, answers in (("one_token", "of one token"), ("any_tokens", "of known tokens")):
+            for before, after, what in (
+                ("usable_definitions", f"{tokens}_in_context", "definitions: {}, none twice"),
+                (f"{split}_all", f"{split}_{tokens}", "examples: {}"),
+            ):
+                n, left = self.report.get(before), self.report.get(after)
+                if isinstance(n, int) and isinstance(left, int) and left < n:
+                    return f"filters left {left:,} of {n:,} {what.format(f'answers {answers}')}"
         return ""
 
     def answer_set(self, answers: str) -> str | tuple[str, ...]:

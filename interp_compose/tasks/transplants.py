@@ -28,8 +28,9 @@ class TransplantPair:
     """Two prompts, a phrase of each, and two answers.
 
     ``source_span`` and ``target_span`` are character ranges ``[start, end)`` of the phrases.
-    ``expected`` is the single token that should follow the target if it had the source's phrase,
-    ``answer`` the one that follows it as it is, leading spaces included. ``composed``, which may be
+    ``expected`` is the exact text that should follow the target if it had the source's phrase,
+    ``answer`` the one that follows it as it is, leading spaces included: one token each or, where
+    :func:`transplant` is asked for them, several. ``composed``, which may be
     left out, is the prompt in which the phrase is exchanged as text. ``source_type`` and
     ``target_type`` say what kind of phrase each is, such as NP or head, in words of your own; they
     have to be the same. ``source_answer``, which may be left out, is the source's own answer,
@@ -142,7 +143,7 @@ def _check(pair: TransplantPair, where: str) -> None:
 
 @public
 def load_transplants(
-    name: str | Path, model: HasTokenizer, *, seed: int = 42
+    name: str | Path, model: HasTokenizer, *, seed: int = 42, multi_token_answers: bool = False
 ) -> tuple[TransplantPair, ...]:
     """Pairs for one model.
 
@@ -152,10 +153,11 @@ def load_transplants(
             :func:`.anchor_transplants.anchor_transplants`; ``"scan"``, commands whose verb
             phrases or primitives are exchanged, 400 pairs each; or the path of a ``.jsonl`` file of
             your own, whose rows have the fields of :class:`TransplantPair`.
-        model: read for its ``tokenizer`` (answers have to be one token) and its ``architecture``
+        model: read for its ``tokenizer`` (which answers are one token) and its ``architecture``
             (which chooses the prompt of ``mini-idm``).
         seed: orders the shipped pairs, and draws those of ``"anchors"`` and ``"scan"``; a file
             keeps its order.
+        multi_token_answers: of the shipped pairs, keep those with answers of several tokens too.
 
     Raises:
         OptionError: an unknown name, or a model without a tokenizer.
@@ -184,7 +186,8 @@ def load_transplants(
         )
     from interp_compose.tasks.mini.transplants import mini_idm_transplants
 
-    return mini_idm_transplants(model.tokenizer, prompt_for(model.architecture, "idm"), seed)
+    prompt = prompt_for(model.architecture, "idm")
+    return mini_idm_transplants(model.tokenizer, prompt, seed, several=multi_token_answers)
 
 
 def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:

@@ -14,49 +14,59 @@ from interp_compose.text.units import TokenizedPrompt
 from interp_compose.types import Example
 
 
-def keep_one_token(
-    tokenizer: Any, examples: Sequence[Example], *, of_target: bool = False
+def keep_fitting(
+    tokenizer: Any, examples: Sequence[Example], *, of_target: bool = False, several: bool = False
 ) -> tuple[Example, ...]:
-    """The examples whose answer is one token for this tokenizer, after the prompt or as the first
-    ``of_target``; ``AnswerError`` if none is."""
+    """The examples whose answer is one token for this tokenizer, or ``several``, after the prompt
+    or as the first ``of_target``; ``AnswerError`` if none is."""
     texts = [("" if of_target else each.prompt, each.answer) for each in examples]
-    fits = one_token(tokenizer, texts)
+    fits = fitting(tokenizer, texts, several=several)
     if len(examples) and not fits.any():
         one = examples[0]
         raise AnswerError(
-            f"not one of the {len(examples)} answers is a single token for this tokenizer "
+            f"not one of the {len(examples)} answers is {some_tokens(several)} for this tokenizer "
             f"(the first is {one.answer!r} after {one.prompt!r}); use a tokenizer with whole "
             "words, or your own examples"
         )
     return tuple(example for example, fit in zip(examples, fits, strict=True) if fit)
 
 
-def require_one_token(tokenizer: Any, prompt: str, answers: Sequence[str]) -> None:
-    """``AnswerError`` unless every answer is one token after ``prompt``."""
-    fits = one_token(tokenizer, [(prompt, answer) for answer in answers])
+def some_tokens(several: bool) -> str:
+    """What an answer has to be."""
+    return "one or more known tokens" if several else "a single token"
+
+
+def require_fitting(
+    tokenizer: Any, prompt: str, answers: Sequence[str], *, several: bool = False
+) -> None:
+    """``AnswerError`` unless every answer is one token after ``prompt``, or ``several``."""
+    fits = fitting(tokenizer, [(prompt, answer) for answer in answers], several=several)
     bad = [answer for answer, fit in zip(answers, fits, strict=True) if not fit]
     if bad:
         raise AnswerError(
-            f"the answer {bad[0]!r} after {prompt!r} is not one token for this tokenizer, and this "
-            f"task needs {', '.join(map(repr, answers))} to be; use another model, or your "
-            "own examples with answers that it has"
+            f"the answer {bad[0]!r} after {prompt!r} is not {some_tokens(several)} for this "
+            f"tokenizer, and this task needs {', '.join(map(repr, answers))} to be; use another "
+            "model, or your own examples with answers that it has"
         )
 
 
-def one_token(tokenizer: Any, texts: Sequence[tuple[str, str]]) -> Bool[np.ndarray, "text"]:
-    """For each ``(prompt, answer)``: is the answer exactly one known token after the prompt?
+def fitting(
+    tokenizer: Any, texts: Sequence[tuple[str, str]], *, several: bool = False
+) -> Bool[np.ndarray, "text"]:
+    """For each ``(prompt, answer)``: is the answer exactly one known token after the prompt, or
+    ``several``?
 
-    That is ``encode(prompt + answer) == encode(prompt) + [one id]``, the criterion by which
-    :func:`answer_ids` raises; here it filters.
+    That is ``encode(prompt + answer) == encode(prompt) + [one id]``, or more of them, the criterion
+    by which :func:`answer_tokens` raises; here it filters.
     """
     unknown = getattr(tokenizer, "unk_token_id", None)
     prompts = _rows(tokenizer, [prompt for prompt, _ in texts])
     whole = _rows(tokenizer, [prompt + answer for prompt, answer in texts])
     return np.array(
         [
-            len(after) == len(before) + 1
-            and bool(np.array_equal(after[:-1], before))
-            and int(after[-1]) != unknown
+            len(before) < len(after) <= (len(after) if several else len(before) + 1)
+            and bool(np.array_equal(after[: len(before)], before))
+            and unknown not in after[len(before) :].tolist()
             for before, after in zip(prompts, whole, strict=True)
         ],
         dtype=bool,
@@ -75,11 +85,15 @@ def _rows(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def answer_ids(
-    tokenizer: Any, examples: Sequence[Example], tokenized: Sequence[TokenizedPrompt]
+    tokenizer: Any,
+    examples: Sequence[Example],
+    tokenized: Sequence[TokenizedPrompt],
+    *,
+    because: str = "",
 ) -> Int[np.ndarray, "example"]:
     """The id of the one token that each answer is after its prompt; ``AnswerError`` as
     :func:`answer_tokens`."""
-    found = answer_tokens(tokenizer, examples, tokenized)
+    found = answer_tokens(tokenizer, examples, tokenized, because=because)
     return np.array([token for (token,) in found], dtype=np.int64)
 
 
@@ -89,14 +103,15 @@ def answer_tokens(
     tokenized: Sequence[TokenizedPrompt],
     *,
     several: bool | None = None,
+    because: str = "",
 ) -> list[tuple[int, ...]]:
     """The ids of the tokens that each answer is after its prompt.
 
     Prompt and answer encoded together must give the prompt's ids and exactly one more or, with
     ``several``, one or more. Raises ``AnswerError`` otherwise, if one of these tokens is the
     unknown one, or if the tokenizer ends every text with a special token (no answer can follow
-    EOS). ``several`` is None where it cannot be asked for; where it is False, the message names the
-    option.
+    EOS). ``several`` is None where it cannot be asked for, ``because`` of what; where it is False,
+    the message names the option.
     """
     for i, example in enumerate(examples):
         answer = example.answer
@@ -137,8 +152,8 @@ def answer_tokens(
             option = ", or pass multi_token_answers=True (--multi-token-answers)"
             raise AnswerError(
                 f"{subject} is {len(rest)} tokens, {rest}, and has to be one"
-                f"{' or more' if several else ''}; choose another answer (mind the leading space), "
-                f"or leave the example out{option if rest and several is False else ''}"
+                f"{' or more' if several else because}; choose another answer (mind the leading "
+                f"space), or leave the example out{option if rest and several is False else ''}"
             )
         unknown = np.flatnonzero(full[agree:] == getattr(tokenizer, "unk_token_id", None))
         if unknown.size:

@@ -53,6 +53,7 @@ from interp_compose.types import Example
 
 CHECKPOINTS = "checkpoints"
 HISTORY = "history.jsonl"
+NEXT_TOKEN = ", since training and CARMA's measures are of the next token alone (eq. 9 to 11)"
 
 
 class Finetuned(NamedTuple):
@@ -252,7 +253,7 @@ def encode_examples(
         return []
     prompts = tokenize_prompts(model.tokenizer, examples, unit=unit)
     check_prompts(model, prompts, lambda i: f"{which} example {i}: its prompt", collapse=None)
-    found = answer_ids(model.tokenizer, examples, prompts)
+    found = answer_ids(model.tokenizer, examples, prompts, because=NEXT_TOKEN)
     labels = checked_labels(answers)
     candidates = None if labels is None else label_ids(model.tokenizer, examples, prompts, labels)
     highest = int((found if candidates is None else candidates).max())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -16,6 +16,9 @@ from interp_compose.errors import CorruptFileError, InputError, MissingDataError
 from interp_compose.runs.checksums import check_listed
 from interp_compose.runs.files import append, atomic_write, json_value, read_text
 from interp_compose.runs.result import Result
+
+if TYPE_CHECKING:
+    from interp_compose.plots.interactive import ChartFigure
 
 STEPS = ("step", "epoch", "lr", "loss", "task_loss", "mi", "stability", "accuracy", "grad_norm")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -75,6 +78,21 @@ class TrainingHistory(Result):
     def representations(self) -> pd.DataFrame:
         """One row per evaluation and layer."""
         return self.frames["representations"]
+
+    def plot(self, value: Literal["loss", "accuracy"] = "loss") -> ChartFigure:
+        """Training and validation against the optimiser's step, where 0 is the model as it was
+        given.
+
+        Points of training are means of nearby batches, with a band from the smallest to the
+        largest; those of validation are evaluations.
+
+        Args:
+            value: "loss", the answer's cross-entropy in nats (the task's, without CARMA's terms),
+                or "accuracy", whose bars are Wilson's 95 % intervals.
+        """
+        from interp_compose.training.figures import history_figure
+
+        return history_figure(self.frame, self.evaluations, value, self.config)
 
 
 @dataclass

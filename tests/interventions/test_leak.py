@@ -116,7 +116,7 @@ def test_an_encoder_sees_keys_from_both_sides() -> None:
 def test_dropout_is_no_leak() -> None:
     model = make("GPT-2")
     model.train()
-    with pytest.raises(TrainingModeError, match="dropout would pass for a leak"):
+    with pytest.raises(TrainingModeError, match="dropout, where it has any, would pass for a leak"):
         attention_leak(model, TOKENS, keys=2, draws=1)
 
 

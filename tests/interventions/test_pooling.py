@@ -96,6 +96,67 @@ def test_bf16_sums_run_in_float32() -> None:
     assert pool_groups(activations, groups, "mean").item() == pytest.approx(320 / 65, rel=4e-3)
 
 
+def of_all(vectors: Tensor) -> Tensor:
+    return vectors.mul_(1).mean(dim=0)  # in place: what is given is a copy
+
+
+def root_mean_square(vectors: Tensor) -> Tensor:
+    assert len(vectors) > 1  # a token that is alone is not asked about
+    return vectors.square().mean(dim=0).sqrt()
+
+
+@given(groups=groupings(), seed=st.integers(0, 2**16))
+@settings(max_examples=20)
+def test_functions_of_your_own_equal_their_formula(groups: list[int], seed: int) -> None:
+    activations = resid(1, len(groups), seed=seed)
+    before, ids = activations.clone(), torch.tensor([groups])
+    (units,) = units_of(ids)
+    mean = pool_groups(activations, ids, of_all)[0].double()
+    expected = torch.stack([pool(activations[0, unit], "mean") for unit in units])
+    torch.testing.assert_close(mean, expected, atol=1e-6, rtol=1e-6)
+    found = pool_groups(activations, ids, root_mean_square)[0]
+    for vector, unit in zip(found, units, strict=True):
+        rows = activations[0, unit].double().tolist()
+        slow = [
+            (sum(x * x for x in column) / len(rows)) ** 0.5 for column in zip(*rows, strict=True)
+        ]
+        slow = rows[0] if len(rows) == 1 else slow
+        torch.testing.assert_close(vector.double(), torch.tensor(slow).double(), atol=1e-6, rtol=0)
+    assert torch.equal(activations, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_functions_of_your_own_run_in_the_precision_of_poolings(dtype: torch.dtype) -> None:
+    seen = set()
+
+    def noted(vectors: Tensor) -> Tensor:
+        seen.add(vectors.dtype)
+        return vectors.mean(dim=0)
+
+    activations = resid(2, 7).to(dtype).requires_grad_()
+    pooled = pool_groups(activations, GROUPS, noted, n_groups=5)
+    assert seen == {torch.float64 if dtype == torch.float64 else torch.float32}
+    torch.testing.assert_close(pooled, pool_groups(activations, GROUPS, "mean", n_groups=5))
+    assert torch.equal(pooled[0, 3:], torch.zeros(2, 5, dtype=dtype))  # no token
+    assert torch.equal(pooled[0, 1], activations[0, 3])  # one
+    pooled.sum().backward()
+    assert activations.grad is not None
+    assert activations.grad[1, :3, 0].tolist() == [1.0, 0.5, 0.5]
+
+
+def test_what_a_function_gives_is_checked_at_every_unit() -> None:
+    activations = resid(2, 7)
+    for function, what in (
+        (lambda vectors: vectors[:2].flatten() if len(vectors) > 2 else vectors[0], r"\[10\]"),
+        (lambda vectors: vectors[0] / (len(vectors) - 3), "3 tokens .*NaN or infinite"),
+        (lambda vectors: vectors.mean(0)[None, 9], "IndexError"),
+    ):
+        with pytest.raises(OptionError, match=f"'<lambda>'.*{what}"):
+            pool_groups(activations, GROUPS, function)
+    activations[0, 1, 2] = float("nan")  # its own unit's alone
+    assert pool_groups(activations, GROUPS, of_all).isnan().nonzero().tolist() == [[0, 0, 2]]
+
+
 def test_all_equal_tokens() -> None:
     activations = torch.full((1, 4, 3), 2.5)
     groups = torch.tensor([[0, 0, 0, 1]])

@@ -123,6 +123,7 @@ def test_what_cannot_be_pooled_is_refused(model: LensModel) -> None:
         (model, {}, OptionError, "expected one of them"),
         (model, {"groups": "dog", "unit": "word"}, OptionError, "expected one of them"),
         (model, {"groups": []}, OptionError, "no words"),
+        (model, {"unit": "word", "how": lambda v: v}, OptionError, r"a tensor \[2, 128\]"),
         (model, {"unit": "span"}, OptionError, "expected one of 'word', 'pretoken'"),
         (without, {"groups": "dog"}, InputError, "came without a tokenizer; pass a tensor"),
     ]
@@ -170,6 +171,10 @@ def test_a_residual_is_read_under_a_mask_of_words(model: LensModel) -> None:
     assert not torch.equal(clean, expected)
 
 
+def ends(vectors: Tensor) -> Tensor:
+    return vectors[0] - vectors[-1]
+
+
 def bert(tokenizer: Any) -> LensModel:
     shape = architectures._SHAPE | {"vocab_size": len(tokenizer)}
     torch.manual_seed(0)
@@ -178,7 +183,8 @@ def bert(tokenizer: Any) -> LensModel:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("kind", "how"), [("decoder", "mean"), ("decoder", "last"), ("encoder", "max")]
+    ("kind", "how"),
+    [("decoder", "mean"), ("decoder", "last"), ("encoder", "max"), ("decoder", ends)],
 )
 def test_vectors_of_words(model: LensModel, kind: str, how: Any) -> None:
     which = model if kind == "decoder" else bert(model.tokenizer)
@@ -190,7 +196,8 @@ def test_vectors_of_words(model: LensModel, kind: str, how: Any) -> None:
     resid = which.resid_pre(TEXT, layer)[0].double()
     for unit, vector in enumerate(vectors.values()):
         own = resid[torch.from_numpy(prompt.groups == unit)]
-        expected = {"mean": own.mean(0), "max": own.max(0).values, "last": own[-1]}[how]
+        found = {"mean": own.mean(0), "max": own.max(0).values, "last": own[-1], ends: ends(own)}
+        expected = found[how] if len(own) > 1 else own[0]
         torch.testing.assert_close(vector.double(), expected, rtol=1e-6, atol=1e-6)
     assert torch.equal(word_vectors(which, TEXT, -1, how)["dog"], vectors["dog"])
     with pytest.raises(PositionError, match=r"no one word 'young': expected young \(1\) or young"):

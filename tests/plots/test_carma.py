@@ -7,7 +7,7 @@ import pytest
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import LONGEST
-from interp_compose.plots.chart import Chart, Line, Panel
+from interp_compose.plots.chart import Chart, Line, Panel, model_name
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.carma.figures import (
@@ -16,7 +16,6 @@ from interp_compose.studies.carma.figures import (
     representations_figure,
     training_figure,
 )
-from interp_compose.studies.core.figures import model_name
 from tests.plots.reading import paint, png_bytes
 
 CONFIG = {"model": "folder/tiny", "task": "mini-idm"}

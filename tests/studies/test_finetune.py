@@ -21,6 +21,7 @@ from interp_compose.errors import (
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
+from interp_compose.stats.intervals import wilson_interval
 from interp_compose.tasks.load import load_task
 from interp_compose.tasks.task import Task
 from interp_compose.text.units import tokenize_prompts
@@ -62,7 +63,7 @@ LONG = "zzzz"
         (InputError, "patience=3 looks at validation accuracy, and .* is empty", [], None,
          {"config": replace(QUICK, patience=3)}),
         (AnswerError, LONG, [Example('x "', LONG)], None, {}),
-        (AnswerError, LONG, [], [Example('x "', LONG)], {}),
+        (AnswerError, "training and CARMA's measures are of", [], [Example('x "', LONG)], {}),
         (InputError, r"validation example 0: its prompt has \d+ tokens and .* reads 61", [],
          [Example("a " * 99 + '"', "b")], {}),
         (LayerError, "layers end at 3, outside the model", [], None,
@@ -195,6 +196,15 @@ def test_a_few_prompts_of_a_shipped_task_are_learnt_and_the_result_is_kept(tmp_p
     again = TrainingHistory.load(history.save(tmp_path / "result"))
     assert again.frame.equals(history.frame)
     assert again.representations.notna().all(axis=None)
+    for value, column in (("loss", "task_loss"), ("accuracy", "accuracy")):
+        figure = again.plot(value)
+        batches, validation = figure.chart.panels[0].lines
+        assert batches.y == history.frame[column].tolist()  # so few that each is a point
+        assert validation.x == [0, 6, 12]
+        assert validation.y == history.evaluations[value].tolist()
+        assert figure.chart.title == f"mini-base: {value} in training (CARMA)"
+    low, high = wilson_interval(12 * history.evaluations["accuracy"].to_numpy(), 12)
+    assert (validation.low, validation.high) == (low.tolist(), high.tolist())
 
 
 def test_a_tracker_is_told_every_row_as_it_comes(model: LensModel, examples: list[Example]) -> None:

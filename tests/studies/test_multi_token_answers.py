@@ -49,8 +49,11 @@ class Hand(NamedTuple):
 
     module: Any
 
-    def logits(self, ids: list[int], units: list[int], layer: int, how: str) -> Tensor:
-        """``[position d_vocab]``; from ``layer`` on each unit is one position, -1 stays alone."""
+    def logits(
+        self, ids: list[int], units: list[int], layer: int, how: str, vector: Any = None
+    ) -> Tensor:
+        """``[position d_vocab]``; from ``layer`` on each unit is one position, -1 stays alone; the
+        first unit is ``vector``, if there is one."""
         body = self.module.transformer
         resid = body.wte(torch.tensor([ids])) + body.wpe(torch.arange(len(ids)))
         for number, block in enumerate(body.h):
@@ -59,10 +62,21 @@ class Hand(NamedTuple):
                 for place, unit in enumerate(units):
                     places.setdefault(unit if unit >= 0 else ("alone", place), []).append(place)
                 resid = torch.stack([pool(resid[0, at], how) for at in places.values()])[None]
+                if vector is not None:
+                    resid[0, units.index(0)] = vector
             out = block(resid)
             resid = out[0] if isinstance(out, tuple) else out
         logits: Tensor = self.module.lm_head(body.ln_f(resid))[0]
         return logits
+
+    def pooled(self, ids: list[int], at: slice, layer: int, how: str) -> Tensor:
+        """The vector of some tokens as they enter a layer."""
+        body = self.module.transformer
+        resid = body.wte(torch.tensor([ids])) + body.wpe(torch.arange(len(ids)))
+        for block in body.h[:layer]:
+            out = block(resid)
+            resid = out[0] if isinstance(out, tuple) else out
+        return pool(resid[0, at], how)
 
     def greedy(
         self, ids: list[int], units: list[int], layer: int, how: str, n: int, like: Any = None
@@ -193,6 +207,90 @@ def test_one_by_one_equals_a_batch_of_several_lengths(
             pd.testing.assert_frame_equal(one.frames[name], many.frames[name], atol=1e-5, rtol=0)
 
 
+LONG = (
+    ([5, 6, 7, 8], slice(1, 3), [9, 10, 11, 12, 13], slice(1, 4), 3, [21], 2),
+    ([14, 15, 16, 17, 18], slice(0, 2), [19, 20, 22, 23], slice(2, 3), 1, [24], 0),
+    ([25, 26, 27], slice(1, 2), [28, 29, 30, 33, 34, 35], slice(0, 2), 2, [36, 37, 38, 39], 0),
+    ([40, 41, 42, 43], slice(2, 4), [44, 45, 46], slice(0, 2), 2, None, 1),
+)
+"""Of each pair: source and target with their phrases, how many tokens the expected answer has, the
+untouched one (None: like the expected one but for its last token), and how many the source's own
+has."""
+
+
+@torch.no_grad()
+def test_transplants_with_whole_answers_equal_a_run_by_hand(hand: Hand, gpt2: LensModel) -> None:
+    def span(ids: list[int], at: slice) -> tuple[int, int]:
+        return len(text(ids[: at.start])) + 1, len(text(ids[: at.stop]))
+
+    def units(ids: list[int], at: slice, after: int) -> list[int]:
+        return [0 if at.start <= i < at.stop else -1 for i in range(len(ids) + after)]
+
+    def moved(index: int, layer: int) -> Tensor:
+        return hand.pooled(LONG[index][0], LONG[index][1], layer, "mean")
+
+    pairs, answers = [], []
+    for index, (source, of, target, at, n, answer, n_own) in enumerate(LONG):
+        expected: list[int] = []  # what the transplant at layer 1 answers
+        while len(expected) < n:
+            at_once = units(target, at, len(expected))
+            logits = hand.logits([*target, *expected], at_once, 1, "mean", moved(index, 1))
+            expected.append(int(logits[-1].argmax()))
+        own = hand.greedy(target, units(target, at, 0), 2, "mean", n_own)
+        untouched = answer or [*expected[:-1], (expected[-1] + 1) % architectures.D_VOCAB]
+        answers.append({"expected": expected, "answer": untouched, "source_answer": own})
+        composed = [*target[: at.start], *source[of], *target[at.stop :]]
+        texts = {name: text(ids) for name, ids in answers[-1].items()}
+        given = {"source": text(source), "target": text(target), "composed": text(composed)}
+        pairs.append(
+            {**given, **texts, "source_span": span(source, of), "target_span": span(target, at)}
+        )
+    asked: dict[str, Any] = {"pooling": "mean", "multi_token_answers": True, "progress": False}
+    found = ic.transplant(gpt2, pairs, seed=SEED, batch_size=3, **asked)
+    donors = found.pairs["donor"].tolist()
+    assert len(found.outcomes) == len(LONG) * gpt2.n_layers * 4
+    rows = pd.concat([found.outcomes, found.clean.assign(layer=0, vector=found.clean["run"])])
+    for row in rows.to_dict("records"):
+        index, layer, vector = row["pair"], row["layer"], row["vector"]
+        source, of, target, at, *_ = LONG[index]
+        own, length = moved(index, layer), moved(index, layer).norm()
+        vectors = {"transplant": own, "own": hand.pooled(target, at, layer, "mean")}
+        others = {
+            "random phrase": moved(donors[index], layer),
+            "random direction": torch.from_numpy(
+                np.random.default_rng([SEED, index]).standard_normal(gpt2.d_model)
+            ),
+        }
+        vectors |= {name: one * length / one.norm() for name, one in others.items()}
+        if vector == "composed":
+            target = [*target[: at.start], *source[of], *target[at.stop :]]
+        right = {}
+        for name, answer in answers[index].items():
+            grouped = units(target, at, max(len(answer) - 1, 0))
+            how = "mean" if vector in vectors else "clean"
+            every = hand.logits([*target, *answer[:-1]], grouped, layer, how, vectors.get(vector))
+            every = every[-max(len(answer), 1) :]
+            assert row["prediction"] == int(every[0].argmax())
+            right[name] = bool(answer) and every.argmax(1).tolist() == answer
+            if name != "source_answer":
+                wanted = every[range(len(answer)), answer]
+                logprob = float((wanted - every.logsumexp(1)).sum())
+                assert abs(row[f"{name}_logprob"] - logprob) <= 1e-4
+                assert row[f"{name}_rank"] == 1 + int((every > wanted[:, None]).sum(1).max())
+                assert row[f"{name}_right"] == right[name]
+        assert row["remembered"] == right["source_answer"]
+    landed = found.outcomes.query("layer == 1 and vector == 'transplant'")
+    assert landed["expected_right"].all()
+    pooled = found.outcomes.query("layer == 2 and vector == 'own'")
+    assert pooled["remembered"].tolist() == [True, False, False, True]
+    assert found.config["answer_tokens"] == {"1": 3, "2": 3, "3": 1, "4": 1}
+    assert "answers of 1 to 4 tokens" in found.plot().chart.subtitle
+    assert "! answers of 1 to 4 tokens (3 of 1," in found.summary()
+    for answer in ([*answers[0]["expected"], 3], answers[0]["expected"][:1]):
+        with pytest.raises(AnswerError, match="pair 0: .* is the beginning of, its answer"):
+            ic.transplant(gpt2, [{**pairs[0], "answer": text(answer)}, *pairs[1:]], **asked)
+
+
 SEVERAL = (
     Example('someone who bakes bread "', "breads"),
     Example('not alive "', "a"),
@@ -280,9 +378,8 @@ def test_what_cannot_be_is_refused_before_any_work(model: LensModel) -> None:
         ic.cap_curve(model, [*SEVERAL, long], **quiet)
     kept = ic.cap_curve(model, [*SEVERAL, long], on_bad="skip", layers=[0], **quiet)
     assert kept.config["skipped"] == {"prompt": 1}
-    with pytest.raises(AnswerError) as told:
+    with pytest.raises(AnswerError, match=r"'zzqx'.*or pass multi_token_answers=True \(--m"):
         ic.transplant(model, [replace(PAIRS[0], expected="zzqx")], progress=False)
-    assert "multi_token_answers" not in str(told.value)
     longer = replace(long, prompt=2 * long.prompt)
     for measure, rows in (("cap", SEVERAL), ("attention_leak", [longer, *SEVERAL, longer])):
         with pytest.raises(InputError, match="^2 of . examples cannot be used; correct") as told:

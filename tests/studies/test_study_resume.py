@@ -126,7 +126,7 @@ def test_under_a_hook_a_run_goes_on_under_its_like_alone(
         measured("cap", model, examples, **options)
     with model.hooks(hook):
         model(torch.tensor([[5, 17]]))
-        with pytest.raises(InterventionError, match="a hook's name does not tell"):
+        with pytest.raises(InterventionError, match="the name of a hook or function does not tell"):
             measured("cap", model, examples, **options)
     with model.hooks(hook, version="twice"):
         resumed = measured("cap", model, examples, **options)

@@ -175,6 +175,13 @@ def test_filters_in_their_order() -> None:
 def test_no_word_is_one_token(crude: Any) -> None:
     with pytest.raises(AnswerError, match="none of 1 words of WordNet is a single token"):
         idm_from_senses([Sense("cat", "feline mammal", 1)], crude, PROMPT, 42)
+    senses = [Sense("cat", "feline mammal", 1), Sense("cat", "a woman", 0)]
+    whole = idm_from_senses(senses, crude, PROMPT, 42, several=True)
+    assert [whole.report[f"any_tokens{of}"] for of in ("", "_in_context")] == [2, 1]
+    assert (
+        whole.filtered("test")
+        == "filters left 1 of 2 definitions: answers of known tokens, none twice"
+    )
 
 
 def test_a_word_is_on_the_same_side_for_every_tokenizer() -> None:

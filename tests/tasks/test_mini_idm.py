@@ -136,6 +136,9 @@ def test_answers_that_are_not_one_token_are_left_out_and_counted(crude: Any) -> 
     assert task.report["train_one_token"] == len(task.train) < task.report["train_all"]
     with pytest.raises(AnswerError, match="not one of the .* answers is a single token"):
         load_task("mini-idm", StubModel(crude))
+    whole = load_task("mini-idm", StubModel(crude), multi_token_answers=True)
+    assert len(whole.train) == whole.report["train_any_tokens"] == whole.report["train_all"]
+    assert (whole.filtered("train"), "of one token" in task.filtered("train")) == ("", True)
 
 
 def test_reserve_words_are_given_for_each_seen_word() -> None:

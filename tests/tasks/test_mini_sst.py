@@ -94,5 +94,5 @@ def test_the_task_and_its_refusal(crude: Any) -> None:
     )
     assert {one.answer for one in llama.test} == {" negative", " neutral", " positive"}
     assert set(llama.labels) == {" negative", " neutral", " positive"}
-    with pytest.raises(AnswerError, match="'negative' after .* is not one token"):
+    with pytest.raises(AnswerError, match="'negative' after .* is not a single token"):
         load_task("mini-sst", StubModel(crude))

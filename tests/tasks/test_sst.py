@@ -105,7 +105,7 @@ def test_labels_of_several_tokens_are_refused_before_reading(tmp_path: Path) -> 
     poor = StubModel(byte_tokenizer(["negative", "positive"]))
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.txt").touch()  # empty, which reading would refuse
-    with pytest.raises(AnswerError, match="the answer 'neutral' after .* is not one token"):
+    with pytest.raises(AnswerError, match="the answer 'neutral' after .* is not a single token"):
         load_task("sst", poor, data_dir=tmp_path)
 
 

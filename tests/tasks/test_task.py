@@ -26,7 +26,7 @@ from interp_compose.tasks.load import (
 from interp_compose.tasks.pairs import Pair
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
 from interp_compose.tasks.task import Task, shuffled
-from interp_compose.text.answers import keep_one_token, one_token, require_one_token
+from interp_compose.text.answers import fitting, keep_fitting, require_fitting
 from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
 from tests.tasks import test_bird, test_paws
@@ -158,21 +158,33 @@ def test_one_token_is_judged_in_context() -> None:
         before = tokenizer(prompt)["input_ids"]
         after = tokenizer(prompt + answer)["input_ids"]
         slow.append(after[:-1] == before)
-    assert one_token(tokenizer, texts).tolist() == slow == expected
-    assert one_token(tokenizer, []).shape == (0,)
+    assert fitting(tokenizer, texts).tolist() == slow == expected
+    assert fitting(tokenizer, []).shape == (0,)
+    whole = fitting(tokenizer, texts, several=True).tolist()
+    ends = [tokenizer(prompt)["input_ids"] for prompt, _ in texts]
+    rows = [tokenizer(prompt + answer)["input_ids"] for prompt, answer in texts]
+    begins = [row[: len(end)] == end for row, end in zip(rows, ends, strict=True)]
+    assert whole == [len(a) > len(e) and b for a, e, b in zip(rows, ends, begins, strict=True)]
+    assert whole == [True, True, True, True, True, False]
+    unknown = byte_tokenizer(["cat"])
+    unknown.unk_token = "t"
+    after = [('a "', answer) for answer in ("cat", "dog", "ct")]
+    assert fitting(unknown, after, several=True).tolist() == [True, True, False]
 
 
 def test_examples_without_a_single_token_are_left_out_and_none_at_all_is_refused() -> None:
     tokenizer = byte_tokenizer(["cat"])
     fits, fails = Example('a "', "cat"), Example('a "', "dog")
-    assert keep_one_token(tokenizer, [fails, fits]) == (fits,)
+    assert keep_fitting(tokenizer, [fails, fits]) == (fits,)
     with pytest.raises(
         AnswerError, match="not one of the 1 answers is a single token.*'dog' after"
     ):
-        keep_one_token(tokenizer, [fails])
-    require_one_token(tokenizer, 'a "', ["cat"])
-    with pytest.raises(AnswerError, match="'dog' after 'a \"' is not one token.*use another model"):
-        require_one_token(tokenizer, 'a "', ["cat", "dog"])
+        keep_fitting(tokenizer, [fails])
+    require_fitting(tokenizer, 'a "', ["cat"])
+    with pytest.raises(
+        AnswerError, match="'dog' after 'a \"' is not a single token.*use another model"
+    ):
+        require_fitting(tokenizer, 'a "', ["cat", "dog"])
 
 
 def test_the_front_door_imports_nothing_heavy() -> None:

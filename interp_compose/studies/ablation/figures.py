@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Panel, model_name, short, side_by_side
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
-from interp_compose.studies.core.figures import lines_of, model_name
+from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about, filtered_of
 
 MINUS: Final = "\N{MINUS SIGN}"

@@ -134,7 +134,7 @@ def run(command: AuditCommand) -> Audit:
         InputError: ``out`` holds another run's result and ``overwrite`` is off.
     """
     output, asked = command.output, command.study
-    name = command.model.model
+    name = command.model.name or command.model.model
     model, loads, config = _opened(lambda: loaded(command.model), name, asked)
     with held_folder(output.out, Audit, config, overwrite=output.overwrite):
         result = measure(model, loads, config, progress=not output.quiet)

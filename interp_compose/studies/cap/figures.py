@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, INK, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import lines_of, model_name, protocol_name, widths_of
+from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
+from interp_compose.studies.core.figures import by_pooling, lines_of, widths_of
 from interp_compose.studies.core.text import about, counted, decimal, filtered_of
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
@@ -31,7 +31,7 @@ def curve_figure(
 
     ``config`` names model, task and unit in the title; ``floor`` says that accuracies tell little.
     """
-    lines = side_by_side(_lines(_protocols(frame), normalised_depth), normalised_depth)
+    lines = side_by_side(_lines(by_pooling(frame), normalised_depth), normalised_depth)
     n = counted(int(frame["n"].max()), "examples")
     shown = [f"{n}, {n_affected} with a unit of several tokens", _intervals(lines)]
     clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
@@ -60,7 +60,7 @@ def logprob_figure(
     ``clean`` is the untouched model's mean."""
     x = "depth" if normalised_depth else "layer"
     lines = side_by_side(
-        lines_of(_protocols(frame), x, "target_logprob", "low", "high"), normalised_depth
+        lines_of(by_pooling(frame), x, "target_logprob", "low", "high"), normalised_depth
     )
     level = Level(f"clean {decimal(clean, 2)}", clean, Style(INK, "circle", width=1.3))
     chart = Chart(
@@ -80,14 +80,6 @@ def logprob_figure(
         panels=[Panel(lines, [level])],
     )
     return draw(chart)
-
-
-def _protocols(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
-    """Label, style and rows of each pooling."""
-    return [
-        (protocol_name(name), PROTOCOL_STYLES[name], frame[frame["pooling"] == name])
-        for name in dict.fromkeys(frame["pooling"])
-    ]
 
 
 def _intervals(lines: Iterable[Line]) -> str:

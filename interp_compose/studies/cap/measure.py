@@ -10,11 +10,18 @@ import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_numbers, poolings_of
+from interp_compose.checks import check_numbers
 from interp_compose.errors import InterventionError, OptionError
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.pooling import shuffled_groups, shuffled_sides
-from interp_compose.interventions.pooling_sweep import protocols_of, sweep
+from interp_compose.interventions.pooling import (
+    How,
+    OwnPooling,
+    own_poolings,
+    poolings_of,
+    shuffled_groups,
+    shuffled_sides,
+)
+from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import capture_kept, resumed
 from interp_compose.models.lens_model import LensModel, Streams
@@ -98,7 +105,7 @@ def _planned(
     """The plan; ``prepared`` gives the examples, and how many were left out for what, given the
     remedy for prompts that a collapse would stretch (None where nothing is shortened)."""
     check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling)
+    poolings = poolings_of(asked.pooling, model)
     collapses = asked.mode == "collapse"
     if asked.renumber and not collapses:
         raise OptionError("renumber=True has no meaning for mode='broadcast': leave it out")
@@ -112,7 +119,7 @@ def _planned(
             'single token of this tokenizer. Choose larger units (unit="constituent", or spans of '
             "your own)."
         )
-    protocols = [*poolings, *(CONTROLS if asked.controls else ())]
+    protocols = with_controls(poolings, CONTROLS if asked.controls else ())
     longest = max(item.n_pooled if collapses else item.n_tokens for item in items)
     size = batch_size_of(model, items, asked, len(layers) * len(protocols), longest)
     config = config_of(
@@ -133,7 +140,8 @@ def _planned(
         config,
         batches=batches_of(items, size),
         compute=partial(_measure, asked=asked, layers=layers, protocols=protocols),
-        result=partial(_curve, items=items, config=config, protocols=protocols),
+        result=partial(_curve, items=items, config=config, protocols=list(protocols)),
+        unversioned=own_poolings(poolings),
     )
 
 
@@ -156,7 +164,7 @@ def _measure(
     *,
     asked: CapOptions,
     layers: Sequence[int],
-    protocols: Sequence[str],
+    protocols: Mapping[str, How | OwnPooling],
 ) -> pd.DataFrame:
     """One batch's outcomes, the clean ones under layer ``CLEAN``."""
     batch = Batch.of([item.prompt for item in items], model.device)
@@ -189,7 +197,7 @@ def _measure(
         kept=kept,
         n_read=targets.n_read,
     )
-    rows = _rows(items, pooled.flatten(0, 2), protocols, layers)
+    rows = _rows(items, pooled.flatten(0, 2), list(protocols), layers)
     return pd.concat([clean, rows], ignore_index=True)
 
 

@@ -15,7 +15,7 @@ class CapOptions(AnswerOptions):
     layers: Layers = None
     """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
-    """How the tokens of a unit become one vector."""
+    """How the tokens of a unit become one vector; in Python, functions of your own as well."""
     mode: Literal["collapse", "broadcast"] = "collapse"
     """Collapse: the sequence becomes its units. Broadcast: its length is kept, and every token of a
     unit gets the pooled vector."""

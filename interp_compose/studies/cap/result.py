@@ -34,7 +34,7 @@ from interp_compose.studies.core.examples import (
     given,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import (
     INTERVALS,
     about,
@@ -60,7 +60,7 @@ OUTCOMES: Final = Table(
     "target_rank int",
     key=("example", "layer", "pooling"),
     complete=(("example",), ("layer", "pooling")),
-    known={"pooling": POOLINGS + CONTROLS},
+    known={"pooling": (*POOLINGS, YOURS, *CONTROLS)},
     rules=(RANK,),
 )
 CLEAN: Final = Table(
@@ -119,11 +119,13 @@ class CapCurve(StudyResult):
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
                 rows are missing or doubled; an unaffected example's outcome is not its clean one.
             LayerError: a layer outside 0 … n_layers - 1.
-            OptionError: a pooling that is none of POOLINGS and CONTROLS.
+            OptionError: a pooling that is none of POOLINGS and CONTROLS, and not in
+                ``config["pooling"]``.
         """
         clean = CLEAN.ordered(clean)
         examples = {"example": clean["example"].tolist()}
-        outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers))
+        known = OUTCOMES.named_in(config)
+        outcomes = OUTCOMES.ordered(outcomes, examples, layer=range(n_layers), **known)
         same = ["example", "prediction", "correct", "target_rank", "target_logprob"]
         unaffected = clean.loc[~clean["affected"], same]
         check_same("outcomes", outcomes, unaffected, "example", "no unit has several tokens")

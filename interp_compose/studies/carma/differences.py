@@ -20,12 +20,12 @@ from interp_compose.stats.seeds import (
     paired_difference,
 )
 from interp_compose.studies.core.text import decimal
+from interp_compose.training.figures import nearby
 
 AVERAGE: Final = "average"
 PLACE: Final = ["metric", "rate", "layer", "depth", "pooling"]
 DOSE: Final = ("n_words", "n_eligible", "n_wanted", "n_replaced")
 OVER_SEEDS: Final = ("mean", "sd", "ci_low", "ci_high", "n_seeds")
-STEP_PLACES: Final = 24
 PLACE_TYPES: Final[dict[str, Any]] = {"rate": float, "layer": "Int64", "depth": float}
 REPRESENTATIONS: Final = ("same_word_cosine", "different_word_cosine", "stable_rank")
 
@@ -138,8 +138,7 @@ def training_curve(history: pd.DataFrame) -> pd.DataFrame:
 
     Columns: version, step (mean of those around the place), mean, sd, ci_low, ci_high, n_seeds.
     """
-    edges = np.linspace(history["step"].min(), history["step"].max() + 1, STEP_PLACES + 1)
-    place = np.digitize(history["step"], edges)
+    place = nearby(history["step"])
     rows = []
     for (version, _), near in history.groupby(["version", place], sort=False):
         by_seed = near.groupby("seed")["task_loss"].mean().to_numpy(float)

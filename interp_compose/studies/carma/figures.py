@@ -8,11 +8,11 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
 from interp_compose.studies.carma.tables import LABELS
-from interp_compose.studies.core.figures import lines_of, model_name
+from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about
 
 STYLES: Final = {

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 from interp_compose._versions import environment_versions
 from interp_compose.checks import check_limit
-from interp_compose.errors import InterpComposeError
+from interp_compose.errors import InterpComposeError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.runs.files import plain_json
 from interp_compose.studies.core.options import (
     OF_TASK,
+    AnswerOptions,
     ModelSource,
     Output,
-    PromptOptions,
     StartModel,
     TaskCommand,
 )
@@ -28,14 +28,23 @@ from interp_compose.studies.core.study import Plan, measure, noting
 from interp_compose.tasks.load import check_task, load_task
 from interp_compose.types import Example
 
-A = TypeVar("A", bound=PromptOptions)
+A = TypeVar("A", bound=AnswerOptions)
 R = TypeVar("R", bound=StudyResult)
 
 
 def loaded(source: StartModel) -> LensModel:
-    """The model that a command names."""
+    """The model that a command names.
+
+    Raises:
+        OptionError: an empty name, or one of several lines; and as :func:`load_model`.
+    """
+    name = source.name
+    if name is not None and not (name.strip() and name.isprintable()):
+        raise OptionError(f"name={name!r}: expected a word or a few, such as 'GPT-2, tuned'")
     dtype = source.dtype if isinstance(source, ModelSource) else None
-    return load_model(source.model, device=source.device, dtype=dtype, revision=source.revision)
+    model = load_model(source.model, device=source.device, dtype=dtype, revision=source.revision)
+    model.name = model.name if name is None else name
+    return model
 
 
 def run_on_task(
@@ -56,7 +65,13 @@ def run_on_task(
     check_limit(source.limit)
     check_task(source.task, source.data_dir)
     model = loaded(command.model)
-    task = load_task(source.task, model, data_dir=source.data_dir, seed=asked.seed)
+    task = load_task(
+        source.task,
+        model,
+        data_dir=source.data_dir,
+        seed=asked.seed,
+        multi_token_answers=asked.multi_token_answers,
+    )
     examples = limited(task.split(source.split), source.limit, asked.seed)
     answers = task.answer_set("labels") if tuple(asked.answers) == OF_TASK else asked.answers
     asked = replace(asked, answers=answers, task=f"{task.name} ({source.split})")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from itertools import cycle
 from typing import Any, Final, Literal
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Line, Panel, short
+from interp_compose.plots.chart import Chart, Line, Panel, model_name
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, Style
+from interp_compose.plots.theme import COMPARISON_STYLES, OWN_STYLES, PROTOCOL_STYLES, Style
 from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
-UNTELLING: Final = ("/", "model", "models", "checkpoint", "final")
-"""Folders of a model's path that do not say which model it is."""
 BARS: Final = "mean over seeds, bars: smallest to largest"
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
@@ -265,21 +263,23 @@ def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
     return told if len(config["seeds"]) > 1 else ()
 
 
-def model_name(config: Mapping[str, Any]) -> str:
-    """The model's name; a path or a long name without its folders or organisation."""
-    name = str(config.get("model", "Model"))
-    if len(name) <= 30 and not Path(name).is_absolute():
-        return name
-    parts = [part for part in Path(name).parts if part not in UNTELLING]
-    return short(parts[-1] if parts else name, 30)
-
-
 def widths_of(names: Iterable[str]) -> str:
     """Why mean is drawn wide, where a figure has sum as well; else an empty text."""
     both = {"mean", "sum"} <= {*names}
     return "mean is wide: sum may lie on it" if both else ""
 
 
-def protocol_name(name: str) -> str:
-    """A pooling as a figure's label calls it: controls, which are dashed, are named as such."""
-    return name if PROTOCOL_STYLES[name].dash == "solid" else f"{name} (control)"
+def by_pooling(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
+    """Label, style and rows of each pooling, in the order of the rows; controls, which are dashed,
+    are named as such."""
+    names = list(dict.fromkeys(frame["pooling"]))
+    yours = [name for name in names if name not in PROTOCOL_STYLES]
+    styles = {**PROTOCOL_STYLES, **dict(zip(yours, cycle(OWN_STYLES), strict=False))}
+    return [
+        (
+            name if styles[name].dash == "solid" else f"{name} (control)",
+            styles[name],
+            frame[frame["pooling"] == name],
+        )
+        for name in names
+    ]

@@ -34,7 +34,7 @@ from interp_compose.models.ready import check_ids, check_model, check_prompts
 from interp_compose.models.texts import output_tokenizer
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.examples import PREDICTIONS, TOKENS
-from interp_compose.studies.core.options import AnswerOptions, Options, PromptOptions
+from interp_compose.studies.core.options import AnswerOptions, LongAnswers, Options, PromptOptions
 from interp_compose.tasks.examples import ExampleRow, read_example
 from interp_compose.tensors import pad_left
 from interp_compose.text.answers import answer_tokens
@@ -409,7 +409,7 @@ class Targets:
         )
 
 
-def answer_lengths_of(items: Sequence[Prepared], asked: AnswerOptions) -> dict[str, Any]:
+def answer_lengths_of(items: Sequence[Prepared], asked: LongAnswers) -> dict[str, Any]:
     """For a result's config: how many answers are of how many tokens; nothing where all have to be
     one."""
     if not asked.multi_token_answers:

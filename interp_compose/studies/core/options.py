@@ -7,7 +7,7 @@ model, the data and the output are. Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
@@ -25,8 +25,13 @@ Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="LABEL [LABEL ..
 OnBad = Literal["refuse", "skip"]
 Parser = Literal["benepar", "stanza", "spacy"]
 How = Literal["mean", "max", "sum"]
-Pooling = Annotated[  # tyro finds defaults in tuples alone
-    Sequence[How] | tuple[How, ...] | How, tyro.conf.arg(metavar="{mean,max,sum} [...]")
+Pooling = Annotated[  # the command line takes names alone
+    Sequence[How | Callable[..., Any]] | How | Callable[..., Any],
+    tyro.conf.arg(
+        metavar="{mean,max,sum} [...]",
+        constructor=tuple[How, ...],
+        help_behavior_hint="(default: mean max sum)",
+    ),
 ]
 Answers = Annotated[
     Literal["vocabulary"] | Sequence[str],
@@ -82,12 +87,17 @@ class PromptOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerOptions(PromptOptions):
+class LongAnswers(Options):
     """What is measured, and how."""
 
     multi_token_answers: bool = False
     """Answers may be of several tokens. One is then right if each of its tokens is the most likely
     after those before it, and its log-probability is the sum of theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(LongAnswers, PromptOptions):
+    """What is measured, and how."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +131,8 @@ class StartModel:
 
     model: str = "mini-base"
     """Hub name ("gpt2"), folder, or shipped model (mini-base, mini-idm)."""
+    name: str | None = None
+    """What tables, figures and comparisons call the model; by default what --model says."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1."""
     revision: str | None = None

@@ -74,7 +74,8 @@ class StudyResult(Result):
         """As :meth:`.Result.load`; tables that are not :attr:`SCHEMA`'s raise InputError."""
         result = super().load(folder)
         for table in cls.SCHEMA:
-            table.check(result.frames.get(table.name, pd.DataFrame()))
+            frame = result.frames.get(table.name, pd.DataFrame())
+            table.check(frame, **table.named_in(result.config))
         return result
 
     @public

@@ -37,6 +37,8 @@ class Plan(Generic[R]):
     """The rows of one batch."""
     result: Callable[[LensModel, pd.DataFrame], R]
     """The result of all rows."""
+    unversioned: Sequence[str] = ()
+    """Functions of the user's that act in it: no version names them."""
 
     @torch.no_grad()
     def rows(self, batch: Any) -> pd.DataFrame:
@@ -63,7 +65,7 @@ def measure(
         title=f"{plan.config['study']} {plan.model.name}",
         progress=progress,
         resume=resume,
-        unversioned=plan.model.unversioned_hooks,
+        unversioned=[*plan.model.unversioned_hooks, *plan.unversioned],
         start_afresh=start_afresh,
     ) as rows:
         result = plan.result(plan.model, rows)

@@ -23,6 +23,8 @@ IS_OF: Final = {
 }
 ERRORS: Final = {"layer": LayerError, "pooling": OptionError}
 """What a value outside the known ones of a column is refused with, where not ``InputError``."""
+YOURS: Final = "…"
+"""Among the known values of a column, where names of the user's own stand: pooling functions."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,21 @@ class Table:
     def place(self, column: pd.Series) -> pd.Series:
         """What a column is sorted by: itself, or its values' places among the known ones."""
         known = self.known.get(str(column.name))
-        return column if known is None else column.map({name: i for i, name in enumerate(known)})
+        if known is None:
+            return column
+        yours = sorted({*column} - {*known})
+        names = [one for name in known for one in (yours if name == YOURS else [name])]
+        return column.map({name: i for i, name in enumerate(names)})
+
+    def named_in(self, config: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Where the user's own names may stand, the known values and those that a config has."""
+        named = {}
+        for column, known in self.known.items():
+            if YOURS in known:
+                yours = config.get(column)
+                named[column] = [name for name in known if name != YOURS]
+                named[column] += yours if isinstance(yours, list | tuple) else []
+        return named
 
     def _typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         columns = self.columns

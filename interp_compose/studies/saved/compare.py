@@ -11,14 +11,13 @@ import pandas as pd
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, OptionError, shortened
-from interp_compose.plots.chart import Chart, Level, Line, Panel
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name
 from interp_compose.plots.export import page_bytes, picture_bytes
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, Style
 from interp_compose.runs.result import Result, store
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
-from interp_compose.studies.core.figures import model_name
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.saved.options import CompareCommand
 from interp_compose.studies.saved.read import load_result

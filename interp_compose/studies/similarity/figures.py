@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Level, Line, Panel, short, side_by_side
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, PROTOCOL_STYLES, Style
-from interp_compose.studies.core.figures import line_of, model_name, protocol_name, widths_of
+from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, Style
+from interp_compose.studies.core.figures import by_pooling, line_of, widths_of
 from interp_compose.studies.core.text import FEW, about
 
 MINUS: Final = "\N{MINUS SIGN}"
@@ -63,11 +63,7 @@ def similarity_figure(
     """
     panels = []
     for subset, rows in _split(frame, "subset"):
-        named = [
-            (protocol_name(name), PROTOCOL_STYLES[name], part)
-            for name, part in _split(rows, "pooling")
-        ]
-        lines = _lines(named, metric, normalised_depth)
+        lines = _lines(by_pooling(rows), metric, normalised_depth)
         title, level = _clean(rows, metric)
         title = f"{_pairs(subset, [rows])} · {title}"
         panels.append(Panel(lines, [_reference(metric), *level], title))

@@ -17,10 +17,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, poolings_of
+from interp_compose.checks import check_limit, check_numbers
 from interp_compose.errors import InputError, InterventionError, NonFiniteError, OptionError
-from interp_compose.interventions.pooling import PooledLayout, shuffled_groups
-from interp_compose.interventions.pooling_sweep import protocols_of, sweep
+from interp_compose.interventions.pooling import (
+    How,
+    OwnPooling,
+    PooledLayout,
+    own_poolings,
+    poolings_of,
+    shuffled_groups,
+)
+from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import resumed
 from interp_compose.models.bert import Output
@@ -84,7 +91,7 @@ def similarity_curve(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling)
+    poolings = poolings_of(asked.pooling, model)
     layers = resolve_layers(asked.layers, model.n_layers)
     reading = embedding_reader(model, asked.embedding)
     rows = [*(read_pairs(pairs) if isinstance(pairs, str | Path) else pairs)]
@@ -102,7 +109,7 @@ def similarity_curve(
             f"pooling would change none of the {len(items)} pairs: every {asked.unit} is a single "
             "token of this tokenizer. " + ("Give longer texts." if asked.unit == "text" else remedy)
         )
-    protocols = [*poolings, *(controls_of(asked.unit) if asked.controls else ())]
+    protocols = with_controls(poolings, controls_of(asked.unit) if asked.controls else ())
     size = asked.batch_size
     if size is None:
         longest = max(max(len(prompt.ids), prompt.n_pooled) for prompt in prompts)
@@ -129,6 +136,7 @@ def similarity_curve(
             _measure, seed=asked.seed, reading=reading, layers=layers, protocols=protocols
         ),
         result=partial(_curve, items=items, config=config),
+        unversioned=own_poolings(poolings),
     )
 
 
@@ -292,7 +300,7 @@ def _measure(
     seed: int,
     reading: EmbeddingReader,
     layers: Sequence[int],
-    protocols: Sequence[str],
+    protocols: Mapping[str, How | OwnPooling],
 ) -> pd.DataFrame:
     """One batch's cosines: the clean ones at every layer, then every cell of the sweep."""
     texts = list(
@@ -337,7 +345,7 @@ def _measure(
     after = _cosines(pairs, texts, pooled.flatten(0, 1))
     plain = [row for row, item in enumerate(pairs) if not item.affected]
     after[:, plain] = cosines[-1:, plain]  # nothing to pool: the clean cosine, bit for bit
-    return pd.concat([untouched, _rows(pairs, after, protocols, layers)], ignore_index=True)
+    return pd.concat([untouched, _rows(pairs, after, list(protocols), layers)], ignore_index=True)
 
 
 def _shuffled(text: Text, seed: int) -> list[int]:

@@ -34,7 +34,7 @@ class SimilarityOptions(Options):
     layers: Layers = None
     """Where to pool: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
-    """How the tokens of a unit become one vector."""
+    """How the tokens of a unit become one vector; in Python, functions of your own as well."""
     controls: bool = True
     """Also "last" and "first" (keep one token of each unit, drop the others: deletion without
     pooling) and, for words and constituents, "shuffled" (mean over spans of the same sizes at

@@ -24,7 +24,7 @@ from interp_compose.stats.agreement import METRICS, agreement, rounding, told_ap
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.examples import Examples, examples_of
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table, check_same
+from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import FEW, INTERVALS, about, counted, interval, text_table
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ COSINES: Final = Table(
     "cosines",
     "pair int, layer int, pooling str, cosine float",
     key=("pair", "layer", "pooling"),
-    known={"pooling": (*POOLINGS, *CONTROLS, NONE)},
+    known={"pooling": (*POOLINGS, YOURS, *CONTROLS, NONE)},
     rules=("-1 <= cosine <= 1",),
 )
 OUTCOMES: Final = replace(
     COSINES,
     name="outcomes",
-    known={"pooling": (*POOLINGS, *CONTROLS)},
+    known={"pooling": (*POOLINGS, YOURS, *CONTROLS)},
     complete=(("pair",), ("layer", "pooling")),
 )
 LAYER_COSINES: Final = Table(
@@ -179,12 +179,13 @@ class SimilarityCurve(StudyResult):
             raise OptionError(f"config['kind'] is {kind!r}: expected one of {', '.join(METRICS)}")
         pairs = PAIRS.ordered(pairs)
         every = {"pair": pairs["pair"].tolist()}
-        cosines = COSINES.ordered(cosines, every)
+        cosines = COSINES.ordered(cosines, every, **COSINES.named_in(config))
         untouched = cosines["pooling"] == NONE
         layer_cosines = LAYER_COSINES.check(
             cosines[untouched].drop(columns="pooling"), {**every, "layer": range(n_layers + 1)}
         )
-        outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers))
+        known = OUTCOMES.named_in(config)
+        outcomes = OUTCOMES.check(cosines[~untouched], every, layer=range(n_layers), **known)
         last = layer_cosines[layer_cosines["layer"] == n_layers]
         clean = pairs.merge(last.drop(columns="layer"), on="pair")
         unaffected = clean.loc[~clean["affected"], ["pair", "cosine"]]
@@ -306,7 +307,7 @@ class SimilarityCurve(StudyResult):
         """The curve as aligned text: a table per subset, a row per layer, a column per protocol."""
         metric = self.metrics[0]
         lines = [self._head()[0]]
-        names = [n for n in (*POOLINGS, *CONTROLS) if n in set(self.frame["pooling"])]
+        names = list(dict.fromkeys(self.frame["pooling"]))
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         columns += [(name, name, ">10.3f") for name in names]
         for subset, rows in self.frame.groupby("subset", sort=False):

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.studies.core.inputs import Prepared, Targets, outcome_rows
-from interp_compose.studies.transplant.pairs import PreparedPair
+from interp_compose.studies.core.inputs import Targets, outcome_rows
+from interp_compose.studies.transplant.pairs import ANSWERS, PreparedPair, Run
+from interp_compose.types import Read
 
 PLACE: Final = ("layer", "pooling", "vector")
 Cell = tuple[int, str, str]
@@ -22,28 +24,57 @@ Cell = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of each row of a batch."""
+    """The answers of each row of a batch.
 
-    expected: Targets
-    untouched: Targets
+    Attributes:
+        pairs: those of the batch.
+        targets: by name of the answer, its tokens in the rows that it is read from; -1 in others.
+        row_of: by name, of each pair, in which row that is; -1 where the answer is not known.
+    """
+
     pairs: Sequence[PreparedPair]
+    targets: dict[str, Targets]
+    row_of: dict[str, list[int]]
 
     @classmethod
-    def of(
-        cls, pairs: Sequence[PreparedPair], expected: Sequence[Prepared], device: torch.device
-    ) -> Answers:
-        """On ``device``; ``expected`` are prompts, whose answers are expected."""
-        untouched = [pair.target for pair in pairs]
-        return cls(Targets.of(expected, device), Targets.of(untouched, device), pairs)
+    def of(cls, runs: Sequence[Run], device: torch.device, *, composed: bool = False) -> Answers:
+        """Of the pairs of these rows, on ``device``."""
+        pairs = list({run.pair.index: run.pair for run in runs}.values())
+        places = {(run.pair.index, run.row.answer_ids[:-1]): i for i, run in enumerate(runs)}
+        found = [(pair.composed if composed else pair.target).answers for pair in pairs]
+        longest = max(len(one.answer_ids) for answers in found for one in answers.values())
+        targets, row_of = {}, {}
+        for name in ANSWERS:
+            ids, rows = torch.full((len(runs), longest), -1), []
+            for pair, answers in zip(pairs, found, strict=True):
+                if name not in answers:
+                    rows.append(-1)
+                    continue
+                tokens = answers[name].answer_ids
+                rows.append(places[pair.index, tokens[:-1]])
+                ids[rows[-1], longest - len(tokens) :] = torch.tensor(tokens)
+            if max(rows) >= 0:
+                targets[name], row_of[name] = Targets(ids.to(device), None), rows
+        return cls(pairs, targets, row_of)
+
+    @property
+    def n_read(self) -> int:
+        """Last positions, at which tokens of answers are predicted."""
+        return self.targets["expected"].n_read
+
+    @property
+    def read(self) -> Read:
+        """Logits at these positions."""
+        return self.targets["expected"].read
 
     def outcomes(
         self, logits: Float[Tensor, "stream pos d_vocab"], rows: Int[Tensor, "stream"] | None = None
-    ) -> Float[Tensor, "stream 8"]:
-        """:meth:`.inputs.Targets.outcomes` of the expected answer, then of the untouched one."""
-        both = [one.outcomes(logits, rows) for one in (self.expected, self.untouched)]
-        return torch.cat(both, dim=1)
+    ) -> Float[Tensor, "stream width"]:
+        """:meth:`.inputs.Targets.outcomes` of each answer, side by side."""
+        each = [one.outcomes(logits, rows) for one in self.targets.values()]
+        return torch.cat(each, dim=1)
 
-    def rows(self, outcomes: Float[Tensor, "rows 8"], cells: Sequence[Cell]) -> pd.DataFrame:
+    def rows(self, outcomes: Float[Tensor, "rows width"], cells: Sequence[Cell]) -> pd.DataFrame:
         """One row each: of every cell, every pair."""
         pairs = [pair.index for pair in self.pairs]
         place: dict[str, Sequence[Any]] = {"example": pairs * len(cells)}
@@ -52,17 +83,20 @@ class Answers:
         after = (
             "with the vector {0.vector!r} ({0.pooling}) in the phrase's place at layer {0.layer}"
         )
-        expected = outcome_rows(outcomes[:, :4], place, after)
-        untouched = outcome_rows(outcomes[:, 4:], place, after)
-        rows = expected.rename(columns={"example": "pair"})
-        for name, one, frame in (
-            ("expected", self.expected, expected),
-            ("answer", self.untouched, untouched),
-        ):
-            wanted = one.answers[:, 0].cpu().repeat(len(cells)).numpy()
-            rows[f"{name}_right"] = rows["prediction"].to_numpy() == wanted
-            rows[f"{name}_logprob"] = frame["target_logprob"]
-            rows[f"{name}_rank"] = frame["target_rank"]
-        own = [pair.remembered for pair in self.pairs] * len(cells)
-        rows["remembered"] = rows["prediction"].to_numpy() == own
+        by_cell = outcomes.unflatten(0, (len(cells), -1))
+        found = {
+            name: outcome_rows(
+                by_cell[:, rows, 4 * i : 4 * i + 4].flatten(0, 1).contiguous(), place, after
+            )
+            for i, (name, rows) in enumerate(self.row_of.items())
+        }
+        rows = found["expected"].rename(columns={"example": "pair"})
+        for column, name in (("expected", "expected"), ("answer", "untouched")):
+            rows[f"{column}_right"] = found[name]["target_rank"] == 1
+            rows[f"{column}_logprob"] = found[name]["target_logprob"]
+            rows[f"{column}_rank"] = found[name]["target_rank"]
+        rows["remembered"] = False
+        if "own" in found:
+            known = np.tile(np.array(self.row_of["own"]) >= 0, len(cells))
+            rows["remembered"] = (found["own"]["target_rank"] == 1) & known
         return rows.drop(columns=["target_logprob", "target_rank"])

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import OptionError
-from interp_compose.plots.chart import Chart, Level, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Level, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, INK, MUTED, Style
-from interp_compose.studies.core.figures import lines_of, model_name
+from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about, counted
 from interp_compose.studies.transplant.result import SHOWN
 

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.checks import check_limit, check_numbers, poolings_of
+from interp_compose.checks import check_limit, check_numbers
 from interp_compose.errors import CapabilityError
 from interp_compose.interventions.pool_at import needs
-from interp_compose.interventions.pooling import How
+from interp_compose.interventions.pooling import How, OwnPooling, own_poolings, poolings_of
 from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import Shared, capture_kept, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Vector, entering
@@ -27,7 +27,7 @@ from interp_compose.studies.core.command import carried_out, loaded
 from interp_compose.studies.core.inputs import (
     CLEAN,
     Batch,
-    Prepared,
+    answer_lengths_of,
     batch_size_of,
     check_decoder,
     into_batches,
@@ -43,6 +43,7 @@ from interp_compose.studies.transplant.pairs import (
     pairs_digest,
     places_of,
     prepare_pairs,
+    runs_of,
 )
 from interp_compose.studies.transplant.result import PAIRS, RUNS, Transplants
 from interp_compose.tasks.anchor_text import anchor_tokenizer
@@ -99,7 +100,7 @@ def transplant(
         TrainingModeError, NonFiniteError: see their names.
     """
     check_numbers(asked.seed, asked.batch_size)
-    poolings = poolings_of(asked.pooling)
+    poolings = poolings_of(asked.pooling, model)
     check_decoder(model, "measure it with similarity_curve")
     if isinstance(model, EncoderDecoderModel):
         raise CapabilityError(
@@ -108,13 +109,20 @@ def transplant(
         )
     layers = resolve_layers(asked.layers, model.n_layers)
     items, skipped = prepare_pairs(
-        model, pairs, seed=asked.seed, controls=asked.controls, on_bad=asked.on_bad
+        model,
+        pairs,
+        seed=asked.seed,
+        controls=asked.controls,
+        several=asked.multi_token_answers,
+        on_bad=asked.on_bad,
     )
     model.require("resume", *needs("collapse", False))
     vectors: tuple[Vector, ...] = VECTORS if asked.controls else ("transplant",)
     streams = len(layers) * len(poolings) * len(vectors)
-    longest = max(item.target.n_pooled for item in items)
-    size = batch_size_of(model, [item.target for item in items], asked, streams, longest)
+    streams *= max(len(item.target.rows) for item in items)
+    targets = [item.longest for item in items]
+    size = batch_size_of(model, targets, asked, streams, max(row.n_pooled for row in targets))
+    answers = [row for item in items for row in (item.target.expected, item.target.untouched)]
     config = config_of(
         "transplant",
         model,
@@ -124,6 +132,7 @@ def transplant(
         batch_size=size,
         n_pairs=len(items),
         pairs_sha256=pairs_digest(items),
+        **answer_lengths_of(answers, asked),
         **skipped_of(skipped),
     )
     return Plan(
@@ -131,7 +140,7 @@ def transplant(
         model,
         config,
         batches=into_batches(
-            items, size, lambda item: (item.target.n_pooled, item.target.n_tokens, item.index)
+            items, size, lambda item: (item.longest.n_pooled, item.longest.n_tokens, item.index)
         ),
         compute=partial(
             _measure,
@@ -142,6 +151,7 @@ def transplant(
             items=items,
         ),
         result=partial(_result, items=items, config=config),
+        unversioned=own_poolings(poolings),
     )
 
 
@@ -151,26 +161,30 @@ def _measure(
     *,
     asked: TransplantOptions,
     layers: Sequence[int],
-    poolings: Sequence[How],
+    poolings: Mapping[str, How | OwnPooling],
     vectors: Sequence[Vector],
     items: Sequence[PreparedPair],
 ) -> pd.DataFrame:
     """One batch's outcomes, the untouched ones under layer ``CLEAN``, their run as the vector."""
     by_index = {item.index: item for item in items}
-    donors = [by_index[pair.donor] for pair in pairs] if asked.controls else []
-    targets = Batch.of([pair.target.prompt for pair in pairs], model.device)
-    sources = Batch.of([pair.source.prompt for pair in (*pairs, *donors)], model.device)
+    runs = runs_of(pairs)
+    of_runs = [run.pair for run in runs]
+    donors = [by_index[pair.donor] for pair in of_runs] if asked.controls else []
+    targets = Batch.of([run.row.prompt for run in runs], model.device)
+    sources = Batch.of([pair.source.prompt for pair in (*of_runs, *donors)], model.device)
+    answers = Answers.of(runs, model.device)
     names = {layer: f"blocks.{layer}.hook_resid_pre" for layer in layers}
     hooks = list(names.values())
-    logits, resid, kept = capture_kept(model, targets.tokens, hooks, targets.mask)
+    logits, resid, kept = capture_kept(
+        model, targets.tokens, hooks, targets.mask, read=answers.read
+    )
     _, given = model.capture(sources.tokens, hooks, attention_mask=sources.mask, read="last")
-    answers = Answers.of(pairs, [pair.expected for pair in pairs], model.device)
     parts = [answers.rows(answers.outcomes(logits), [(CLEAN, "", TARGET)])]
-    known = [(pair, pair.composed) for pair in pairs if pair.composed is not None]
+    known = [pair for pair in pairs if pair.composed is not None]
     if known:
         parts.append(_composed(model, known))
-    places = places_of(pairs, donors, targets, sources)
-    direction = directions(pairs, model.d_model, asked.seed, logits)
+    places = places_of(runs, donors, targets, sources)
+    direction = directions(of_runs, model.d_model, asked.seed, logits)
 
     def enter(layer: int) -> Float[Tensor, "row pos _"]:
         target, source = resid.pop(names[layer]), given.pop(names[layer])
@@ -178,14 +192,16 @@ def _measure(
 
     def finish(
         streams: Streams, layer: int, row: Int[Tensor, "stream"]
-    ) -> Float[Tensor, "stream 8"]:
-        return answers.outcomes(resumed(model, streams, layer), row % len(pairs))
+    ) -> Float[Tensor, "stream width"]:
+        logits = resumed(model, streams, layer, read=answers.read)
+        return answers.outcomes(logits, row % len(runs))
 
     kinds = len(poolings) * len(vectors)
     layout = places.layout
     positions = layout.positions(model.positions(targets.tokens, targets.mask))
-    example = torch.arange(len(pairs), device=model.device).repeat(kinds)
-    first = places.phrase[example]  # before a phrase nothing is replaced
+    example = torch.arange(len(runs), device=model.device).repeat(kinds)
+    last = layout.n_positions - answers.n_read
+    first = places.phrase[example].clamp(max=last)  # before a phrase nothing is replaced
     measured = sweep_streams(
         model,
         enter,
@@ -193,7 +209,7 @@ def _measure(
         positions.repeat(kinds, 1),
         layers,
         finish,
-        max_tokens=chunk_tokens(model, layout.n_positions, logits=1),
+        max_tokens=chunk_tokens(model, layout.n_positions, logits=answers.n_read),
         shared=None if kept is None else Shared(kept, example, layout.of_token[example], first),
     )
     cells = [(layer, how, name) for layer in layers for how in poolings for name in vectors]
@@ -201,12 +217,12 @@ def _measure(
     return pd.concat(parts, ignore_index=True)
 
 
-def _composed(model: LensModel, known: Sequence[tuple[PreparedPair, Prepared]]) -> pd.DataFrame:
+def _composed(model: LensModel, known: Sequence[PreparedPair]) -> pd.DataFrame:
     """Outcomes of the untouched model on the prompts in which the phrase is exchanged as text."""
-    prompts = [composed for _, composed in known]
-    batch = Batch.of([one.prompt for one in prompts], model.device)
-    logits = model.forward(batch.tokens, attention_mask=batch.mask, read="last")
-    answers = Answers.of([pair for pair, _ in known], prompts, model.device)
+    runs = runs_of(known, composed=True)
+    batch = Batch.of([run.row.prompt for run in runs], model.device)
+    answers = Answers.of(runs, model.device, composed=True)
+    logits = model.forward(batch.tokens, attention_mask=batch.mask, read=answers.read)
     return answers.rows(answers.outcomes(logits), [(CLEAN, "", COMPOSED)])
 
 
@@ -251,6 +267,8 @@ def run(command: TransplantCommand) -> Transplants:
     model = loaded(command.model)
     if source.task == "anchors" and model.tokenizer is None:
         model.tokenizer = anchor_tokenizer(AnchorTask())
-    pairs = load_transplants(source.task, model, seed=asked.seed)[: source.limit]
+    pairs = load_transplants(
+        source.task, model, seed=asked.seed, multi_token_answers=asked.multi_token_answers
+    )[: source.limit]
     asked = replace(asked, task=Path(source.task).name)
     return carried_out(transplant.plan(model, pairs, asked), command.output)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from interp_compose.studies.core.options import (
     Layers,
+    LongAnswers,
     ModelSource,
     OnBad,
-    Options,
     Output,
     Part,
     Pooling,
@@ -16,13 +16,13 @@ from interp_compose.studies.core.options import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransplantOptions(Options):
+class TransplantOptions(LongAnswers):
     """What is measured, and how."""
 
     layers: Layers = None
     """Where to transplant: layers (0 3 11), or depths as floats from 0.0 to 1.0; all by default."""
     pooling: Pooling = ("mean", "max", "sum")
-    """How the tokens of a phrase become one vector."""
+    """How the tokens of a phrase become one vector; in Python, functions of your own as well."""
     controls: bool = True
     """Also "own" (the target's own phrase, pooled: what pooling alone does), "random phrase" (the
     source phrase of another pair) and "random direction" (a Gaussian vector), both with the norm of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose.errors import AnswerError, InputError, InterventionError, SpanError
@@ -23,13 +23,39 @@ from interp_compose.interventions.transplants import Places
 from interp_compose.models.lens_model import LensModel
 from interp_compose.studies.core.bad_examples import sound
 from interp_compose.studies.core.inputs import Batch, Prepared, prepare_all
-from interp_compose.studies.core.options import OnBad, PromptOptions
+from interp_compose.studies.core.options import AnswerOptions, OnBad
 from interp_compose.tasks.transplants import TransplantPair, read_transplants
 from interp_compose.types import Example, Span
 
 Row = tuple[str, str, Span | None]
 """A prompt, its answer, and a phrase of it."""
+ANSWERS: Final = {"expected": "expected", "untouched": "answer", "own": "source_answer"}
+"""The answers that a prompt is compared with, and what a pair calls them."""
 REMEDY: Final = "Use shorter prompts."
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A prompt with each answer, the tokens of which but the last are run behind it.
+
+    ``expected`` is what the composed sentence would mean, ``untouched`` the target's answer, and
+    ``own`` the source's, None where that is not known.
+    """
+
+    expected: Prepared
+    untouched: Prepared
+    own: Prepared | None
+
+    @property
+    def answers(self) -> dict[str, Prepared]:
+        """By name, those that are known."""
+        named = {name: getattr(self, name) for name in ANSWERS}
+        return {name: one for name, one in named.items() if one is not None}
+
+    @property
+    def rows(self) -> dict[tuple[int, ...], Prepared]:
+        """What has to be run, by what follows the prompt; one row where all answers are tokens."""
+        return {one.answer_ids[:-1]: one for one in self.answers.values()}
 
 
 @dataclass(frozen=True)
@@ -39,33 +65,54 @@ class PreparedPair:
     Attributes:
         index: its place in the user's list.
         pair: as the user gave it.
-        source, target, expected, composed: the prompts with their answers; ``expected`` is the
-            target with the expected answer, ``composed`` None where it is not known.
+        source, target, composed: the prompts; ``composed`` is None where it is not known.
         source_phrase, target_phrase: which tokens the phrases are.
-        remembered: the token of the source's own answer; -1 where it is not known.
         donor: the index of the pair whose source phrase is this one's random phrase; -1 for none.
     """
 
     index: int
     pair: TransplantPair
     source: Prepared
-    target: Prepared
-    expected: Prepared
-    composed: Prepared | None
+    target: Answered
+    composed: Answered | None
     source_phrase: Bool[np.ndarray, "source_pos"]
     target_phrase: Bool[np.ndarray, "target_pos"]
-    remembered: int = -1
     donor: int = -1
 
     @property
     def differs(self) -> bool:
         """Whether the phrases have different tokens."""
-        return self.moved != tuple(self.target.prompt.ids[self.target_phrase].tolist())
+        return self.moved != self.replaced
 
     @property
     def moved(self) -> tuple[int, ...]:
         """The tokens of the source's phrase."""
-        return tuple(self.source.prompt.ids[self.source_phrase].tolist())
+        return tuple(_tokens(self.source)[self.source_phrase].tolist())
+
+    @property
+    def replaced(self) -> tuple[int, ...]:
+        """The tokens of the target's phrase."""
+        return tuple(_tokens(self.target.expected)[self.target_phrase].tolist())
+
+    @property
+    def longest(self) -> Prepared:
+        """The target with the answer of the most tokens."""
+        return max(self.target.answers.values(), key=lambda one: len(one.answer_ids))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of a batch: a pair's target, or its composed prompt, and some of its answers' tokens
+    behind it."""
+
+    pair: PreparedPair
+    row: Prepared
+
+
+def runs_of(pairs: Sequence[PreparedPair], *, composed: bool = False) -> list[Run]:
+    """Every row that has to be run for the answers of these pairs' targets, or composed prompts."""
+    prompts = [(pair, pair.composed if composed else pair.target) for pair in pairs]
+    return [Run(pair, row) for pair, one in prompts if one for row in one.rows.values()]
 
 
 def prepare_pairs(
@@ -74,19 +121,21 @@ def prepare_pairs(
     *,
     seed: int,
     controls: bool,
+    several: bool,
     on_bad: OnBad = "refuse",
 ) -> tuple[list[PreparedPair], dict[str, int]]:
     """Check and tokenize every pair, and choose the random phrase of each; and, with ``"skip"``,
     how many pairs were left out for what of them.
 
     Raises:
-        InputError: no pair; an answer of several tokens; an expected answer that is the untouched
-            one; a phrase that is empty, cuts a token, or holds the position that predicts; see
-            :func:`.inputs.prepare_all` for what else is refused.
+        InputError: no pair; an answer of several tokens, unless ``several``; an expected answer
+            that no prediction could tell from another one; a phrase that is empty, cuts a token, or
+            holds the position that predicts; see :func:`.inputs.prepare_all` for what else is
+            refused.
         InterventionError: the phrases of every pair have the same tokens.
     """
     rows = list(pairs)
-    prepared, skipped = sound(rows, partial(_prepared, model), on_bad, "pairs")
+    prepared, skipped = sound(rows, partial(_prepared, model, several=several), on_bad, "pairs")
     if not any(one.differs for one in prepared):
         raise InterventionError(
             f"transplants would change nothing: in each of the {len(prepared)} pairs the source's "
@@ -97,49 +146,74 @@ def prepare_pairs(
 
 
 def _prepared(
-    model: LensModel, pairs: Sequence[TransplantPair | Mapping[str, Any]]
+    model: LensModel,
+    pairs: Sequence[TransplantPair | Mapping[str, Any]],
+    *,
+    several: bool,
 ) -> list[PreparedPair]:
     read = read_transplants(pairs)
-    source = _prompts(model, [(one.source, "", one.source_span) for one in read], "source")
-    target = _prompts(
-        model, [(one.target, one.answer, one.target_span) for one in read], "target", "answer"
-    )
-    expected = _prompts(
-        model, [(one.target, one.expected, one.target_span) for one in read], "target", "expected"
-    )
+    prompts = partial(_prompts, model, several=several)
+    source = prompts([(one.source, "", one.source_span) for one in read], "source")
+    target = _answered(prompts, read, "target", range(len(read)))
     known = [i for i, one in enumerate(read) if one.composed]
-    texts: list[Row] = [(read[i].composed, read[i].expected, None) for i in known]
-    composed = dict(zip(known, _prompts(model, texts, "composed", "expected"), strict=True))
-    known = [i for i, one in enumerate(read) if one.source_answer]
-    texts = [(read[i].target, read[i].source_answer, read[i].target_span) for i in known]
-    remembered = dict(zip(known, _prompts(model, texts, "target", "source_answer"), strict=True))
+    composed = dict(zip(known, _answered(prompts, read, "composed", known), strict=True))
     prepared = []
     for i, one in enumerate(read):
-        others = {"answer": target[i]}
-        if i in remembered:
-            others["source_answer"] = remembered[i]
-        for name, other in others.items():
-            if expected[i].answer_ids == other.answer_ids:
-                raise AnswerError(
-                    f"pair {i}: the expected answer {one.expected!r} is the token of its {name}, "
-                    "so that no prediction could tell the two apart; give another answer, or "
-                    "leave the pair out"
-                )
+        _check_apart(i, one, target[i])
         prepared.append(
             PreparedPair(
                 i,
                 one,
                 source[i],
                 target[i],
-                expected[i],
                 composed.get(i),
                 _phrase(source[i], one.source_span),
-                _phrase(target[i], one.target_span),
-                remembered[i].answer_ids[0] if i in remembered else -1,
+                _phrase(target[i].expected, one.target_span),
             )
         )
         _refuse_prediction(prepared[-1])
     return prepared
+
+
+def _answered(
+    prompts: Callable[..., list[Prepared]],
+    pairs: Sequence[TransplantPair],
+    which: str,
+    chosen: Sequence[int],
+) -> list[Answered]:
+    """The targets or composed prompts of the ``chosen`` pairs, with every answer that is known."""
+    found: dict[str, dict[int, Prepared]] = {}
+    for name, key in ANSWERS.items():
+        known = [i for i in chosen if getattr(pairs[i], key)]
+        texts: list[Row] = [
+            (
+                getattr(pairs[i], which),
+                getattr(pairs[i], key),
+                pairs[i].target_span if which == "target" else None,
+            )
+            for i in known
+        ]
+        found[name] = dict(zip(known, prompts(texts, which, key), strict=True))
+    expected, untouched, own = found.values()
+    return [Answered(expected[i], untouched[i], own.get(i)) for i in chosen]
+
+
+def _check_apart(index: int, pair: TransplantPair, target: Answered) -> None:
+    """Refuse an expected answer that another one is, or begins with, or that begins with it."""
+    expected = target.expected.answer_ids
+    for name, other in target.answers.items():
+        n = min(len(expected), len(other.answer_ids))
+        if name != "expected" and expected[:n] == other.answer_ids[:n]:
+            what = (
+                "is the token of"
+                if n == len(expected) == len(other.answer_ids) == 1
+                else ("begins with the tokens of, or is the beginning of,")
+            )
+            raise AnswerError(
+                f"pair {index}: the expected answer {pair.expected!r} {what} its {ANSWERS[name]}, "
+                "so that no prediction could tell the two apart; give another answer, or leave the "
+                "pair out"
+            )
 
 
 def _prompts(
@@ -147,15 +221,22 @@ def _prompts(
     rows: Sequence[Row],
     which: str,
     answer: str | None = None,
+    *,
+    several: bool,
 ) -> list[Prepared]:
     """Prompts, their answers and, as units, their phrases."""
     examples = [Example(text, told, (span,) if span else ()) for text, told, span in rows]
     if not examples:
         return []
     with _told(f"the {which} prompts" + (f" with their key {answer!r}" if answer else "")):
-        asked = PromptOptions(unit="span")
+        asked = AnswerOptions(unit="span", multi_token_answers=several)
         remedy = REMEDY if which == "target" else None  # the others keep their length
         return prepare_all(model, examples, asked, collapse=remedy, answered=answer is not None)
+
+
+def _tokens(prompt: Prepared) -> Int[np.ndarray, "pos"]:
+    """Those of the text alone, without an answer's."""
+    return prompt.prompt.ids[: prompt.n_before]
 
 
 @contextmanager
@@ -174,8 +255,9 @@ def _phrase(prompt: Prepared, span: Span) -> Bool[np.ndarray, "pos"]:
     first = span[0] + len(text) - len(text.lstrip())
     covers = (tokens.offsets[:, 0] <= first) & (first < tokens.offsets[:, 1])
     members = np.isin(tokens.groups, tokens.groups[covers & (tokens.groups >= 0)])
-    members[-1] |= tokens.groups[-1] >= 0 and tokens.offsets[-1, 0] < span[1]
-    return members
+    last = prompt.n_before - 1
+    members[last] |= tokens.groups[last] >= 0 and tokens.offsets[last, 0] < span[1]
+    return members[: prompt.n_before]
 
 
 def _refuse_prediction(prepared: PreparedPair) -> None:
@@ -198,7 +280,7 @@ def with_donors(pairs: Sequence[PreparedPair], seed: int) -> list[PreparedPair]:
     moved = [one.moved for one in pairs]
     out = []
     for i, one in enumerate(pairs):
-        own = {moved[i], tuple(one.target.prompt.ids[one.target_phrase].tolist())}
+        own = {moved[i], one.replaced}
         order = np.random.default_rng([seed, one.index]).permutation(len(pairs)).tolist()
         donor = next(
             (
@@ -223,28 +305,31 @@ def pairs_digest(pairs: Sequence[PreparedPair]) -> str:
     """Of everything the run reads: texts, tokens, phrases, answers."""
     digest = hashlib.sha256()
     for one in pairs:
-        row: list[Any] = [*one.target.answer_ids, *one.expected.answer_ids]
-        row += [one.remembered, one.donor]
-        for prompt in filter(None, (one.source, one.target, one.composed)):
-            row += [prompt.example.prompt, prompt.prompt.ids.tolist()]
+        target, own = one.target, one.target.own
+        row: list[Any] = [*target.untouched.answer_ids, *target.expected.answer_ids]
+        row += [*((-1,) if own is None else own.answer_ids), one.donor]
+        composed = [] if one.composed is None else [one.composed.expected]
+        for prompt in (one.source, target.expected, *composed):
+            row += [prompt.example.prompt, _tokens(prompt).tolist()]
         row += [one.source_phrase.tolist(), one.target_phrase.tolist()]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()
 
 
 def places_of(
-    pairs: Sequence[PreparedPair],
+    runs: Sequence[Run],
     donors: Sequence[PreparedPair],
     targets: Batch,
     sources: Batch,
 ) -> Places:
     """Where the phrases of a batch lie; the sources of ``donors`` stand behind the pairs' own."""
-    layout = targets.layout([one.target.prompt.groups for one in pairs])
+    layout = targets.layout([run.row.prompt.groups for run in runs])
     phrase = np.full(tuple(sources.tokens.shape), -1)
+    pairs = [run.pair for run in runs]
     for row, one in enumerate((*pairs, *donors)):
         phrase[row, -len(one.source_phrase) :][one.source_phrase] = 0
     device, width = targets.tokens.device, targets.tokens.shape[1]
-    first = [width - len(one.target_phrase) + int(one.target_phrase.argmax()) for one in pairs]
+    first = [width - run.row.n_tokens + int(run.pair.target_phrase.argmax()) for run in runs]
     return Places(
         layout,
         layout.of_token.gather(1, torch.tensor(first).to(device)[:, None])[:, 0],

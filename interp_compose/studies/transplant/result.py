@@ -26,7 +26,7 @@ from interp_compose.studies.core.examples import (
     marked,
 )
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.tables import Table
+from interp_compose.studies.core.tables import YOURS, Table
 from interp_compose.studies.core.text import (
     INTERVALS,
     about,
@@ -45,12 +45,7 @@ ANSWERED: Final = (
     "prediction int, expected_right bool, answer_right bool, remembered bool, "
     "expected_logprob float, expected_rank int, answer_logprob float, answer_rank int"
 )
-RULES: Final = (
-    "expected_rank >= 1",
-    "answer_rank >= 1",
-    "expected_right + answer_right < 2",  # two answers, one prediction
-    "expected_right + remembered < 2",
-)
+RULES: Final = ("expected_rank >= 1", "answer_rank >= 1")
 PAIRS: Final = Table(
     "pairs",
     "pair int, source str, source_phrase str, target str, target_phrase str, expected str, "
@@ -70,7 +65,7 @@ OUTCOMES: Final = Table(
     f"pair int, layer int, pooling str, vector str, {ANSWERED}",
     key=("pair", "layer", "pooling", "vector"),
     complete=(("pair",), ("layer",), ("pooling",), ("vector",)),
-    known={"pooling": POOLINGS, "vector": VECTORS},
+    known={"pooling": (*POOLINGS, YOURS), "vector": VECTORS},
     rules=RULES,
 )
 SHOWN: Final = {"own": "target pooled"}
@@ -109,7 +104,8 @@ class Transplants(StudyResult):
                 "own", "random phrase" and "random direction"). Columns: these, prediction (token
                 id), expected_right and answer_right (whether it is that answer), remembered
                 (whether it is the source's own), and of the first two answers logprob (nats) and
-                rank (1 is the most likely token).
+                rank (1 is the most likely token). Of answers of several tokens: all of them, the
+                sum, and the largest.
             clean: the same of the untouched model, by pair and run: "target", and "composed" where
                 that prompt is known; with prediction_text.
             pairs: one row per pair. Columns: pair, source, source_phrase, target, target_phrase,
@@ -124,7 +120,7 @@ class Transplants(StudyResult):
             InputError: a column is missing, foreign or of the wrong type; a number is not finite;
                 rows are missing or doubled; a pair has no clean run on its target.
             LayerError: a layer outside 0 … n_layers - 1.
-            OptionError: a pooling that is none of POOLINGS.
+            OptionError: a pooling that is none of POOLINGS, and not in ``config["pooling"]``.
         """
         pairs = PAIRS.ordered(pairs)
         every = {"pair": pairs["pair"].tolist()}
@@ -135,7 +131,8 @@ class Transplants(StudyResult):
             raise InputError(
                 f"clean has no run 'target' of pair {lacking[0]}; expected one of every pair"
             )
-        outcomes = OUTCOMES.ordered(outcomes, every, layer=range(n_layers))
+        layers = range(n_layers)
+        outcomes = OUTCOMES.ordered(outcomes, every, layer=layers, **OUTCOMES.named_in(config))
         known = pairs.loc[pairs["source_answer"] != "", "pair"]
         curve = _summarise(outcomes, clean, set(known), n_layers)
         frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.chart import Chart, Panel, model_name
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
-from interp_compose.studies.core.figures import lines_of, model_name
+from interp_compose.studies.core.figures import lines_of
 
 TITLES: Final = {
     "stable_rank": "stable rank of weights",

@@ -23,7 +23,7 @@ from interp_compose.tasks.mini.definitions import FAMILIES
 from interp_compose.tasks.mini.world import thesaurus
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.task import Task, shuffled
-from interp_compose.text.answers import keep_one_token
+from interp_compose.text.answers import keep_fitting
 from interp_compose.types import Example
 
 MAX_WORDINGS = 12
@@ -136,8 +136,9 @@ def _articled(tree: str) -> str:
     return re.sub(r"(?<=\(X )a(?=\)\s\(X [aeio8])", "an", tree)
 
 
-def mini_idm(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
-    """The task for one model: definitions in its template, answers that are one token for it.
+def mini_idm(tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False) -> Task:
+    """The task for one model: definitions in its template, answers that are one token for it, or
+    ``several``.
 
     ``AnswerError`` where no answer is; ``seed`` orders each split.
     """
@@ -152,8 +153,8 @@ def mini_idm(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
         examples = [
             Example(prompt(one.text), prompt.lead + one.answer, tree=one.tree) for one in rows
         ]
-        kept[split] = keep_one_token(tokenizer, examples, of_target=prompt.two_texts)
+        kept[split] = keep_fitting(tokenizer, examples, of_target=prompt.two_texts, several=several)
         counts[f"{split}_all"] = len(examples)
-        counts[f"{split}_one_token"] = len(kept[split])
+        counts[f"{split}_{'any_tokens' if several else 'one_token'}"] = len(kept[split])
         kept[split] = shuffled(kept[split], seed)
     return Task("mini-idm", prompt.template, report=counts, labels=(), **kept)

@@ -28,7 +28,7 @@ from typing import Any
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.sst import LABELS, parse_tree, sentiment
 from interp_compose.tasks.task import Task, shuffled
-from interp_compose.text.answers import require_one_token
+from interp_compose.text.answers import require_fitting
 from interp_compose.types import Example
 
 SIZES = {"train": 2400, "validation": 300, "test": 600}
@@ -112,13 +112,13 @@ def sentences() -> dict[str, tuple[Phrase, ...]]:
     return {split: tuple(phrases.values()) for split, phrases in out.items()}
 
 
-def mini_sst(tokenizer: Any, prompt: Prompt, seed: int) -> Task:
-    """The task for one model; ``AnswerError`` where a label is not one token.
+def mini_sst(tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False) -> Task:
+    """The task for one model; ``AnswerError`` where a label is not one token, or ``several``.
 
     ``seed`` orders each split.
     """
     answers = tuple(prompt.lead + label for label in LABELS)
-    require_one_token(tokenizer, prompt.before("the film is good"), answers)
+    require_fitting(tokenizer, prompt.before("the film is good"), answers, several=several)
     report: dict[str, int | str | float] = {
         "source": "shipped with interp_compose",
         "template_of": prompt.family,

@@ -21,7 +21,7 @@ from interp_compose.tasks.mini.idm import Definition, definitions, splits
 from interp_compose.tasks.mini.world import thesaurus
 from interp_compose.tasks.prompts import Prompt
 from interp_compose.tasks.transplants import TransplantPair
-from interp_compose.text.answers import one_token
+from interp_compose.text.answers import fitting
 
 Role = Literal["head", "modifier"]
 Exchange = tuple[Definition, int, Definition, Definition, int, Role]
@@ -100,9 +100,11 @@ def _without(words: Sequence[str], place: int) -> tuple[str, ...]:
     return (*words[:place], "", *words[place + 1 :])
 
 
-def mini_idm_transplants(tokenizer: Any, prompt: Prompt, seed: int) -> tuple[TransplantPair, ...]:
-    """The pairs for one model: in its template, answers that are one token for it, ordered by
-    ``seed``.
+def mini_idm_transplants(
+    tokenizer: Any, prompt: Prompt, seed: int, *, several: bool = False
+) -> tuple[TransplantPair, ...]:
+    """The pairs for one model: in its template, answers that are one token for it, or ``several``,
+    ordered by ``seed``.
 
     Raises:
         AnswerError: no pair has answers that are.
@@ -128,11 +130,12 @@ def mini_idm_transplants(tokenizer: Any, prompt: Prompt, seed: int) -> tuple[Tra
         for pair in pairs
         for answer in (pair.expected, pair.answer, pair.source_answer)
     ]
-    fits = one_token(tokenizer, texts).tolist()
+    fits = fitting(tokenizer, texts, several=several).tolist()
     kept = [pair for i, pair in enumerate(pairs) if all(fits[3 * i : 3 * i + 3])]
     if not kept:
         raise AnswerError(
-            f"the answers of not one of {len(pairs)} pairs are single tokens for this tokenizer "
+            f"the answers of not one of {len(pairs)} pairs are {'known' if several else 'single'} "
+            "tokens for this tokenizer "
             f"(the first are {pairs[0].expected!r} and {pairs[0].answer!r}); use a tokenizer with "
             "whole words, or your own pairs"
         )
