@@ -7,7 +7,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -44,18 +44,42 @@ def page_of(name: str, thing: Any) -> str:
     return f"{name}-class" if inspect.isclass(thing) else name
 
 
-def examples(pages: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """For each public name its shortest block that the tests run, and the page it is from.
+def written() -> dict[str, str]:
+    """The pages in ``docs/``, by file name."""
+    return {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
+
+
+def makers(public: Mapping[str, Any]) -> dict[str, list[str]]:
+    """For each public class the public functions that return one, or several."""
+    found: dict[str, list[str]] = {}
+    for name, thing in public.items():
+        if not inspect.isclass(thing):
+            made = inspect.signature(thing).return_annotation
+            for word in re.findall(r"\w+", getattr(made, "__name__", str(made))):
+                if inspect.isclass(public.get(word)):
+                    found.setdefault(word, []).append(name)
+    return found
+
+
+def examples(
+    pages: Mapping[str, str], made_by: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, str]]:
+    """For each public name its shortest block that the tests run, and the page it is from. A class
+    that no block names has that of a function which makes it.
 
     Args:
         pages: texts by page name.
+        made_by: from :func:`makers`.
     """
+    blocks = [(page, code) for page, text in pages.items() for code in _run(text)]
     found: dict[str, tuple[str, str]] = {}
-    for page, text in sorted(pages.items()):
-        for code in _run(text):
-            for name in set(re.findall(r"\bic\.(\w+)", code)):
-                if name not in found or len(code) < len(found[name][1]):
-                    found[name] = (page, code)
+    for block in sorted(blocks, key=lambda block: (len(block[1]), block[0])):
+        for name in re.findall(r"\bic\.(\w+)", block[1]):
+            found.setdefault(name, block)
+    for name, functions in made_by.items():
+        made = [found[one] for one in functions if one in found]
+        if name not in found and made:
+            found[name] = min(made, key=lambda block: len(block[1]))
     return found
 
 
@@ -66,7 +90,7 @@ def _run(text: str) -> Iterator[str]:
             yield match[1]
 
 
-def reference(name: str, thing: Any, example: tuple[str, str] | None) -> str:
+def reference(name: str, thing: Any, example: tuple[str, str]) -> str:
     """One name's page, as reStructuredText."""
     lines = [f"``ic.{name}``", "=" * (len(name) + 7), ""]
     if inspect.isclass(thing):
@@ -75,20 +99,19 @@ def reference(name: str, thing: Any, example: tuple[str, str] | None) -> str:
             lines += ["   :inherited-members:"]
     else:
         lines += [f".. autofunction:: ic.{name}"]
-    if example is not None:
-        page, code = example
-        lines += ["", "Example", "-------", "", f"From :doc:`/{page.removesuffix('.md')}`:", ""]
-        lines += [".. code-block:: python", "", indent(code, "   ")]
+    page, code = example
+    lines += ["", "Example", "-------", "", f"From :doc:`/{page.removesuffix('.md')}`:", ""]
+    lines += [".. code-block:: python", "", indent(code, "   ")]
     return "\n".join(lines) + "\n"
 
 
 def write_reference(folder: Path) -> None:
     """A page for each public name."""
-    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-    shown = examples(pages)
+    public = public_objects()
+    shown = examples(written(), makers(public))
     texts = {
-        f"{page_of(name, thing)}.rst": reference(name, thing, shown.get(name))
-        for name, thing in public_objects().items()
+        f"{page_of(name, thing)}.rst": reference(name, thing, shown[name])
+        for name, thing in public.items()
     }
     _write(folder, texts)
 

@@ -35,7 +35,7 @@ from interp_compose import cli
 from interp_compose.errors import CapabilityError
 from interp_compose.tasks import wordnet
 from interp_compose.tasks.corpus import read_documents
-from tests import test_explore
+from tests import made_up, test_explore
 from tests.browser import Browser
 from tests.interventions.test_ablation import BEHIND_HOOK_Z
 from tests.studies.conftest import splitting_tokenizer
@@ -50,13 +50,16 @@ EXECUTED = (
     "carma-losses.md",
     "carma.md",
     "cat.md",
+    "circuits.md",
     "concept-graphs.md",
     "finetuning.md",
     "generalise.md",
     "how-to.md",
     "human-judgements.md",
+    "index.md",
     "models.md",
     "phases.md",
+    "probes.md",
     "quickstart.md",
     "reading-results.md",
     "task-phases.md",
@@ -65,13 +68,25 @@ EXECUTED = (
     "watch.md",
     "words.md",
 )
-SMALLER = {  # what takes long: studies of a whole test split, trainings
+SMALLER = {  # what takes long: studies of a whole test split, trainings; and a small text's options
     "../README.md": {"task.test": "task.test[:8]"},
     "generalise.md": {
         "scan-length-26": "scan-length-47",  # few commands are longer
         "n_curve=20": "n_curve=5, d_model=8",
     },
-    "task-phases.md": {"n_curve=20": "n_curve=5, d_model=8", "[2000]": "[40]"},
+    "cat.md": {
+        "n_layers=2, n_codes=50": "n_layers=2, d_model=8, n_heads=2, d_mlp=8, n_codes=5, n_ctx=24",
+        "seeds=2": 'seeds=2, held_out=0.2, held_out_words=0.3, vocab_size=54, where="here"',
+        'embeddings=["mean"]': 'embeddings=["mean"], where="here"',
+        '"water body", "body water"': '"Ann knows", "knows Bob"',
+    },
+    "how-to.md": {'where="slurm", slurm=options': 'where="here"'},
+    "task-phases.md": {
+        "n_curve=20": "n_curve=5, d_model=8",
+        "[2000]": "[40]",
+        "TextTraining(": "TextTraining(d_model=8, n_heads=2, vocab_size=280, n_ctx=8, ",
+        '"out/text", seeds=2': '"out/text", seeds=2, where="here"',
+    },
     "phases.md": {
         "seeds=1": 'seeds=1, where="here"',
         "steps=30": "steps=3, d_model=8, d_mlp=8, samples=60, n_test=20",
@@ -192,9 +207,23 @@ def test_examples_are_the_shortest_that_run() -> None:
         "b.md": f"(A remark; {reference_pages.NOT_RUN}```python\nic.bleu()\n```\n",
         "c.md": "```python\nic.bleu(a, b)\n```\n" + "```python\nic.audit\n" + "\n" * 30 + "```\n",
     }
-    found = reference_pages.examples(pages)
+    found = reference_pages.examples(pages, {"Audit": ["bleu", "audit"], "Task": ["load_task"]})
     assert found["bleu"] == ("c.md", "ic.bleu(a, b)\n")
     assert found["audit"][0] == "a.md"
+    assert found["Audit"] == found["bleu"]
+    assert "Task" not in found
+
+
+def test_every_public_name_has_an_example_that_runs() -> None:
+    public = reference_pages.public_objects()
+    made_by = reference_pages.makers(public)
+    assert made_by["SequenceTask"] == ["addition", "load_sequences", "prontoqa"]
+    assert made_by["Pair"] == ["read_pairs"]
+    found = reference_pages.examples(reference_pages.written(), made_by)
+    assert set(public) - set(found) == set()
+    assert {page for page, _ in found.values()} <= set(EXECUTED)
+    with_code = {page.name for page in DOCS.glob("*.md") if blocks(page)}
+    assert with_code - set(EXECUTED) == {"contributing.md"}  # has a test of its own
 
 
 @pytest.mark.docs
@@ -238,6 +267,7 @@ def test_python_on_the_pages_runs(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    made_up.lay_out(tmp_path, monkeypatch)
     namespace: dict[str, Any] = {"__name__": name, "ic": interp_compose}
     to_run = [code for before, code in blocks(DOCS / name) if not NOT_RUN.search(before)]
     assert to_run

@@ -18,6 +18,15 @@ from interp_compose.plots.chart import short
 LONGEST_ROW: Final = 42  # characters of a label
 LONGEST_COLUMN: Final = 16
 NOT_MEASURED: Final = "not measured"
+GREY_MEANS: Final = f"grey: {NOT_MEASURED}"
+
+
+def with_notes(subtitle: str, *notes: str) -> str:
+    """A subtitle, short enough for the picture, and behind it the notes that are not empty."""
+    told = " · ".join(filter(None, notes))
+    if not (subtitle and told):
+        return told or short(subtitle, LONGEST)
+    return f"{short(subtitle, LONGEST - len(told) - 3)} · {told}"
 
 
 def is_measured(value: float | None) -> TypeGuard[float]:
@@ -80,13 +89,9 @@ class HeatMap:
     @property
     def subheading(self) -> str:
         """The subtitle, short enough for the picture, and what marks and grey cells mean."""
-        notes = f" · hatched: {short(self.hatch_name, 40)}" if self.hatched else ""
-        notes += f" · {self.mark}: {short(self.mark_name, 40)}" if self.marked else ""
-        if self.gaps:
-            notes += f" · grey: {NOT_MEASURED}"
-        if not self.subtitle:
-            return notes.removeprefix(" · ")
-        return short(self.subtitle, LONGEST - len(notes)) + notes
+        hatched = f"hatched: {short(self.hatch_name, 40)}" if self.hatched else ""
+        marked = f"{self.mark}: {short(self.mark_name, 40)}" if self.marked else ""
+        return with_notes(self.subtitle, hatched, marked, GREY_MEANS if self.gaps else "")
 
     @property
     def row_labels(self) -> list[str]:

@@ -78,12 +78,6 @@ class Layout:
         return min(max(needed), self.canvas)
 
     @property
-    def width_share(self) -> float:
-        """Of the width that the interactive figure has between its margins."""
-        whole = self.fixed_width
-        return 1.0 if whole is None else min(self.width / (whole - self.left - self.right), 1.0)
-
-    @property
     def figure_height(self) -> float:
         return self.top + self.height + self.bottom
 

@@ -67,10 +67,11 @@ class ImageGrid:
 
 @dataclass(frozen=True, eq=False)
 class ImageLayout:
-    """Where everything is; ``asked`` is the width that the figure has to have, if any."""
+    """Where everything is, with cells as large as the width lets them be; ``asked`` is the width
+    that the figure has to have, if any."""
 
     grid: ImageGrid
-    asked: float | None
+    asked: float | None = None
 
     @cached_property
     def head(self) -> Head:
@@ -133,14 +134,9 @@ class ImageLayout:
         return [text for text in texts if text[0]]
 
 
-def lay_out(grid: ImageGrid, width: float | None = None) -> ImageLayout:
-    """Cells as large as the width lets them be."""
-    return ImageLayout(grid, width)
-
-
 def scene_of(grid: ImageGrid, width: float | None) -> Scene:
     """Every image in its cell, which says on hover what it is."""
-    layout = lay_out(grid, width)
+    layout = ImageLayout(grid, width)
     across, high = layout.cell
     places = [
         (row, column, *layout.corner(row, column))

@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp_compose.errors import InputError
-from interp_compose.plots.canvas import LONGEST
 from interp_compose.plots.chart import short
-from interp_compose.plots.heatmap import NOT_MEASURED
+from interp_compose.plots.heatmap import GREY_MEANS, with_notes
 from interp_compose.plots.heatmap_scale import DIVERGING, Scale
 
 SCALE: Final = Scale(
@@ -34,7 +33,9 @@ class MatrixPanel:
     """A matrix of cosines or the like, [n, n] between −1 and 1; NaN where nothing was measured.
 
     ``text`` is written under it. ``names`` are those of its rows, which are its columns' too, and
-    ``blocks`` the rows that begin a further block; each serves this panel instead of the grid's.
+    ``blocks`` the rows that begin a further block. Names are written where each row has the room,
+    and blocks parted by thin lines where they are large enough; the interactive figure's hover has
+    the names in any case.
     """
 
     values: Float[np.ndarray, "..."]
@@ -57,10 +58,6 @@ class MatrixGrid:
     columns] hold None where there is no such matrix: a grey square, struck through.
     ``value_name`` is the title of the colour bar.
 
-    ``names`` and ``blocks`` are those of every panel that has none of its own. Names are written
-    where each row has the room, and blocks parted by thin lines where they are large enough; the
-    interactive figure's hover has the names in any case.
-
     Raises:
         InputError: no row or no column of panels; rows of another length; a matrix that is not
             square or holds what is no cosine; more or fewer names than rows; blocks that do not
@@ -75,8 +72,6 @@ class MatrixGrid:
     rows: Sequence[str]
     panels: Sequence[Sequence[MatrixPanel | None]]
     value_name: str
-    names: Sequence[str] = ()
-    blocks: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not self.rows or not self.columns:
@@ -102,12 +97,7 @@ class MatrixGrid:
 
     def subheading(self, note: str = "") -> str:
         """The subtitle, short enough for the picture, with a note and what grey means."""
-        notes = f" · {note}" if note else ""
-        if self.has_gaps:
-            notes += f" · grey: {NOT_MEASURED}"
-        if not self.subtitle:
-            return notes.removeprefix(" · ")
-        return short(self.subtitle, LONGEST - len(notes)) + notes
+        return with_notes(self.subtitle, note, GREY_MEANS if self.has_gaps else "")
 
     @property
     def places(self) -> list[tuple[int, int, MatrixPanel | None]]:
@@ -121,26 +111,6 @@ class MatrixGrid:
     @property
     def has_gaps(self) -> bool:
         return any(panel is None or np.isnan(panel.values).any() for _, _, panel in self.places)
-
-    @property
-    def one_set_of_names(self) -> bool:
-        """Whether the grid's names are those of every panel."""
-        own = any(panel is not None and panel.names for row in self.panels for panel in row)
-        return bool(self.names) and not own
-
-    def size_of(self, panel: MatrixPanel | None) -> int:
-        """Its rows; where it is not there, as many as there are names."""
-        if panel is None:
-            return max(len(self.names_of(panel)), 1)
-        return len(panel.values)
-
-    def names_of(self, panel: MatrixPanel | None) -> Sequence[str]:
-        if panel is None:
-            return self.names if self.one_set_of_names else ()
-        return panel.names or self.names
-
-    def blocks_of(self, panel: MatrixPanel) -> Sequence[int]:
-        return panel.blocks or self.blocks
 
     def panel_name(self, row: int, column: int) -> str:
         """Its two titles, each after what it is a title of."""
@@ -164,7 +134,7 @@ class MatrixGrid:
                 "NaN where nothing was measured"
             )
         n = len(values)
-        names, blocks = self.names_of(panel), self.blocks_of(panel)
+        names, blocks = panel.names, panel.blocks
         if names and len(names) != n:
             raise InputError(
                 f"{who} has {n} rows and {len(names)} names; pass one for each row, or none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,26 +119,22 @@ class GridLayout:
         """The lines under a panel."""
         return _wrapped(panel, self.side + self.gap[0])
 
-    def labels(self, row: int, column: int, panel: MatrixPanel | None) -> tuple[bool, bool]:
-        """Whether its rows' names are written left of it, and under it."""
-        if not self.named or not self.grid.names_of(panel):
-            return False, False
-        everywhere = not self.grid.one_set_of_names
-        return everywhere or column == 0, everywhere or row == len(self.grid.rows) - 1
+    def labelled(self, panel: MatrixPanel | None) -> bool:
+        """Whether its rows' names are written left of it and under it."""
+        return self.named and bool(_names(panel))
 
-    def below(self, row: int, column: int, panel: MatrixPanel | None) -> float:
+    def below(self, panel: MatrixPanel | None) -> float:
         """From a panel's lower edge to the text under it."""
-        return 4.0 + self.name_room * self.labels(row, column, panel)[1]
+        return 4.0 + self.name_room * self.labelled(panel)
 
     def flat_names(self, panel: MatrixPanel | None) -> bool:
         """Whether the names under it lie flat."""
-        names = self.grid.names_of(panel)
-        return NAME * _longest(names) + 4 <= self.side / self.grid.size_of(panel)
+        return NAME * _longest(_names(panel)) + 4 <= self.side / _size(panel)
 
     def edges(self, panel: MatrixPanel) -> list[float]:
         """Where lines part its blocks, in rows; none where they would lie too close."""
-        n = self.grid.size_of(panel)
-        blocks = [0, *self.grid.blocks_of(panel), n]
+        n = _size(panel)
+        blocks = [0, *panel.blocks, n]
         if int(np.diff(blocks).min()) * self.side / n < BLOCK:
             return []
         return [block - 0.5 for block in blocks[1:-1]]
@@ -148,7 +144,7 @@ def lay_out(grid: MatrixGrid, width: float | None = None) -> GridLayout:
     """Panels as large as the usual width, or the one that is asked for, lets them be; names where
     each row has the room."""
     named = _lay_out(grid, True, width)
-    sizes = [grid.size_of(panel) for _, _, panel in grid.places if grid.names_of(panel)]
+    sizes = [_size(panel) for _, _, panel in grid.places if _names(panel)]
     bare = not sizes or named.side / max(sizes) < NAME_ROOM
     layout = _lay_out(grid, False, width) if bare else named
     if width is not None:
@@ -160,9 +156,8 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
     usual, widest = (WIDTH, WIDEST) if asked is None else (asked, asked)
     head_lines = head_of(grid.title, grid.subheading(), usual)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
-    longest = max((_longest(grid.names_of(panel)) for _, _, panel in grid.places), default=0)
+    longest = max(_longest(_names(panel)) for _, _, panel in grid.places)
     room = NAME * min(longest, LONGEST_NAME) + NAME_GAP if named and longest else 0.0
-    between = 0.0 if grid.one_set_of_names else room
     longest_row = _longest(grid.rows)
     titles = LINE + 6 if longest_row > FLAT else CHARACTER * longest_row + 8
     left = MARGIN + TITLE * bool(grid.y_title) + titles * bool(longest_row) + room
@@ -174,7 +169,7 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
     def fit(lines: int) -> tuple[float, tuple[float, float], float]:
         """A panel's side, the gaps, and the height of the text under it."""
         text = TEXT_LINE * lines + 6 * bool(lines)
-        gap = (GAP + between, GAP + between + text)
+        gap = (GAP + room, GAP + room + text)
         across = left + right + (n_columns - 1) * gap[0]
         down = top + (n_rows - 1) * gap[1] + room + text + MARGIN
         fits = min((usual - across) / n_columns, (HEIGHT - down) / n_rows, PANEL[2])
@@ -207,6 +202,14 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
         bar_height=bar,
         bar_title=short(grid.value_name, int(bar / PROSE)),
     )
+
+
+def _names(panel: MatrixPanel | None) -> Sequence[str]:
+    return panel.names if panel is not None else ()
+
+
+def _size(panel: MatrixPanel | None) -> int:
+    return len(panel.values) if panel is not None else 1
 
 
 def _wrapped(panel: MatrixPanel | None, width: float) -> list[str]:
@@ -251,9 +254,9 @@ def scene_of(grid: MatrixGrid, width: float | None, *, light: bool = False) -> S
         Text(layout.titles[0], (0.5, 1.0), 0.0, above, size=13.7, down="baseline"),
         Text(layout.titles[1], (0.0, 0.5), MARGIN + 6 - layout.left, size=13.7, turned=True),
     ]
-    for k, (i, j, panel) in enumerate(grid.places):
+    for k, (_, _, panel) in enumerate(grid.places):
         for line, text in enumerate(layout.text(panel)):
-            dy = layout.below(i, j, panel) + line * TEXT_LINE
+            dy = layout.below(panel) + line * TEXT_LINE
             texts.append(Text(text, (0.5, 0.0), 0.0, dy, k, 11.0, down="top"))
     return Scene(
         width=layout.width,
@@ -272,7 +275,7 @@ def _axes(
     """The matrix with lines between its blocks, or a grey square with a stroke through it; the
     names of its rows, which the hover reads even where none is shown."""
     grid = layout.grid
-    n = grid.size_of(panel)
+    n = _size(panel)
     low, high = -0.5, n - 0.5
     name = said(short(grid.panel_name(row, column), LONGEST_HOVER))
     head = [name] if name else []
@@ -285,7 +288,7 @@ def _axes(
     else:
         values = panel.values[::step, ::step].astype(float)
         values = np.round(values, 3) + 0.0 if light else values  # no −0
-        place = "{y}\n{x}" if grid.names_of(panel) else "row {y}, column {x}"
+        place = "{y}\n{x}" if panel.names else "row {y}, column {x}"
         value = f"{said(short(grid.value_name, LONGEST_HOVER))}: {{z:.3f}}"
         hover = Hover("\n".join([*head, place, value]))
         items = [Cells(values, SCALE, start=(step - 1) / 2, step=float(step), hover=hover)]
@@ -295,14 +298,13 @@ def _axes(
         items += [Strokes(ends, INK, 0.7, LINE_OPACITY)] if ends else []
     longest = LONGEST_NAME if layout.named else LONGEST_HOVER
     numbers = [str(k) for k in range(n)] if step > 1 else []
-    names = [short(text, longest) for text in grid.names_of(panel) or numbers][::step]
+    names = [short(text, longest) for text in _names(panel) or numbers][::step]
     ticks = [(k * step + (step - 1) / 2, text) for k, text in enumerate(names)] or None
-    left, under = layout.labels(row, column, panel)
-    turned = not layout.flat_names(panel)
+    labels, turned = layout.labelled(panel), not layout.flat_names(panel)
     return Axes(
         (layout.x(column), layout.y(row), layout.side, layout.side),
-        Axis(low, high, ticks=ticks, whole=True, turned=turned, labels=under, size=SMALLEST),
-        Axis(high, low, ticks=ticks, whole=True, labels=left, size=SMALLEST),
+        Axis(low, high, ticks=ticks, whole=True, turned=turned, labels=labels, size=SMALLEST),
+        Axis(high, low, ticks=ticks, whole=True, labels=labels, size=SMALLEST),
         items,
         "frame",
         "" if panel is None else FRAME,

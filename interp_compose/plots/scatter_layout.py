@@ -48,15 +48,6 @@ class ScatterLayout:
     titles: list[str]
     names: list[tuple[float, float, str]]
 
-    @property
-    def top(self) -> float:
-        return self.panels[0][1]
-
-    @property
-    def bottom(self) -> float:
-        """Under the last row of panels."""
-        return self.panels[-1][1] + self.panels[-1][3]
-
 
 def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
     """Panels fill the usual width, and from three on the figure grows; where a width is given, they

@@ -12,7 +12,7 @@ from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import PIXELS
-from interp_compose.plots.images import ImageGrid, image_of, lay_out, png_of, side_by_side
+from interp_compose.plots.images import ImageGrid, ImageLayout, image_of, png_of, side_by_side
 from interp_compose.plots.interactive import draw
 from tests.plots.reading import png_bytes
 
@@ -40,7 +40,7 @@ EVERY_GRID = {
 
 def test_both_backends_draw_each_image_in_its_cell() -> None:
     made = grid()
-    figure, layout = draw(made), lay_out(made)
+    figure, layout = draw(made), ImageLayout(made)
     whole = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
     for i in range(2):
         for j in range(3):

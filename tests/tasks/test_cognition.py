@@ -24,11 +24,18 @@ TEXTS = {
 }
 
 
+COUNTS = {"train": 2, "valid": 1, "test": 2, "cg-test": 15}
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "COUNTS", COUNTS)
+    return layout(tmp_path)
+
+
+def layout(path: Path) -> Path:
     """A small data set in the published layout: a folder data, and beside it eval/lexicon."""
-    monkeypatch.setattr(module, "COUNTS", {"train": 2, "valid": 1, "test": 2, "cg-test": 15})
-    data = tmp_path / "data"
+    data = path / "data"
     for split, pairs in TEXTS.items():
         write(data / f"{split}.en", [source for source, _ in pairs])
         write(data / f"{split}.zh", [target for _, target in pairs])
@@ -39,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(data / "cg-test" / "cg-test.compound", compounds)
     write(data / "cg-test" / "cg-test.en", [f"{i} {text} ." for i, text in enumerate(compounds)])
     write(data / "cg-test" / "cg-test.zh", ["每只他喜欢的红狗。"] * 15)
-    write(tmp_path / "eval" / "lexicon", LEXICON.splitlines())
+    write(path / "eval" / "lexicon", LEXICON.splitlines())
     return data
 
 

@@ -45,7 +45,7 @@ DATA = {
 
 
 def folder(path: Path, **changed: Any) -> Path:
-    path.mkdir(exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
     for split, name in FILES.items():
         value = {"data": DATA[split], "version": "1.1", **changed.get(split, {})}
         (path / name).write_text(json.dumps(value), encoding="utf-8")
@@ -186,8 +186,17 @@ configs:
 
 
 def jsonl(path: Path, items: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(json.dumps(one) for one in items), encoding="utf-8")
+
+
+def through_datasets(own: Path, adversarial: Path) -> None:
+    """The same questions, as folders that ``datasets`` loads."""
+    jsonl(own / "train.jsonl", rows("train"))
+    jsonl(own / "validation.jsonl", rows("test"))
+    for split in ("addsent", "addonesent"):
+        jsonl(adversarial / f"{split}.jsonl", rows(split))
+    (adversarial / "README.md").write_text(CONFIGS, encoding="utf-8")
 
 
 @pytest.fixture
@@ -198,11 +207,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_the_same_through_datasets(tmp_path: Path) -> None:
-    jsonl(tmp_path / "squad" / "train.jsonl", rows("train"))
-    jsonl(tmp_path / "squad" / "validation.jsonl", rows("test"))
-    for split in ("addsent", "addonesent"):
-        jsonl(tmp_path / "adversarial" / f"{split}.jsonl", rows(split))
-    (tmp_path / "adversarial" / "README.md").write_text(CONFIGS, encoding="utf-8")
+    through_datasets(tmp_path / "squad", tmp_path / "adversarial")
     here = str(tmp_path / "squad")
     found = ic.squad_from_hub(here, adversarial=str(tmp_path / "adversarial"))
     assert found.splits == ic.load_squad(folder(tmp_path / "files")).splits
