@@ -155,16 +155,23 @@ def shown(name: str) -> str:
 def _config(model: Any, *, eager: bool) -> str:
     """The statement that makes the config of a model."""
     config, default = model.config, type(model.config)().to_dict()
-    arguments = [
-        f"{name}={value!r}"
-        for name, value in config.to_dict().items()
-        if name not in UNSET and value != default.get(name)
-    ]
+    arguments = [f"{name}={value!r}" for name, value in _set(config.to_dict(), default).items()]
     if eager:  # as load_model sets it; logits are compared as transformers comes
         arguments.append('attn_implementation="eager"')
     wrapped = textwrap.wrap(", ".join(arguments), 180, break_long_words=False)
     first = f"config = hf.{type(config).__name__}("
     return first + "\n    ".join(wrapped) + ")\n"
+
+
+def _set(config: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    """What differs from a default config; of a config in it (T5Gemma's encoder) as well."""
+    return {
+        name: _set(value, default[name])
+        if isinstance(value, dict) and "model_type" in (default.get(name) or ())
+        else value
+        for name, value in config.items()
+        if name not in UNSET and value != default.get(name)
+    }
 
 
 def _native() -> str:

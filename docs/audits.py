@@ -151,7 +151,7 @@ def without_row() -> Table:
         else:
             reason = REASONS[{"text": 2, "audio": 3}.get(reads, 4)]
         found[reason].append(f"`{name}`")
-    rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in found.items()]
+    rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in found.items() if names]
     return ["why", "", "classes"], rows
 
 

@@ -39,6 +39,10 @@ _GPT2 = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+_BLOOM = {
+    **{"vocab_size": D_VOCAB, "hidden_size": 40, "n_layer": N_LAYERS, "n_head": 4},
+    "initializer_range": 0.2,
+}
 
 
 def _without(shape: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -71,11 +75,7 @@ BUILDERS: dict[str, Callable[[], Any]] = {
         )
     ),
     "GPT-J": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(**_GPT2, rotary_dim=4)),
-    "BLOOM": lambda: hf.BloomForCausalLM(
-        hf.BloomConfig(
-            vocab_size=D_VOCAB, hidden_size=40, n_layer=N_LAYERS, n_head=4, initializer_range=0.2
-        )
-    ),
+    "BLOOM": lambda: hf.BloomForCausalLM(hf.BloomConfig(**_BLOOM)),
     "BERT": lambda: hf.BertForMaskedLM(hf.BertConfig(**_SHAPE)),
     "RoBERTa": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(**_SHAPE)),
     "MPNet": lambda: hf.MPNetForMaskedLM(hf.MPNetConfig(**_SHAPE)),
@@ -104,6 +104,7 @@ _BART = {
     **{"encoder_ffn_dim": 53, "decoder_ffn_dim": 53, "max_position_embeddings": N_CTX},
     **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
 }
+_GEMMA = {**_GQA, "head_dim": 10}
 TWO_STACKS = {
     "T5": (hf.T5ForConditionalGeneration, hf.T5Config, _T5),
     "BART": (hf.BartForConditionalGeneration, hf.BartConfig, _BART),
@@ -121,6 +122,15 @@ TWO_STACKS = {
     "Pegasus": (hf.PegasusForConditionalGeneration, hf.PegasusConfig, _BART),
     "M2M100": (hf.M2M100ForConditionalGeneration, hf.M2M100Config, _BART),
     "Blenderbot": (hf.BlenderbotForConditionalGeneration, hf.BlenderbotConfig, _BART),
+    "T5Gemma": (
+        hf.T5GemmaForConditionalGeneration,
+        hf.T5GemmaConfig,
+        {
+            "encoder": {**_GEMMA, "num_hidden_layers": 2},
+            "decoder": {**_GEMMA, "num_hidden_layers": 3},
+            "vocab_size": D_VOCAB,
+        },
+    ),
     "BART, asymmetric": (
         hf.BartForConditionalGeneration,
         hf.BartConfig,
@@ -332,6 +342,7 @@ AUDITED: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "PhiMoE": ("PhimoeForCausalLM", "PhimoeConfig", _OF_EXPERTS),
+    "BLOOM without its head": ("BloomModel", "BloomConfig", _BLOOM),
     "HRM": ("HrmTextForCausalLM", "HrmTextConfig", _GQA),
     "BERT as a decoder": ("BertLMHeadModel", "BertConfig", {**_SHAPE, "is_decoder": True}),
     "FalconMamba": ("FalconMambaForCausalLM", "FalconMambaConfig", _RECURRENT),

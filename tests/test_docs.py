@@ -389,7 +389,7 @@ def test_each_kind_of_wrong_entry_has_a_script_that_shows_it() -> None:
     assert {kind for _, kind, _ in known} == set(audit_scripts.KINDS)
     for one in (
         ("OPT", "discarded", "attn.hook_pattern"),
-        ("OPT", "scores", "attn.hook_attn_scores"),
+        ("T5Gemma", "scores", "decoder_cross_attn.hook_attn_scores"),
         ("T5", "copy", "encoder_ln1.hook_normalized"),
         ("BitNet", "mean", "attn.hook_z"),
         ("Falcon-H1", "sum", "hook_resid_mid"),

@@ -1,4 +1,4 @@
-"""Hugging Face's encoder–decoders (T5, BART, Marian, mBART) behind the one surface.
+"""Hugging Face's encoder–decoders (T5, BART, Marian, T5Gemma, …) behind the one surface.
 
 The bridge's ``start_at_layer`` and ``stop_at_layer`` raise on them. So each stack is called as
 Hugging Face calls it, by its own forward pass: blocks below ``start`` become identities, the
@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
 
 from interp_compose.errors import CapabilityError
 from interp_compose.models.bridge import TransformerBridge
@@ -122,8 +123,9 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
         with self._leaving_decoder(resid):
+            encoded = BaseModelOutput(last_hidden_state=resid)
             logits: Tensor = self._hf(
-                encoder_outputs=(resid,), decoder_inputs_embeds=resid, use_cache=False
+                encoder_outputs=encoded, decoder_inputs_embeds=resid, use_cache=False
             ).logits
         return logits
 
@@ -181,7 +183,10 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
     def _call_stack(self, side: Side, **arguments: Any) -> Tensor:
         """A stack's own forward pass: its output, or what it had where it was stopped."""
         if side == "target":
-            arguments["use_cache"] = False
+            # T5Gemma's decoder asks for the encoder's output also where no block of it runs.
+            n = len(next(iter(arguments.values())))
+            nothing = torch.zeros(n, 1, self.d_model, dtype=self.dtype, device=self.device)
+            arguments = {"encoder_hidden_states": nothing, **arguments, "use_cache": False}
         try:
             output: Tensor = self._stack[side](**arguments).last_hidden_state
         except _Stopped as stopped:

@@ -95,6 +95,7 @@ EDITS = {"edit_pattern", "edit_scores", "prefix"}
 NOT_HELD = {
     **dict.fromkeys(("T5", "mT5", "mBART", "Pegasus", "M2M100", "Blenderbot"), EDITS),
     **dict.fromkeys(("BART", "Marian"), EDITS | {"drop_parts"}),  # post-LN
+    "T5Gemma": EDITS | {"drop_parts", "positions"},  # norms around each sublayer; rotary
 }
 """Probes that fail, by architecture."""
 REFUSED = {"BART, asymmetric", "Long T5", "Switch"}
