@@ -75,7 +75,6 @@ def _classes(pairs: Iterable[Pair]) -> tuple[LabelledText, ...]:
 
 IMDB: Final = "aclImdb"
 REVIEWS: Final = ("neg", "pos")
-TWO: Final = ("train", "test")
 
 
 def imdb_sst2(data_dir: str | Path | None) -> LabelledTask:
@@ -95,16 +94,16 @@ def imdb_sst2(data_dir: str | Path | None) -> LabelledTask:
 
 
 def _films_from_hub() -> LabelledTask:
+    imdb, sst2 = "stanfordnlp/imdb", ("nyu-mll/glue", "sst2", "validation")
     train, rest = (
-        _named(REVIEWS, "stanfordnlp/imdb", None, split, texts=("text",)) for split in TWO
+        [
+            replace(one, text1=_unbroken(one.text1))
+            for one in _named(REVIEWS, imdb, None, split, texts=("text",))
+        ]
+        for split in ("train", "test")
     )
-    sst2 = ("nyu-mll/glue", "sst2", "validation")
     ood = _named(("negative", "positive"), *sst2, texts=("sentence",))
-    return _films(
-        *((replace(one, text1=_unbroken(one.text1)) for one in part) for part in (train, rest)),
-        ood,
-        "stanfordnlp/imdb, nyu-mll/glue sst2 (datasets)",
-    )
+    return _films(train, rest, ood, f"{imdb}, nyu-mll/glue sst2 (datasets)")
 
 
 def _films(
