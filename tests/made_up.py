@@ -28,6 +28,12 @@ configs:
 ---
 """
 ROWS = "sentence1,sentence2,label\na dog barks,a dog is loud,0\na dog barks,a cat barks,1\n"
+CAPTIONS = (
+    "genre,dataset,score,sentence1,sentence2\n"
+    "main-captions,images,4.2,a dog barks,a dog is loud\n"
+    "main-captions,images,0.5,a dog barks,a cat sleeps\n"
+    "main-captions,MSRvid,5.0,a man sings,a man sings\n"
+)
 WORK = """def train(config, folder):
     (folder / "gamma.txt").write_text(str(config["gamma"]))
 """
@@ -54,10 +60,15 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_squad.through_datasets(
         folder / "rajpurkar" / "squad", folder / "stanfordnlp" / "squad_adversarial"
     )
-    glue = folder / "nyu-mll" / "glue"
-    glue.mkdir(parents=True)
-    for name, text in {"README.md": RTE, "train.csv": ROWS, "validation.csv": ROWS}.items():
-        (glue / name).write_text(text, encoding="utf-8")
+    for source, files in {
+        "nyu-mll/glue": {"README.md": RTE, "train.csv": ROWS, "validation.csv": ROWS},
+        "mteb/stsbenchmark-sts": {
+            f"{split}.csv": CAPTIONS for split in ("train", "validation", "test")
+        },
+    }.items():
+        (folder / source).mkdir(parents=True)
+        for name, text in files.items():
+            (folder / source / name).write_text(text, encoding="utf-8")
     encoder = folder / "sentence-transformers" / "all-MiniLM-L6-v2"
     architectures.build("BERT").save_pretrained(encoder)
     bert_tokenizer().save_pretrained(encoder)
