@@ -85,8 +85,15 @@ bench: venv
 	$(BIN)/python -m benchmarks.unseen_sum --out out/unseen_sum
 	$(BIN)/python -m benchmarks.anchors_watched --out out/anchors-watched
 	$(BIN)/python -m benchmarks.lrf_watched --out out/lrf-watched
-	$(BIN)/python -m benchmarks.cat_watched --data-dir texts --sememes hownet --max-steps 2000 --out out/pretrain
+	$(BIN)/python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models bert,cat-last --seeds 3 --out out/pretrain
+	$(BIN)/interp-compose encoders --runs out/pretrain --tasks bird=bird,paws-qqp=paws_qqp,sst=sst --out out/judged
+	$(BIN)/python -m benchmarks.encoder_outcomes small out/pretrain out/judged
+	$(BIN)/interp-compose codes --runs out/pretrain --phrases bird --wordnet nltk_data --out out/codes
+	$(BIN)/python -m benchmarks.code_outcomes small out/codes
 	$(BIN)/python -m benchmarks.cat_pooled out/pretrain
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --out out/every-block
+	$(BIN)/python -m benchmarks.every_block out/every-block
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq

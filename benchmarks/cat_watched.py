@@ -1,8 +1,8 @@
 """Complexity of weights while CAT and a BERT of its size are pre-trained.
 
-The runs of ``interp-compose pretrain --models bert,cat``, and at each of their evaluations the mean
-stable rank and condensation of the matrices that both have, and agreement with people on BiRD with
-words pooled at each layer. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
+The runs of ``interp-compose pretrain --models bert,cat-last``, and at each of their evaluations
+the mean stable rank and condensation of the matrices that both have, and agreement with people on
+BiRD with words pooled at each layer. BiRD is read from ``INTERP_COMPOSE_TEST_DATA``::
 
     python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
 
@@ -32,7 +32,7 @@ from interp_compose.studies.pretrain.data import kept
 from interp_compose.training.pretraining import Pretraining
 
 AGREEMENT: Final = "agreement"
-MODELS: Final = ("bert", "cat")
+MODELS: Final = ("bert", "cat-last")
 MATRICES: Final = ("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 
 

@@ -13,26 +13,30 @@ SHOWN: Final = (
     ("pearson", "mirror", "cls"),
     ("pearson", "mirror", "mean"),
 )
-CLASSIFIED: Final = (("accuracy", "all", "cls"), ("accuracy", "label 0", "cls"))
+CLASSIFIED: Final = {
+    "paws-qqp": (("accuracy", "all", "cls"), ("accuracy", "label 0", "cls")),
+    "sst": (("accuracy", "all", "cls"), ("accuracy", "all", "mean")),
+}
 
 
 def decimals(row: Row) -> str:
     """Like "0.653 (0.651–0.656)": the mean, the smallest and the largest seed."""
-    return f"{row['mean']:.3f} ({row['smallest']:.3f}–{row['largest']:.3f})"
+    text = f"{row['mean']:.3f} ({row['smallest']:.3f}–{row['largest']:.3f})"
+    return text.replace("-", "−")
 
 
 def scores(name: str) -> Table:
     """A row per model and output: Pearson's r with people's ratings, nothing tuned."""
-    return _table(name, SHOWN, "no")
+    return _table(name, "bird", SHOWN, "no")
 
 
-def classified(name: str) -> Table:
+def classified(name: str, task: str = "paws-qqp") -> Table:
     """A row per model and output: how often a classifier of the frozen vector is right."""
-    return _table(name, CLASSIFIED, "frozen")
+    return _table(name, task, CLASSIFIED[task], "frozen")
 
 
-def _table(name: str, shown: tuple[tuple[str, str, str], ...], tuned: str) -> Table:
-    every = read(name)["summary"]
+def _table(name: str, task: str, shown: tuple[tuple[str, str, str], ...], tuned: str) -> Table:
+    every = [row for row in read(name)["summary"] if row["task"] == task]
     rows = [r for r in every if r.get("tuned", tuned) == tuned and r.get("share", 1) in (0, 1)]
     found = {
         (row["model"], row["output"], row["metric"], row["subset"], row["embedding"]): row
@@ -127,7 +131,8 @@ def words_again(name: str, question: str) -> Table:
             each = [row["auc"] for row in of_vector[vector]]
             cells.append(f"{sum(each) / len(each):.3f} ({min(each):.3f}–{max(each):.3f})")
         apart = [row["over_cont"] for row in of_vector["codes"]]
-        cells.append(f"{sum(apart) / len(apart):+.3f} ({min(apart):+.3f} to {max(apart):+.3f})")
+        told = f"{sum(apart) / len(apart):+.3f} ({min(apart):+.3f} to {max(apart):+.3f})"
+        cells.append(told.replace("-", "−"))
         table.append([*cells, f"{of_vector['codes'][0]['n']:,}"])
     return ["model", "block", "codes (seeds)", "contextual", "codes − contextual", "words"], table
 
@@ -202,3 +207,21 @@ def _mean(rows: list[Row] | None, over: str = "") -> str:
         return "–"
     values = [row["mean"] / row[over] if over else row["mean"] for row in rows]
     return f"{sum(values) / len(values):.3f}"
+
+
+def every_block(name: str = "every_block") -> Table:
+    """A row per step: masked words that are right, and of each block the codes of a word and how
+    many are in use."""
+    result = read(name)
+    codes: dict[int, dict[int, Row]] = {}
+    for row in result["codes_curve"]:
+        codes.setdefault(row["step"], {})[row["layer"]] = row
+    table = []
+    for row in result["curve"]:
+        if row["output"] == "cont":
+            used = codes[row["step"]].values()
+            cells = [f"{one['codes_per_word']:.1f}, {one['perplexity']:.1f}" for one in used]
+            table.append([str(row["step"]), f"{100 * row['masked_accuracy']:.1f}", *cells])
+    blocks = next(iter(codes.values()))
+    heads = ["step", "masked tokens that are right, %", *(f"block {one}" for one in blocks)]
+    return heads, table

@@ -515,9 +515,26 @@ FILES: dict[str, Callable[[], str]] = {
     "encoders_minilm.md": partial(encoders, encoder_results.scores, "encoders_minilm"),
     "encoders_minilm_paws.md": partial(encoders, encoder_results.classified, "encoders_minilm"),
     "encoders_minilm_learned.md": partial(encoders, encoder_results.learned, "encoders_minilm"),
+    "encoders_small.md": partial(encoders, encoder_results.scores, "encoders_small"),
+    **{
+        f"encoders_small_{task}.md": partial(
+            encoders, partial(encoder_results.classified, task=task), "encoders_small"
+        )
+        for task in ("paws-qqp", "sst")
+    },
+    "encoders_small_learned.md": partial(encoders, encoder_results.learned, "encoders_small"),
+    "cat_pooled.md": partial(
+        encoders, partial(encoder_results.words_pooled, embedding="mean"), "cat_pooled"
+    ),
+    "cat_complexity.md": partial(encoders, encoder_results.complexity, "cat_pooled"),
+    "cat_watched.md": partial(encoders, watch_results.ends, "cat_watched"),
+    "every_block.md": partial(encoders, encoder_results.every_block, "every_block"),
     "cat_printed.md": partial(beside_paper, cat_paper.printed),
     "cat_beside.md": partial(
         beside_paper, partial(cat_paper.beside, "encoders_minilm", "bert", "cat-last")
+    ),
+    "cat_beside_small.md": partial(
+        beside_paper, partial(cat_paper.beside, "encoders_small", "bert", "cat-last")
     ),
     **of_codes(),
     "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),

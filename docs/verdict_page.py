@@ -292,33 +292,63 @@ def _mirror() -> Found:
     return f"Pearson's r, clean model: {text}", by_ranges(ends["mirror"], ends["all"])
 
 
-OF_CAT: Final = {"cont": "without composition", "comp": "composed", "mix": "mixed"}
+OF_CAT: Final = {
+    "bert": "BERT",
+    "cont": "without composition",
+    "comp": "composed",
+    "mix": "mixed",
+}
+CATS: Final = {
+    "small": ("encoders_small", "from random weights", "bert", "cat-last"),
+    "minilm": ("encoders_minilm", "frozen MiniLM", "cat-last", "cat-last"),
+}
+"""By run: its file, what it is, the BERT beside it (of MiniLM, what it gives without composition)
+and the model whose last block composes."""
+
+
+def _meant(run: str, output: str) -> tuple[str, str]:
+    """The model and output that are meant; ``bert`` is the BERT."""
+    _, _, bert, cat = CATS[run]
+    return (bert, "cont") if output == "bert" else (cat, output)
+
+
+def _of_cat(part: str, smaller: str, larger: str, **place: str) -> Found:
+    """The second of two outputs lies above the first, in each run; by rows of a part of its file
+    at a place."""
+    each, verdicts = [], []
+    for run, (name, told, _, _) in CATS.items():
+        found = {
+            (row["model"], row["output"]): row
+            for row in read(name)[part]
+            if all(row.get(key, one) == one for key, one in place.items())
+        }
+        rows = {output: found[_meant(run, output)] for output in (smaller, larger)}
+        texts = [
+            f"{OF_CAT[output]} {share(row['mean'])} [{share(row['smallest'])}–"
+            f"{share(row['largest'])}]"
+            for output, row in rows.items()
+        ]
+        each.append(f"{told}: {', '.join(texts)}")
+        verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in rows.values())))
+    return BREAK.join(each), agreed(verdicts)
 
 
 def _read_out(subset: str, smaller: str, larger: str) -> Found:
-    """Two of the outputs behind a frozen MiniLM, whose contextual vectors are its own, by their
-    ``[CLS]``, as the paper's: the second agrees better."""
-    place = {"task": "bird", "subset": subset, "metric": "pearson", "embedding": "cls"}
-    found = {
-        row["output"]: row
-        for row in read("encoders_minilm")["summary"]
-        if row["model"] == "cat-last" and all(row[key] == one for key, one in place.items())
-    }
-    ends = [found[output] for output in (smaller, larger)]
-    text = ", ".join(
-        f"{OF_CAT[row['output']]} {share(row['mean'])} [{share(row['smallest'])}–"
-        f"{share(row['largest'])}]"
-        for row in ends
-    )
-    told = f"Pearson's r, `[CLS]`: {text}"
-    return told, by_ranges(*((one["smallest"], one["largest"]) for one in ends))
+    """Agreement with people of two outputs by their ``[CLS]``, as the paper's."""
+    place = {"task": "bird", "metric": "pearson", "embedding": "cls", "subset": subset}
+    place |= {"tuned": "no"}
+    told, verdict = _of_cat("summary", smaller, larger, **place)
+    return BREAK.join(["Pearson's r, `[CLS]`", told]), verdict
 
 
 CAT.add(
-    "CAT's cosines agree better than BERT's (BiRD 27.7 against 19.5)", "5.2.1, Table 2", "minilm"
-)(lambda: _read_out("all", "cont", "mix"))
-CAT.add("… on mirror pairs too (6.3 against 1.6)", "5.2.1, Table 2", "minilm")(
-    lambda: _read_out("mirror", "cont", "mix")
+    "CAT's cosines agree better than BERT's (BiRD 27.7 against 19.5)",
+    "5.2.1, Table 2",
+    "small",
+    "minilm",
+)(lambda: _read_out("all", "bert", "mix"))
+CAT.add("… on mirror pairs too (6.3 against 1.6)", "5.2.1, Table 2", "small", "minilm")(
+    lambda: _read_out("mirror", "bert", "mix")
 )
 CAT.untested(
     "… and better than RoBERTa's (by 7.4, on mirror pairs by 3.04)",
@@ -358,15 +388,19 @@ def _learned() -> Found:
 CAT.add(
     "Composed vectors agree better than mixed ones (BiRD 34.4 against 27.7)",
     "5.2.1, Table 2",
+    "small",
     "minilm",
 )(lambda: _read_out("all", "mix", "comp"))
-CAT.add("… on mirror pairs too (7.2 against 6.3)", "5.2.1, Table 2", "minilm")(
+CAT.add("… on mirror pairs too (7.2 against 6.3)", "5.2.1, Table 2", "small", "minilm")(
     lambda: _read_out("mirror", "mix", "comp")
 )
 
 
 @CAT.add(
-    "Composed vectors suit what needs composition better than contextual ones", "App. C.3", "minilm"
+    "Composed vectors suit what needs composition better than contextual ones",
+    "App. C.3",
+    "small",
+    "minilm",
 )
 def _suits() -> Found:
     each = {subset: _read_out(subset, "cont", "comp") for subset in ("all", "mirror")}
@@ -374,47 +408,71 @@ def _suits() -> Found:
     return text, agreed(verdict for _, verdict in each.values())
 
 
-@CAT.add("A word is decomposed into a few codes, not all of them", "3.1", "minilm")
+FEW: Final = 10
+"""In per cent: what a few codes are at most."""
+
+
+@CAT.add("A word is decomposed into a few codes, not all of them", "3.1", "small", "minilm")
 def _few_codes() -> Found:
-    found = read("encoders_minilm")["codes"]
-    own, control = (
-        [row["codes_per_word"] for row in found if row["model"] == model]
-        for model in ("cat-last", "cat-last-fixed")
-    )
-    n_codes = found[0]["n_codes"]
-    text = (
-        f"codes a word, of {n_codes:,}: trained {min(own):.0f}–{max(own):.0f}, random and not "
-        f"trained {min(control):.0f}–{max(control):.0f}"
-    )
-    verdict = by_ranges((min(own), max(own)), (min(control), max(control)))
-    return text, verdict
+    each, few = [], []
+    for name, told, _, cat in CATS.values():
+        blocks: dict[int, list[float]] = {}
+        for row in read(name)["codes"]:
+            if row["model"] == cat:
+                share_of_codes = 100 * row["codes_per_word"] / row["n_codes"]
+                blocks.setdefault(row["layer"], []).append(share_of_codes)
+        few += [one < FEW for own in blocks.values() for one in own]
+        text = "; ".join(
+            f"block {layer} {min(own):.1f}–{max(own):.1f}" for layer, own in sorted(blocks.items())
+        )
+        each.append(f"{told}: {text}")
+    verdict = REPRODUCED if all(few) else UNDECIDED if any(few) else NOT
+    head = f"codes a word, % of the codebook; a few are less than {FEW} %"
+    return BREAK.join([head, *each]), verdict
 
 
-@CAT.add("Composed and mixed vectors suffice for BERT's tasks without loss", "4.2", "minilm")
+@CAT.add(
+    "Composed and mixed vectors suffice for BERT's tasks without loss", "4.2", "small", "minilm"
+)
 def _suffice() -> Found:
     """Masked words: neither lies below the contextual vectors."""
     found = {
-        row["output"]: row
-        for row in read("encoders_minilm")["held_out"]
-        if (row["model"], row["measure"]) == ("cat-last", "masked_accuracy")
+        output: _of_cat("held_out", "cont", output, measure="masked_accuracy")
+        for output in ("comp", "mix")
     }
-    ends = {
-        output: tuple(100 * found[output][end] for end in ("mean", "smallest", "largest"))
-        for output in OF_CAT
-    }
-    text = ", ".join(
-        f"{OF_CAT[output]} {mean:.1f} [{low:.1f}–{high:.1f}]"
-        for output, (mean, low, high) in ends.items()
+    verdicts = [verdict for _, verdict in found.values()]
+    text = BREAK.join(told for told, _ in found.values())
+    verdict = NOT if NOT in verdicts else agreed(verdicts)
+    return BREAK.join(["share of masked tokens that are right", text]), verdict
+
+
+def _sememes(side: str, told: str) -> Found:
+    """How well the last block's codes name words' sememes: above both baselines, by word."""
+    found = read("codes_small")
+    rows, apart = (
+        [row for row in found[part] if (row["measure"], row["side"]) == ("r_precision", side)]
+        for part in ("summary", "differences")
     )
-    verdicts = [by_ranges(ends["cont"][1:], ends[output][1:]) for output in ("comp", "mix")]
-    return f"masked tokens that are right, %: {text}", NOT if NOT in verdicts else agreed(verdicts)
+    (own,) = (row for row in rows if row["source"] == "codes")
+    texts = [
+        f"{row['other']} {row['difference']:+.3f} [{row['words_low']:+.3f}, "
+        f"{row['words_high']:+.3f}]".replace("-", "−")
+        for row in apart
+    ]
+    zero = (0.0, 0.0)
+    verdicts = [by_ranges(zero, (row["words_low"], row["words_high"])) for row in apart]
+    head = f"R-precision of {told}: {own['mean']:.3f}, {own['n']:,} words; less the baselines, 95 %"
+    return BREAK.join([head, *texts]), NOT if NOT in verdicts else agreed(verdicts)
 
 
-NOT_KEPT: Final = "`interp-compose codes` measures it; no such run is kept yet"
+CAT.add("Codes of the last block stand for the sememes of words", "4.1", "small-codes")(
+    lambda: _sememes("guiding", "words that guided training")
+)
+CAT.add("A few annotated words suffice to generalise to others", "App. B.1", "small-codes")(
+    lambda: _sememes("held_out", "annotated words that guided nothing")
+)
 for _words, _where, _why in (
     ("RMSNorm makes the optimisation more stable", "3.1", "no model without it was built"),
-    ("Codes of the last block stand for the sememes of words", "4.1", NOT_KEPT),
-    ("A few annotated words suffice to generalise to others", "App. B.1", NOT_KEPT),
     ("It tells swapped words better apart (PAWS, 89.3 against 88.2)", "5.2.1, Table 2", NO_DATA),
     ("It beats RoBERTa there, on less data", "5.2.1, Table 2", NO_ROBERTA),
     ("Composed representations are better there than mixed ones", "5.2.1, Table 2", NO_DATA),
@@ -438,6 +496,30 @@ for _words, _where, _why in (
     ),
 ):
     CAT.untested(_words, _where, _why)
+
+
+@CAT.add(
+    "If low complexity lets a model compose, the weights of CAT are less complex than BERT's",
+    "crossed with complexity control",
+    "small-watched",
+)
+def _less_complex() -> Found:
+    rows = read("cat_watched")["differences"]
+    each, verdicts = [], []
+    for name, words, digits, sign in (
+        ("stable_rank", "stable rank (lower)", 2, -1),
+        ("mean_abs_cosine", "condensation (higher)", 4, 1),
+    ):
+        plain, own = (row for row in rows if row["measure"] == name)
+        ends = sorted(sign * own[end] for end in ("ci_low", "ci_high"))
+        low, high = (f"{own[end]:+.{digits}f}" for end in ("ci_low", "ci_high"))
+        each.append(
+            f"{words}: {plain['start']:.{digits}f} before, BERT {plain['end']:.{digits}f}, CAT "
+            f"{own['end']:.{digits}f}, difference {own['difference']:+.{digits}f} ({low} to {high})"
+        )
+        verdicts.append(by_ranges((0, 0), (ends[0], ends[1])))
+    head = "mean over the matrices that both have, after the last step; in brackets 95 %, by seed"
+    return BREAK.join([head, *each]).replace("-", "−"), agreed(verdicts)
 
 
 @dataclass(frozen=True)
@@ -487,7 +569,9 @@ PAPERS: Final = (
         "Huang, Qin, Lei and Lv, *Towards Equipping Transformer with the Ability of Systematic "
         "Compositionality* (AAAI 2024). Its models: four layers, 768 wide, pre-trained from "
         "scratch on BooksCorpus and Wikipedia. Here: its modules behind the last block of a frozen "
-        "MiniLM, trained for 400 steps; the other models are built, and not judged yet. More in "
+        "MiniLM, trained for 400 steps, and behind that of a small BERT, four layers, 128 wide, "
+        "trained from random weights; with codes in every block such a model did not learn to tell "
+        "words apart. More in "
         "[encoders that compose](cat.md).",
         CAT,
     ),
@@ -571,6 +655,17 @@ def _minilm() -> str:
     return (
         f"all-MiniLM-L6-v2, frozen; {report['train_tokens']:,} tokens of definitions, "
         f"{config['max_steps']} steps; {seeds(config)}; trained as [measured](cat.md#measured)"
+    )
+
+
+def _small() -> str:
+    config = read("encoders_small")["config"]
+    report = config["data_report"]
+    return (
+        f"{config['n_layers']} layers, {config['d_model']} wide, from random weights; "
+        f"{report['train_tokens']:,} tokens of a dictionary and a Bible, {config['max_steps']} "
+        f"steps of {config['batch_tokens']:,}; the last block composes; {seeds(config)}; trained "
+        "as [measured](cat.md#measured)"
     )
 
 
@@ -698,6 +793,23 @@ RUNS: Final = {
         "interp-compose generalise --task scan-jump --models "
         "transformer,lrf,parameters,previous,deeper --seeds 5 --out out/jump",
         lambda: _generalised("scan_jump"),
+    ),
+    "small": Run(
+        "encoders_small",
+        "interp-compose encoders --runs out/pretrain --tasks "
+        "bird=bird,paws-qqp=paws_qqp,sst=sst --out out/judged",
+        _small,
+    ),
+    "small-codes": Run(
+        "codes_small",
+        "interp-compose codes --runs out/pretrain --phrases bird --wordnet nltk_data --out "
+        "out/codes",
+        lambda: "The models of run small whose last block composes",
+    ),
+    "small-watched": Run(
+        "cat_watched",
+        "python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain",
+        lambda: "The trainings of run small, watched",
     ),
     "minilm": Run(
         "encoders_minilm",

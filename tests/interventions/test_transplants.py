@@ -26,7 +26,7 @@ pytestmark = pytest.mark.tl3
 TARGETS = [(11, 3, 5), (8, 1, 1), (9, 2, 5)]
 SOURCES = [(7, 4, 6), (10, 2, 3), (6, 1, 4)]
 DONORS = [1, 2, 0]
-POOLINGS = ("mean", "max", "sum")
+POOLINGS = {how: how for how in ("mean", "max", "sum")}
 N = len(TARGETS)
 
 
@@ -194,7 +194,7 @@ def test_an_identical_phrase_of_an_identical_prompt_is_the_own_one() -> None:
         with torch.no_grad():
             target = resid(targets.tokens, layer)
         direction = torch.ones(N, model.d_model)
-        asked = (target, target[rows], where, ("mean",), VECTORS[:2], direction, layer)
+        asked = (target, target[rows], where, {"mean": "mean"}, VECTORS[:2], direction, layer)
         with pytest.raises(InterventionError, match="changed nothing, although the phrases of 3"):
             entering(*asked)
         where.differs[:] = False

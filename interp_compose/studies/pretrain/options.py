@@ -84,8 +84,9 @@ class PretrainCommand:
     """Encoders pre-trained on text, from the same seeds on the same batches: BERT, and CAT, which
     composes words of the codes of a codebook."""
 
-    models: str = "bert,cat"
-    """By commas, of: bert, cat (every block composes), cat-last (the last one), and as controls of
+    models: str = "bert,cat-last"
+    """By commas, of: bert, cat (every block composes, the paper's), cat-last (the last one: at the
+    size of the defaults codes of cat become one for nearly all words), and as controls of
     either cat-fixed, cat-last-fixed (random codes that are not trained), cat-mlp and cat-last-mlp
     (as many parameters in an MLP, without codes). The first is what others are compared with."""
     model: str | None = None

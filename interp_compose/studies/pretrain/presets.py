@@ -24,6 +24,7 @@ MANY: Final = 1_000_000
 
 PAPER: Final = PretrainCommand(
     paper=True,
+    models="bert,cat",
     source=PretrainingSource(held_out=0.0005, vocab_size=30522),
     grid=GridOptions(seeds=1, where="here"),
     run=EncoderTraining(
