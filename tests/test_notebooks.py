@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 
 from docs import notebooks
-from docs.notebooks import NOTEBOOKS, SHOWS, data_of, executed
+from docs.notebooks import NOTEBOOKS, PLOTLY, SHOWS, data_of, executed
+from interp_compose.plots.chart import Chart, Line, Panel
+from interp_compose.plots.interactive import draw
+from interp_compose.plots.theme import BLUE, Style
 
 MOST_BYTES = 1_000_000  # of outputs after a run
 MOST_COMMITTED = 500_000  # of the file in the repository
@@ -29,7 +35,6 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
     },
     "03_phases.ipynb": {
         "seeds=1": 'seeds=1, run=ic.PhaseRun(steps=30), where="here"',
-        "[0.5, 0.8]": "[0.8]",
     },
     "04_circuits.ipynb": {
         "task.test[:200]": "task.test[:40]",
@@ -57,6 +62,22 @@ MAKES_DO = {
     "05_human_judgements.ipynb": "no BiRD here: twelve made-up pairs instead",
     "08_codes.ipynb": "no text or sememes here: made-up ones instead",
 }
+TO_RUN_AGAIN = {
+    "01_cap_curves.ipynb",
+    "02_carma.ipynb",
+    "03_phases.ipynb",
+    "04_circuits.ipynb",
+    "05_human_judgements.ipynb",
+    "06_generalise.ipynb",
+    "07_rule_or_cases.ipynb",
+    "08_codes.ipynb",
+    "09_audit_and_transplants.ipynb",
+}
+"""Their figures are older than the code: ``python -m docs.notebooks NAME``, and out of here."""
+STYLES = {"type", "mode", "dash", "symbol", "hovertemplate", "tickformat"}
+"""What plotly's figures say of their looks, whatever the data."""
+OF_FEW = re.compile("seed|not converged|not fitted|measured on|fewer than")
+"""In subtitles and names: what follows from less data or training than the notebook has."""
 ALSO = {
     "04_circuits.ipynb": {"torch", "transformers"},
     "06_generalise.ipynb": {"torch"},
@@ -92,16 +113,90 @@ def test_it_runs_and_stays_small(
 ) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    if path.name in SHORTER:
-        path = _shortened(path, tmp_path)
-    notebook = executed(path, tmp_path)
+    run = _shortened(path, tmp_path) if path.name in SHORTER else path
+    notebook = executed(run, tmp_path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in cells)
     outputs = [output for cell in cells for output in cell.outputs]
-    assert any("application/vnd.plotly.v1+json" in one.get("data", {}) for one in outputs)
+    assert any(PLOTLY in one.get("data", {}) for one in outputs)
     assert len(json.dumps(outputs)) < MOST_BYTES
+    kept = nbformat.read(path, as_version=4)
+    news = list(missing(figures(notebook), figures(kept), words=path.name not in MAKES_DO))
+    assert bool(news) == (path.name in TO_RUN_AGAIN), (path.stem, news)
     if path.name in SHOWS:  # not given here, so it has to make do and to say so
         assert MAKES_DO[path.name] in " ".join(_printed(notebook))
+
+
+def figures(notebook: nbformat.NotebookNode) -> list[dict[str, Any]]:
+    """The figures that a notebook shows, as Jupyter keeps them."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    shown = [out.get("data", {}) for out in outputs]
+    return [data for data in shown if data.get("text/plain", "").startswith("figure: ")]
+
+
+def missing(drawn: Any, kept: Any, *, words: bool = True) -> Iterator[tuple[int, list[str]]]:
+    """The number of each figure that is drawn now with a look that the kept one has not, and what.
+
+    A run on fewer data shows less, but nothing that the kept figure has not. Compared are
+    plotly's template, kinds and styles of traces and, with ``words``, titles, subtitles, axes'
+    titles and names, each number as "#". A figure that is kept as a picture has its title and
+    subtitle alone.
+    """
+    for number, (new, old) in enumerate(zip(drawn, kept, strict=True)):
+        both = [PLOTLY] if PLOTLY in old else []
+        now, then = ({*_look([data[kind] for kind in both])} for data in (new, old))
+        told = {*_told(new["text/plain"])} - {*_told(old["text/plain"])}
+        found = sorted(told | now - then) if words else sorted(_unworded(now) - then)
+        if found:
+            yield number, found
+
+
+def _look(value: Any, place: str = "") -> Iterator[str]:
+    if place.endswith(".template"):
+        yield json.dumps(value, sort_keys=True)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _look(one, place)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _look(one, f"{place}.{re.sub('[0-9]', '', key)}")
+    elif isinstance(value, str):
+        is_word = place.endswith((".title.text", ".name")) and not OF_FEW.search(value)
+        if is_word or place.rpartition(".")[2] in STYLES:
+            yield f"{place} {_numberless(value)}"
+
+
+def _unworded(look: set[str]) -> set[str]:
+    return {one for one in look if not re.match(r"\S+\.(text|name|hovertemplate) ", one)}
+
+
+def _told(text: str) -> list[str]:
+    """The parts of a figure's title and subtitle."""
+    return [_numberless(part) for part in re.split(r" · |\. ", text) if not OF_FEW.search(part)]
+
+
+def _numberless(text: str) -> str:
+    return re.sub(r"\d+([.,]\d+)*", "#", text)
+
+
+def test_a_figure_that_is_older_than_its_code_is_noticed() -> None:
+    """One that is drawn here, with fewer data, with other words, and with another style."""
+
+    def shown(title: str = "t 4", n: int = 3, **style: Any) -> dict[str, Any]:
+        line = Line("mean", Style(BLUE, "circle", **style), *([[0.1] * n] * 4), [n] * n)
+        chart = Chart(title, f"task a · {n} examples", "layer", "right", False, [Panel([line], [])])
+        return draw(chart)._repr_mimebundle_()
+
+    kept = shown()
+    assert list(missing([shown("t 50", n=2)], [kept])) == []
+    assert list(missing([shown("u 4")], [kept])) == [(0, [".layout.title.text u #", "figure: u #"])]
+    assert [len(found) for _, found in missing([shown(dash="dot")], [kept])] == [1]
+    picture = {"text/plain": kept["text/plain"]}
+    assert list(missing([shown()], [picture])) == []
+    assert list(missing([shown("u 4")], [picture])) == [(0, ["figure: u #"])]
+    assert list(missing([shown("u 4")], [kept], words=False)) == []
+    kept[PLOTLY]["layout"]["template"]["layout"]["title"]["xref"] = "paper"
+    assert len(list(missing([shown()], [kept], words=False))) == 1
 
 
 def test_it_imports_nothing_but_the_package(path: Path) -> None:

@@ -6,19 +6,20 @@ import json
 import os
 import string
 from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
+from PIL import Image as Picture
 
 from interp_compose.errors import InputError
 from interp_compose.notebook import in_notebook
 from interp_compose.plots.canvas import MARGIN, Width
 from interp_compose.plots.describe import Described, scene_of
 from interp_compose.plots.heatmap_scale import GREY, Scale
-from interp_compose.plots.images import png_of
 from interp_compose.plots.scene import (
     Axis,
     Band,
@@ -447,7 +448,9 @@ def _dress(figure: ChartFigure, scene: Scene, k: int, number: str) -> None:
 
 
 def _source(image: Image) -> str:
-    return f"data:image/png;base64,{b64encode(png_of(image.pixels)).decode()}"
+    buffer = BytesIO()
+    Picture.fromarray(image.pixels).save(buffer, "PNG", optimize=True)
+    return f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
 
 
 def _share(start: float, length: float, whole: float) -> tuple[float, float]:
