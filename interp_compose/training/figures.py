@@ -33,13 +33,10 @@ def history_figure(
     column = "task_loss" if value == "loss" else value
     near = steps.groupby(nearby(steps["step"]))
     table = near[column].agg(["mean", "min", "max", "size"]).assign(step=near["step"].mean())
-    lines = [
-        Line(
-            "training batches",
-            Style(BLUE, "circle"),
-            *(table[name].tolist() for name in ("step", "mean", "min", "max", "size")),
-        )
-    ]
+    x, mean, low, high, size = (
+        table[name].tolist() for name in ("step", "mean", "min", "max", "size")
+    )
+    lines = [Line("training batches", Style(BLUE, "circle"), x, mean, low, high, size)]
     told = [f"task {config['task']}", "points: means of nearby steps, bands: their range"]
     if len(evaluations):
         ends: Sequence[Any] = [evaluations[value]] * 2

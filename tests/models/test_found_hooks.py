@@ -177,7 +177,9 @@ def test_a_version_says_what_a_hook_computes(small: LensModel, tmp_path: Path) -
     assert resumed.frames["clean"].equals(whole.frames["clean"])
     assert resumed.config["active_hooks"] == [f"{name} (strength 1)"]
     assert whole.config["active_hooks"] == [name]
-    with pytest.raises(InterventionError, match=r"resume=.*a hook's name does not tell.*version="):
+    with pytest.raises(
+        InterventionError, match=r"resume=.*name of a hook or function does not tell.*version="
+    ):
         run(3.0, None, tmp_path)
 
 

@@ -11,10 +11,8 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from interp_compose.studies.core.figures import by_value, lines_of, n_seeds, of_several
+from interp_compose.studies.core.figures import beside, by_value, lines_of, n_seeds, of_several
 
-APART = 0.08
-"""From one source's points to the next one's, where two models are 1 apart."""
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
 
 LINES = (
@@ -35,9 +33,7 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     annotated words; bars are intervals over words."""
     rows = summary[summary["measure"] == "r_precision"]
     models = list(dict.fromkeys(rows["model"]))
-    sources = list(dict.fromkeys(rows["source"]))
-    beside = APART * (rows["source"].map(sources.index) - (len(sources) - 1) / 2)
-    rows = rows.assign(place=rows["model"].map(models.index) + beside)
+    rows = rows.assign(place=rows["model"].map(models.index) + beside(rows["source"]))
     columns = ("place", "mean", "words_low", "words_high")
     panels = []
     for side, own in rows.groupby("side", sort=False):

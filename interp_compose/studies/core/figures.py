@@ -16,8 +16,17 @@ from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
 BARS: Final = "mean over seeds, bars: smallest to largest"
+APART: Final = 0.08
+"""From one group's points to the next one's, of the distance between categories."""
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
+
+
+def beside(groups: pd.Series) -> pd.Series:
+    """How far each row's point stands from the middle of its category, so that those of several
+    groups stand side by side; one for each name of a group, in their order."""
+    names = list(dict.fromkeys(groups))
+    return APART * (groups.map(names.index) - (len(names) - 1) / 2)
 
 
 def line_of(

@@ -75,7 +75,7 @@ class StudyResult(Result):
         result = super().load(folder)
         for table in cls.SCHEMA:
             frame = result.frames.get(table.name, pd.DataFrame())
-            table.check(frame, **table.named_in(result.config))
+            table.check(frame, None, **table.named_in(result.config))
         return result
 
     @public

@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import BARS, lines_of, n_seeds, of_several
+from interp_compose.studies.core.figures import BARS, beside, lines_of, n_seeds, of_several
 
 TITLES: Final = {
     "pearson": "Pearson's r with people's ratings",
@@ -44,7 +44,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     several = rows["task"].nunique() > 1
     named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
     named = rows["task"] + ": " + named if several else named
-    groups = rows.assign(place=place, name=named).groupby("name", sort=False)
+    groups = rows.assign(place=place + beside(named), name=named).groupby("name", sort=False)
     lines = [
         (str(name), replace(COMPARISON_STYLES[i % len(COMPARISON_STYLES)], width=0.0), own)
         for i, (name, own) in enumerate(groups)

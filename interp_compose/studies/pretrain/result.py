@@ -226,7 +226,9 @@ class Pretrained(StudyResult):
         """Runs in which nearly all words have the same codes."""
         codes = self.codes
         alike = codes[codes["perplexity"] < 1 + ALIKE * codes["codes_per_word"]]
-        runs = alike.groupby(["model", "seed"], sort=False)["layer"].agg(list)
+        runs: dict[tuple[str, int], list[int]] = {}
+        for row in alike.to_dict("records"):
+            runs.setdefault((row["model"], row["seed"]), []).append(row["layer"])
         return super().notes + [
             f"{model}, seed {seed}: nearly all words have the same codes in layer"
             f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (no more are used than those "

@@ -41,7 +41,8 @@ class Answers:
         """Of the pairs of these rows, on ``device``."""
         pairs = list({run.pair.index: run.pair for run in runs}.values())
         places = {(run.pair.index, run.row.answer_ids[:-1]): i for i, run in enumerate(runs)}
-        found = [(pair.composed if composed else pair.target).answers for pair in pairs]
+        read = [pair.composed if composed else pair.target for pair in pairs]
+        found = [one.answers for one in read if one is not None]
         longest = max(len(one.answer_ids) for answers in found for one in answers.values())
         targets, row_of = {}, {}
         for name in ANSWERS:
