@@ -166,11 +166,14 @@ class Chart:
     def bar_places(self, panel: Panel, share: float = BAR_STEP) -> list[tuple[Line, list[float]]]:
         """The panel's lines with bars, and where the bars stand, ``share`` of the axis apart.
 
-        Single points are apart already (:func:`side_by_side`).
+        Single points are apart already (:func:`side_by_side`), and so are lines no two of which
+        have a point at one place.
         """
         barred = panel.barred
         left, right = self.x_range
-        step = 0.0 if self.has_one_layer else share * (right - left)
+        places = [x for line in barred for x in set(line.x)]
+        apart = self.has_one_layer or len(set(places)) == len(places)
+        step = 0.0 if apart else share * (right - left)
         first = -(len(barred) - 1) / 2
         return [(line, [x + (first + i) * step for x in line.x]) for i, line in enumerate(barred)]
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from interp_compose.plots.chart import short, spread
+from interp_compose.plots.chart import Chart, Line, Panel, short, spread
 from interp_compose.plots.interactive import harmless
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
 
@@ -29,6 +29,19 @@ def test_spread_moves_as_little_as_may_be() -> None:
     assert spread([0.5, 0.5, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.4, 0.5, 0.6])
     assert spread([0.98, 1.0], 0.1, 0.0, 1.0) == pytest.approx([0.9, 1.0])
     assert spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+
+
+@pytest.mark.parametrize(("second", "is_apart"), [([0.0, 1.0], False), ([0.1, 1.1], True)])
+def test_bars_stand_apart_only_where_points_do_not(second: list[float], is_apart: bool) -> None:
+    level, n = [0.5, 0.5], [9, 9]
+    both = [[0.0, 1.0], second]
+    lines = [Line("", COMPARISON_STYLES[0], x, level, level, level, n, "bars") for x in both]
+    chart = Chart("", "", "", "", x_is_share=False, panels=[Panel(lines, [])])
+    left, right = chart.x_range
+    step = 0.0 if is_apart else 0.1 * (right - left)
+    found = [places for _, places in chart.bar_places(chart.panels[0], share=0.1)]
+    assert found[0] == pytest.approx([x - step / 2 for x in both[0]])
+    assert found[1] == pytest.approx([x + step / 2 for x in both[1]])
 
 
 def test_short_keeps_both_ends() -> None:
