@@ -230,6 +230,7 @@ def check_written(out: Path, printed: str) -> None:
     kinds = {"html": figures, "png": figures, "csv": set(result.frames)}
     expected = {f"{each}.{kind}" for kind, names in kinds.items() for each in names}
     expected |= {f"{table}.parquet" for table in result.frames} | {"report.html"}
+    assert (out / "report.html").stat().st_size <= 6_000_000
     assert set(contents(out)) - {"sweep.json"} == {*expected, "result.json", "manifest.json"}
     assert not list(out.rglob("*.tmp"))
     assert not (out / "batches").exists()

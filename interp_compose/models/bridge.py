@@ -64,7 +64,7 @@ def hugging_face_model(
 def bridge_with_tokenizer(source: str, model: nn.Module, **options: Any) -> TransformerBridge:
     """``model``, which was loaded from ``source``, wrapped in place, with the tokenizer that
     TransformerLens loads with it (BOS prepended where the model has one)."""
-    with refusing(model):
+    with refusing(model), _no_new_weights(model):
         return TransformerBridge.boot_transformers(source, hf_model=model, **options)
 
 
@@ -73,8 +73,21 @@ def bridge_around(model: nn.Module) -> TransformerBridge:
     hf_model: Any = model
     if hasattr(model, "set_attn_implementation"):
         hf_model.set_attn_implementation("eager")  # other kernels never show their pattern
-    with refusing(model):
+    with refusing(model), _no_new_weights(model):
         return build_bridge_from_module(model, type(model).__name__, hf_config=hf_model.config)
+
+
+@contextmanager
+def _no_new_weights(model: nn.Module) -> Iterator[None]:
+    """transformer-lens 3.9 gives an unembedding that has no bias one of zeros, which training would
+    move and no checkpoint has a place for. It becomes what 4 makes of it: zeros that stay."""
+    bare = [one for one in model.modules() if isinstance(one, nn.Linear) and one.bias is None]
+    yield
+    for linear in bare:
+        added = linear._parameters.get("bias")
+        if added is not None:
+            del linear.bias
+            linear.register_buffer("bias", added.detach())
 
 
 @contextmanager

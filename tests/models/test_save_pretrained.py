@@ -43,6 +43,16 @@ def step(weights: Any, logits: torch.Tensor) -> None:
             weight.data -= slope
 
 
+@pytest.mark.tl3
+def test_a_model_has_the_weights_of_its_class_alone(tmp_path: Path) -> None:
+    module = architectures.build("Llama")
+    own = {name for name, _ in module.named_parameters()}
+    model = load_model(module)
+    names = {name.replace("_original_component.", "") for name, _ in module.named_parameters()}
+    assert names == own  # an added bias would be trained
+    assert (tmp_path / "new") == save_pretrained(model, tmp_path / "new")
+
+
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma", "Qwen2", "Phi-3", "BERT", "T5"])
 def test_weights_as_loaded_and_as_trained(name: str, tmp_path: Path) -> None:
     """The reference is trained by Hugging Face's forward pass, never wrapped."""

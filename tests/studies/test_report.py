@@ -42,11 +42,11 @@ def test_every_study_has_a_page_that_fetches_nothing(study: str) -> None:
     assert str(made.versions["torch"]) in seen.text
 
 
-def curve(n: int = 7) -> CapCurve:
+def curve(n: int = 7, text: str = MARKUP) -> CapCurve:
     """Of prompts with markup in them, two tokens of each pooled into one."""
     clean = of_cap.make_clean(n)
-    clean["prompt"] = [f"{MARKUP} {i} is a" for i in range(n)]
-    pieces = [[("<s>", -1), (MARKUP[:9], 0), (MARKUP[9:], 0), (f" {i} is a", 1)] for i in range(n)]
+    clean["prompt"] = [f"{text} {i} is a" for i in range(n)]
+    pieces = [[("<s>", -1), (text[:9], 0), (text[9:], 0), (f" {i} is a", 1)] for i in range(n)]
     tokens = [
         {"example": i, "position": position, "text": text, "unit": unit}
         for i, row in enumerate(pieces)
@@ -129,6 +129,9 @@ def test_half_of_a_surrogate_pair_in_a_files_name_is_replaced() -> None:
 
 
 def test_a_page_keeps_the_examples_that_lost_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = curve(60, 4_000 * MARKUP).report()  # with its figure, and prompts of 11 MB
+    assert 5_000_000 < len(large.encode()) <= 6_000_000
+    assert 0 < len(data_of(large)["rows"]) < 60
     made = curve(40)
     whole = report.report_page(made, {}, {})
     room = len(whole.encode()) - 5_000
