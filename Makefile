@@ -87,7 +87,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.lrf_watched --out out/lrf-watched
 	$(BIN)/python -m benchmarks.cat_watched --data-dir texts --sememes hownet --out out/pretrain
 	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models bert,cat-last --seeds 3 --out out/pretrain
-	$(BIN)/interp-compose encoders --runs out/pretrain --tasks bird=bird,paws-qqp=paws_qqp,sst=sst --out out/judged
+	$(BIN)/interp-compose encoders --runs out/pretrain --tasks bird=bird,paws-qqp=paws_qqp,sst=sst --shares 0.1,0.3,0.5,0.7,0.9,1 --out out/judged
 	$(BIN)/python -m benchmarks.encoder_outcomes small out/pretrain out/judged
 	$(BIN)/interp-compose codes --runs out/pretrain --phrases bird --wordnet nltk_data --out out/codes
 	$(BIN)/python -m benchmarks.code_outcomes small out/codes

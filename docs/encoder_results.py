@@ -49,6 +49,19 @@ def _table(name: str, task: str, shown: tuple[tuple[str, str, str], ...], tuned:
     return ["model", "output", *(f"{metric}: {a}, {b}" for metric, a, b in shown)], table
 
 
+def by_share(name: str, task: str, embedding: str = "mean") -> Table:
+    """A row per model and output: accuracy of a classifier of the frozen vector, by the share of
+    the training texts that it is trained on."""
+    cells: dict[tuple[str, str], dict[float, Row]] = {}
+    for row in read(name)["summary"]:
+        place = (row["task"], row["metric"], row["subset"], row["embedding"])
+        if place == (task, "accuracy", "all", embedding) and row["tuned"] == "frozen":
+            cells.setdefault((row["model"], row["output"]), {})[row["share"]] = row
+    shares = sorted(next(iter(cells.values())))
+    table = [[*place, *(decimals(own[one]) for one in shares)] for place, own in cells.items()]
+    return ["model", "output", *(f"{100 * one:g} %" for one in shares)], table
+
+
 def learned(name: str) -> Table:
     """A row per model and output: masked words of held-out text, and codes of a word."""
     result = read(name)

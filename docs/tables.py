@@ -522,6 +522,9 @@ FILES: dict[str, Callable[[], str]] = {
         )
         for task in ("paws-qqp", "sst")
     },
+    "encoders_small_shares.md": partial(
+        encoders, partial(encoder_results.by_share, task="sst"), "encoders_small"
+    ),
     "encoders_small_learned.md": partial(encoders, encoder_results.learned, "encoders_small"),
     "cat_pooled.md": partial(
         encoders, partial(encoder_results.words_pooled, embedding="mean"), "cat_pooled"
