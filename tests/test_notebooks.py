@@ -18,7 +18,7 @@ from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import draw
 from interp_compose.plots.theme import BLUE, Style
 
-MOST_BYTES = 1_000_000  # of outputs after a run
+MOST_BYTES = 1_200_000  # of outputs after a run
 MOST_COMMITTED = 500_000  # of the file in the repository
 LOADED = 'ic.load_task("mini-idm", model)'
 FEWER = """
