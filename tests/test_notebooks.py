@@ -63,15 +63,12 @@ MAKES_DO = {
     "08_codes.ipynb": "no text or sememes here: made-up ones instead",
 }
 TO_RUN_AGAIN = {
-    "01_cap_curves.ipynb",
     "02_carma.ipynb",
     "03_phases.ipynb",
-    "04_circuits.ipynb",
     "05_human_judgements.ipynb",
     "06_generalise.ipynb",
     "07_rule_or_cases.ipynb",
     "08_codes.ipynb",
-    "09_audit_and_transplants.ipynb",
 }
 """Their figures are older than the code: ``python -m docs.notebooks NAME``, and out of here."""
 STYLES = {"type", "mode", "dash", "symbol", "hovertemplate", "tickformat"}
