@@ -18,7 +18,7 @@ from interp_compose.plots.chart import Chart, Line, Panel
 from interp_compose.plots.interactive import draw
 from interp_compose.plots.theme import BLUE, Style
 
-MOST_BYTES = 1_200_000  # of outputs after a run
+MOST_BYTES = 1_000_000  # of outputs after a run
 MOST_COMMITTED = 500_000  # of the file in the repository
 LOADED = 'ic.load_task("mini-idm", model)'
 FEWER = """
@@ -35,6 +35,7 @@ SHORTER = {  # they compute for a minute and more; here the same calls do so for
     },
     "03_phases.ipynb": {
         "seeds=1": 'seeds=1, run=ic.PhaseRun(steps=30), where="here"',
+        "[0.5, 0.8]": "[0.8]",
     },
     "04_circuits.ipynb": {
         "task.test[:200]": "task.test[:40]",
@@ -167,7 +168,7 @@ def _unworded(look: set[str]) -> set[str]:
 
 def _told(text: str) -> list[str]:
     """The parts of a figure's title and subtitle."""
-    return [_numberless(part) for part in re.split(r" · |\. ", text) if not OF_FEW.search(part)]
+    return [_numberless(part) for part in re.split(r" · |; |\. ", text) if not OF_FEW.search(part)]
 
 
 def _numberless(text: str) -> str:

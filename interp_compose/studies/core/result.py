@@ -43,6 +43,11 @@ class StudyResult(Result):
     RUNS: ClassVar[tuple[str, ...]] = ()
     """What else its command writes, in words."""
 
+    @classmethod
+    def _tables(cls, config: Mapping[str, Any]) -> tuple[Table, ...]:
+        """:attr:`SCHEMA`, with the rules that hold under this config."""
+        return cls.SCHEMA
+
     @property
     def notes(self) -> list[str]:
         """What a reader has to know before the numbers, such as too few examples, one seed alone,
@@ -73,7 +78,7 @@ class StudyResult(Result):
     def load(cls: type[StudyResultT], folder: str | os.PathLike[str]) -> StudyResultT:
         """As :meth:`.Result.load`; tables that are not :attr:`SCHEMA`'s raise InputError."""
         result = super().load(folder)
-        for table in cls.SCHEMA:
+        for table in cls._tables(result.config):
             frame = result.frames.get(table.name, pd.DataFrame())
             table.check(frame, None, **table.named_in(result.config))
         return result

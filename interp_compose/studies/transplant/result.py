@@ -8,7 +8,7 @@ per layer, pooling and vector, computed from them).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -46,6 +46,9 @@ ANSWERED: Final = (
     "expected_logprob float, expected_rank int, answer_logprob float, answer_rank int"
 )
 RULES: Final = ("expected_rank >= 1", "answer_rank >= 1")
+ONE_PREDICTION: Final = ("~(expected_right & answer_right)", "~(expected_right & remembered)")
+"""Where answers are one token. Longer ones are read from several runs, in each of which rounding
+may make another of two tokens that are about as likely the first."""
 PAIRS: Final = Table(
     "pairs",
     "pair int, source str, source_phrase str, target str, target_phrase str, expected str, "
@@ -87,6 +90,14 @@ class Transplants(StudyResult):
     FIGURES = ("expected", "untouched", "remembered")
 
     @classmethod
+    def _tables(cls, config: Mapping[str, Any]) -> tuple[Table, ...]:
+        if "answer_tokens" in config:
+            return cls.SCHEMA
+        pairs, *answered, predictions = cls.SCHEMA
+        ruled = [replace(one, rules=(*one.rules, *ONE_PREDICTION)) for one in answered]
+        return (pairs, *ruled, predictions)
+
+    @classmethod
     def from_outcomes(
         cls,
         outcomes: pd.DataFrame,
@@ -122,21 +133,22 @@ class Transplants(StudyResult):
             LayerError: a layer outside 0 … n_layers - 1.
             OptionError: a pooling that is none of POOLINGS, and not in ``config["pooling"]``.
         """
-        pairs = PAIRS.ordered(pairs)
+        of_pairs, of_clean, of_outcomes, of_predictions = cls._tables(config)
+        pairs = of_pairs.ordered(pairs)
         every = {"pair": pairs["pair"].tolist()}
-        clean = CLEAN.ordered(clean, pair=every["pair"])
+        clean = of_clean.ordered(clean, pair=every["pair"])
         untouched = set(clean.loc[clean["run"] == "target", "pair"])
         lacking = [pair for pair in every["pair"] if pair not in untouched]
         if lacking:
             raise InputError(
                 f"clean has no run 'target' of pair {lacking[0]}; expected one of every pair"
             )
-        layers = range(n_layers)
-        outcomes = OUTCOMES.ordered(outcomes, every, layer=layers, **OUTCOMES.named_in(config))
-        known = pairs.loc[pairs["source_answer"] != "", "pair"]
-        curve = _summarise(outcomes, clean, set(known), n_layers)
+        known = {"layer": range(n_layers), **of_outcomes.named_in(config)}
+        outcomes = of_outcomes.ordered(outcomes, every, **known)
+        remembering = pairs.loc[pairs["source_answer"] != "", "pair"]
+        curve = _summarise(outcomes, clean, set(remembering), n_layers)
         frames = {"curve": curve, "outcomes": outcomes, "clean": clean, "pairs": pairs}
-        frames["predictions"] = PREDICTIONS.ordered(given(predictions))
+        frames["predictions"] = of_predictions.ordered(given(predictions))
         return cls(config=config, frames=frames, versions=environment_versions())
 
     @property
