@@ -244,9 +244,7 @@ def test_the_table_counts_answers_with_their_intervals(found: Transplants) -> No
     with pytest.raises(InputError, match="no run 'target' of pair 0"):
         Transplants.from_outcomes(outcomes, clean[1:], found.pairs, {}, n_layers=3)
     both = outcomes.assign(expected_right=True, answer_right=True)
-    with pytest.raises(
-        InputError, match=r"outcomes has .* ~\(expected_right & answer_right\)"
-    ):
+    with pytest.raises(InputError, match=r"outcomes has .* ~\(expected_right & answer_right\)"):
         Transplants.from_outcomes(both, clean, found.pairs, {}, n_layers=3)
     longer = {"answer_tokens": {"2": 8}}  # each answer from a run of its own
     Transplants.from_outcomes(both, clean, found.pairs, longer, n_layers=3)
