@@ -65,6 +65,7 @@ MAKES_DO = {
 }
 TO_RUN_AGAIN = {
     "02_carma.ipynb",
+    "03_phases.ipynb",
     "06_generalise.ipynb",
     "07_rule_or_cases.ipynb",
     "08_codes.ipynb",
