@@ -64,7 +64,6 @@ MAKES_DO = {
     "08_codes.ipynb": "no text or sememes here: made-up ones instead",
 }
 TO_RUN_AGAIN = {
-    "02_carma.ipynb",
     "03_phases.ipynb",
     "06_generalise.ipynb",
     "07_rule_or_cases.ipynb",
