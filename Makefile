@@ -145,7 +145,7 @@ bench: venv
 	$(BIN)/interp-compose phases --task text --data-dir texts --gammas 0.7 --weight-decays 0.1 --seeds 3 --out out/text-small
 	$(BIN)/python -m benchmarks.sequence_outcomes out/text-small
 	$(BIN)/python -m benchmarks.inside_tasks out/turn-left-large out/turn-left-small
-	$(BIN)/interp-compose pretrain --model sentence-transformers/all-MiniLM-L6-v2 --frozen --models cat-last,cat-last-fixed,cat-last-mlp --data-dir texts/gcide.txt.gz --sememes hownet --n-ctx 32 --batch-tokens 1024 --max-steps 400 --n-looks 4 --held-out 0.005 --seeds 2 --out out/minilm
+	$(BIN)/interp-compose pretrain --model sentence-transformers/all-MiniLM-L6-v2 --frozen --models cat-last,cat-last-fixed,cat-last-mlp --data-dir texts/gcide.txt.gz --sememes hownet --n-ctx 32 --batch-tokens 1024 --max-steps 400 --n-looks 4 --held-out 0.005 --seeds 3 --out out/minilm
 	$(BIN)/interp-compose encoders --runs out/minilm --tasks bird=bird,paws-qqp=paws_qqp --limit 1700 --out out/minilm-judged
 	$(BIN)/python -m benchmarks.encoder_outcomes minilm out/minilm out/minilm-judged
 	$(BIN)/python -m benchmarks.encoder_steps --repeats 5

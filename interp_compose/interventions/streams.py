@@ -62,7 +62,10 @@ class Shared:
         for part in quarter.unique().tolist():
             rows = (quarter == part).nonzero()[:, 0]
             begin = int(self.first[rows].min())
-            before = (self.column[rows] >= 0) & (self.column[rows] < begin)
+            columns = self.column[rows]
+            before = (columns >= 0) & (columns < begin)
+            alone = columns[:, 1:] != columns[:, :-1]
+            assert bool((alone | ~before[:, 1:]).all()), "pooled before the first change"
             places = before.any(0).nonzero()[:, 0].tolist()
             if not places:
                 yield rows, 0, None

@@ -104,12 +104,28 @@ def found(model: LensModel) -> Transplants:
     return quiet(model, batch_size=3, seed=5)
 
 
-@torch.no_grad()
 def test_every_outcome_equals_hooks_one_by_one(model: LensModel, found: Transplants) -> None:
+    assert_by_hand(model, found, PAIRS)
+
+
+def test_a_blank_that_is_a_token_outside_the_phrase_stays_alone(model: LensModel) -> None:
+    before, behind = 'the sum of 1 and eight "', 'eight of 3 and 4 "'
+    pairs = [
+        pair(BAKES, "bread", before, "eight", "ab"),
+        pair(SHORE, "shore", behind, "eight", "cd"),
+    ]
+    for one in pairs:
+        coded = model.tokenizer(one.target)["input_ids"]
+        assert "Ġ" in model.tokenizer.convert_ids_to_tokens(coded)
+    assert_by_hand(model, quiet(model, pairs, batch_size=1, seed=5), pairs)
+
+
+@torch.no_grad()
+def assert_by_hand(model: LensModel, found: Transplants, pairs: list[TransplantPair]) -> None:
     rows = found.outcomes.set_index(["pair", "layer", "pooling", "vector"])
-    assert len(rows) == len(PAIRS) * model.n_layers * 3 * len(VECTORS)
+    assert len(rows) == len(pairs) * model.n_layers * 3 * len(VECTORS)
     tokens, phrases = {}, {}
-    for i, one in enumerate(PAIRS):
+    for i, one in enumerate(pairs):
         for side in ("source", "target"):
             text, span = getattr(one, side), getattr(one, f"{side}_span")
             coded = model.tokenizer(text, return_offsets_mapping=True)
@@ -125,7 +141,7 @@ def test_every_outcome_equals_hooks_one_by_one(model: LensModel, found: Transpla
         resid = model.resid_pre(row, layer, attention_mask=torch.ones_like(row))
         return pool(resid[0, phrases[side, i]], how)
 
-    for i, one in enumerate(PAIRS):
+    for i, one in enumerate(pairs):
         expected, answer = model.tokenizer.convert_tokens_to_ids([one.expected, one.answer])
         drawn = torch.from_numpy(np.random.default_rng([5, i]).standard_normal(model.d_model))
         for layer in range(model.n_layers):
