@@ -12,10 +12,11 @@ from torch import Tensor
 from interp_compose.errors import InterventionError
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.interventions.pooling import PooledLayout
-from interp_compose.interventions.streams import resumed, sweep_streams
+from interp_compose.interventions.streams import Shared, resumed, sweep_streams
 from interp_compose.interventions.transplants import VECTORS, Places, as_long_as, entering
 from interp_compose.models.decoder import DecoderConfig
 from interp_compose.models.lens_model import LensModel, Streams
+from interp_compose.models.prefix import Kept
 from interp_compose.models.small_decoder import small_decoder
 from tests.interventions.reference import pool
 from tests.interventions.shared import shared
@@ -236,3 +237,14 @@ def test_norms_are_those_of_the_others() -> None:
         [0, 10],
     ]
     assert as_long_as(torch.zeros(1, 2), others[:1]).isnan().all()
+
+
+def test_tokens_pooled_before_the_first_change_are_not_taken_for_the_clean_runs() -> None:
+    def parts(column: list[int]) -> list[Any]:
+        row, first = torch.tensor([0]), torch.tensor([2])
+        return list(Shared(Kept([], []), row, torch.tensor([column]), first).parts(width=4))
+
+    (apart,) = parts([-1, -1, 0, 1, 2, 2, 3])  # padding; the first change is at the pooled place
+    assert apart[1] == 2
+    with pytest.raises(AssertionError, match="pooled before"):
+        parts([0, 1, 1, 2, 2, 3])
