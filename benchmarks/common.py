@@ -186,7 +186,8 @@ def spread_of(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Plain JSON, four digits behind the point, None for what was not measured."""
+    """Plain JSON, six significant digits, None for what was not measured: tables print fewer, and
+    so round a number once."""
     return [
         {str(name): _plain(value) for name, value in row.items()}
         for row in frame.to_dict("records")
@@ -196,4 +197,4 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _plain(value: Any) -> Any:
     if not isinstance(value, float):
         return value
-    return None if math.isnan(value) else round(value, 4)
+    return None if math.isnan(value) else float(f"{value:.6g}")

