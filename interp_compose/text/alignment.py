@@ -80,7 +80,7 @@ def group_tokens(
     special: Bool[np.ndarray, "token"],
     prompt_of: Int[np.ndarray, "token"],
     *,
-    boundaries: Bool[np.ndarray, "char"] | None = None,
+    spans: Sequence[Sequence[Span]] | None = None,
     first: int = 0,
 ) -> Int[np.ndarray, "token"]:
     """Number the units of each prompt by the tokens that fall into them; specials get -1.
@@ -90,9 +90,10 @@ def group_tokens(
     since a character is in one unit. A token of blanks alone (or of no width, such as a lone ``▁``)
     joins the next visible token, and at the end of the prompt the last one.
 
-    Where ``boundaries`` are given (the edges of a user's spans) a token across one is refused. So
-    is, always, a visible character that no token covers, except accents and control characters that
-    a normaliser drops. ``offsets`` count from each prompt's own beginning.
+    Where a user's ``spans`` are given, a token across an edge of one is refused, and each token
+    outside them is a unit alone, whatever it shares and even if it is blank. Refused is, always, a
+    visible character that no token covers, except accents and control characters that a normaliser
+    drops. ``offsets`` count from each prompt's own beginning.
     """
     begin = offsets[:, 0] + axis.base[prompt_of]
     end = offsets[:, 1] + axis.base[prompt_of]
@@ -104,8 +105,11 @@ def group_tokens(
     shown, left, right = wide[visible], left[visible], right[visible]
     if np.any(np.diff(left) < 0):
         _refuse(axis, int(left[np.flatnonzero(np.diff(left) < 0)[0] + 1]), first, "runs backwards")
-    if boundaries is not None:
-        crossed = np.cumsum(boundaries)
+    joins = np.ones(shown.size, dtype=bool)  # whether a token may be one of several of a unit
+    if spans is not None:
+        edges, inside = _marks(axis, spans)
+        joins = inside[left]
+        crossed = np.cumsum(edges)
         cut = np.flatnonzero(crossed[right] > crossed[left])
         if cut.size:
             a, b = int(left[cut[0]]), int(right[cut[0]]) + 1
@@ -123,11 +127,12 @@ def group_tokens(
     closed = np.bincount(unit[right] + 1, minlength=n_units + 1)
     joined = np.cumsum(opened - closed)[:n_units] > 0  # unit u is one with unit u - 1
     merged = np.cumsum(~joined)
-    return _number(merged[unit[left]], shown, special, prompt_of, axis, first)
+    return _number(merged[unit[left]], joins, shown, special, prompt_of, axis, first)
 
 
 def _number(
     unit: Int[np.ndarray, "shown"],
+    joins: Bool[np.ndarray, "shown"],
     shown: Int[np.ndarray, "shown"],
     special: Bool[np.ndarray, "token"],
     prompt_of: Int[np.ndarray, "token"],
@@ -143,9 +148,10 @@ def _number(
     after = np.searchsorted(shown, plain)  # the next shown token, in the same prompt …
     after_or_last = np.minimum(after, shown.size - 1)
     elsewhere = (after == shown.size) | (prompt_of[shown[after_or_last]] != prompt_of[plain])
-    unit_of = unit[np.where(elsewhere, after - 1, after_or_last)]  # … or else the last one
-    fresh = np.ones(plain.size, dtype=bool)
-    fresh[1:] = np.diff(unit_of) != 0
+    home = np.where(elsewhere, after - 1, after_or_last)  # … or else the last one
+    fresh = ~joins[home]
+    fresh[:1] = True
+    fresh[1:] |= np.diff(unit[home]) != 0
     count = np.cumsum(fresh) - 1
     lead = np.searchsorted(prompt_of[plain], np.arange(n_prompts))
     groups = np.full(special.size, -1, dtype=np.int64)
@@ -197,12 +203,15 @@ def blocks(
     return out[:-1]
 
 
-def edges(axis: Axis, spans: Sequence[Sequence[Span]]) -> Bool[np.ndarray, "char"]:
-    """Marks at both edges of every span, which no token may cross."""
-    out = np.zeros(axis.visible.size + 1, dtype=bool)
+def _marks(
+    axis: Axis, spans: Sequence[Sequence[Span]]
+) -> tuple[Bool[np.ndarray, "char"], Bool[np.ndarray, "char"]]:
+    """The characters at both edges of every span, which no token may cross, and those inside."""
+    edges, inside = np.zeros((2, axis.visible.size + 1), dtype=bool)
     for low, high in _on_axis(axis, spans):
-        out[low] = out[high] = True
-    return out[:-1]
+        edges[low] = edges[high] = True
+        inside[low:high] = True
+    return edges[:-1], inside[:-1]
 
 
 def _on_axis(axis: Axis, spans: Sequence[Sequence[Span]]) -> list[Span]:

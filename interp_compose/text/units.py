@@ -16,8 +16,9 @@ A *unit* is what CAP pools into one vector (CARMA, section 4.3):
 ``span``
     The example's own ``spans``; every token outside them is a group of its own.
 
-Always: special tokens are in no group, every other token in exactly one, tokens that share a
-character share a group, blanks belong to what follows them (:func:`.alignment.group_tokens`).
+Always: special tokens are in no group, every other token in exactly one. Tokens that share a
+character share a group, blanks belong to what follows them (:func:`.alignment.group_tokens`), but
+not outside spans.
 """
 
 from __future__ import annotations
@@ -143,12 +144,10 @@ def tokenize_prompts(
         batch = slice(first, first + _BATCH)
         axis = alignment.lay_out([row.prompt for row in rows[batch]], first)
         encoded = encode(tokenizer, axis.prompts)
-        boundaries = None
         if unit == "pretoken":
             starts = _pretoken_starts(tokenizer, axis, encoded)
         elif unit == "span":
             starts = alignment.blocks(axis, np.ones_like(axis.visible), spans[batch])
-            boundaries = alignment.edges(axis, spans[batch])
         else:
             starts = word_starts(axis.text, axis.visible)
             if unit == "constituent":
@@ -159,7 +158,7 @@ def tokenize_prompts(
             encoded.offsets,
             encoded.special,
             encoded.text_of,
-            boundaries=boundaries,
+            spans=spans[batch] if unit == "span" else None,
             first=first,
         )
         ends = np.cumsum(encoded.counts).tolist()

@@ -71,12 +71,28 @@ def test_blanks_go_with_what_follows_and_else_with_the_last(bpe: Any) -> None:
     assert tokens[-1] == "Ċ"
 
 
-def test_the_bytes_of_a_character_are_one_group(tokenizers: dict[str, Any]) -> None:
+def test_the_bytes_of_a_character_are_one_group_and_alone_outside_spans(
+    tokenizers: dict[str, Any],
+) -> None:
     for kind in ("bpe", "bpe-trimmed", "unigram", "llama"):
-        prompt = tokenize_prompts(tokenizers[kind], [Example("a 🙂", "x", spans=())], unit="span")[
-            0
-        ]
-        assert prompt.groups.tolist()[-4:] == [1, 1, 1, 1]
+        for spans, step in (((2, 3),), 0), ((), 1):
+            example = Example("a 🙂", "x", spans=spans)
+            prompt = tokenize_prompts(tokenizers[kind], [example], unit="span")[0]
+            assert np.diff(prompt.groups[-4:]).tolist() == [step] * 3
+
+
+def test_a_blank_outside_spans_is_alone(bpe: Any) -> None:
+    """Nothing outside a span is pooled; a blank before one is the span's."""
+    text = "a 1 dog 1"
+    groups = {}
+    for spans in ((), ((4, 7),), ((8, 9),)):
+        prompt = tokenize_prompts(bpe, [Example(text, "x", spans=spans)], unit="span")[0]
+        groups[spans] = prompt.groups.tolist()
+    tokens = bpe.convert_ids_to_tokens(prompt.ids.tolist())
+    assert tokens == ["<|endoftext|>", "a", "Ġ", "1", "Ġdog", "Ġ", "1"]
+    alone = [-1, 0, 1, 2, 3, 4, 5]
+    assert groups[()] == groups[(4, 7),] == alone
+    assert groups[(8, 9),] == [-1, 0, 1, 2, 3, 4, 4]
 
 
 def test_a_normaliser_that_changes_lengths_keeps_original_offsets(
