@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.text import Text
 
 from interp_compose.plots import interactive, scene, static
 from interp_compose.plots.canvas import PIXELS, WIDTHS
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.export import page_bytes
+from interp_compose.plots.images import image_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
@@ -184,6 +187,20 @@ def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
         assert len(text) < 150_000
         assert "NaN" not in text
         assert "bdata" not in text  # which older viewers cannot read
+
+
+@pytest.mark.parametrize("name", ["heat map: 12 x 12", "matrices: 4d"])
+def test_colours_that_stand_for_numbers_survive_the_palette(name: str) -> None:
+    scene = scene_of(FIGURES[name]()[0].chart)
+    assert scene.bar is not None
+    full = static.picture(scene, "png", dpi=static.SMALL_DPI)
+    small = static.small_png_bytes(scene)
+    assert len(small) < len(full) / 2
+    before, after = (image_of(png).astype(int) for png in (full, small))
+    shades = {scene.bar.scale.colour_at(k / 255) for k in range(256)}
+    of_scale = np.isin(before @ (65536, 256, 1), [int(shade[1:], 16) for shade in shades])
+    assert of_scale.mean() > 0.05
+    assert np.abs(before - after)[of_scale].max() <= 3
 
 
 @pytest.mark.parametrize("name", ["cap", "heat map: sentence", "matrices: gaps", "scatter: gaps"])
