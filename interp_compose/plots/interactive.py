@@ -133,8 +133,9 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
         Args:
             width: of a picture on paper: "column" (3.25 inches), "page" (6.75 inches) or inches. It
-                is laid out anew, so that no letter is smaller than 7 points. By default as wide as
-                in a notebook: 8.4 inches, or what its panels need.
+                is laid out anew, so that no letter is smaller than 7 points and the plot keeps half
+                of it: names and colour bars that leave less stand below. By default as wide as in a
+                notebook: 8.4 inches, or what its panels need.
 
         Raises:
             OptionError: ``path`` ends otherwise; no width that a figure can have.

@@ -7,6 +7,7 @@ settings are neither read nor changed.
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from typing import Any, Final
 
@@ -63,6 +64,7 @@ NEAR: Final = 4.0  # of 255: what differs less from a shade is drawn as one
 CLEAR: Final = (0.0, 0.0, 0.0, 0.0)
 FAMILY: Final = "DejaVu Sans"  # comes with matplotlib, so figures agree on every machine
 SHADES: Final = 256  # in a colour bar
+TICK: Final = 7.6  # pixels: the width of a letter of its ticks
 VECTORS: Final[dict[Any, Any]] = {
     "pdf.fonttype": 42,  # a font's own outlines, which editors and publishers can read
     "svg.fonttype": "none",  # text stays text
@@ -426,22 +428,36 @@ def _samples(figure: Figure, scene: Scene) -> None:
 
 
 def _bar(figure: Figure, scene: Scene) -> None:
-    """The colour bar right of the panels, level with their middle."""
+    """The colour bar right of the panels, level with their middle, or below them, as wide as they
+    are; of its ticks as many as have room."""
     assert scene.bar is not None
-    scale, length = scene.bar.scale, scene.bar.length
+    scale, length, ticks = scene.bar.scale, scene.bar.length, scene.bar.scale.ticks
     left, top, width, height = scene.box
-    drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
-    shades = [[to_rgb(scale.colour_at((k + 0.5) / SHADES))] for k in range(SHADES)]
-    drawn.imshow(shades, origin="lower", aspect="auto", extent=(0, 1, scale.low, scale.high))
-    drawn.spines[:].set_visible(False)
-    drawn.set_xticks([])
-    drawn.yaxis.tick_right()
-    drawn.yaxis.set_label_position("right")
-    texts = [drawable(text) for _, text in scale.ticks]
-    drawn.set_yticks([place for place, _ in scale.ticks], texts, parse_math=False)
+    shades = [to_rgb(scale.colour_at((k + 0.5) / SHADES)) for k in range(SHADES)]
+    look: dict[str, Any] = {"origin": "lower", "aspect": "auto"}
     size = 12 * POINT
+    if scene.bar.top is None:
+        drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
+        drawn.imshow([[shade] for shade in shades], extent=(0, 1, scale.low, scale.high), **look)
+        along, across = drawn.yaxis, drawn.xaxis
+        drawn.yaxis.tick_right()
+        drawn.yaxis.set_label_position("right")
+        drawn.yaxis.labelpad = 6
+        turned = {"rotation": 270, "va": "bottom"}
+    else:
+        start = max(left + (width - length) / 2, MARGIN)
+        drawn = _add(figure, scene, start, scene.bar.top, length, 14.0)
+        drawn.imshow([shades], extent=(scale.low, scale.high, 0, 1), **look)
+        along, across, turned = drawn.xaxis, drawn.yaxis, {}
+        gaps = [b - a for (a, _), (b, _) in itertools.pairwise(ticks)] or [scale.high - scale.low]
+        there = length * min(gaps) / (scale.high - scale.low)
+        ticks = ticks[:: math.ceil((TICK * max(len(text) for _, text in ticks) + 6) / there)]
+    drawn.spines[:].set_visible(False)
+    across.set_ticks([])
+    texts = [drawable(text) for _, text in ticks]
+    along.set_ticks([place for place, _ in ticks], texts, parse_math=False)
     drawn.tick_params(
         color=EDGE, labelcolor=INK, labelsize=size, labelfontfamily=FAMILY, length=3
     )  # fmt: skip
     title = "\n".join(map(drawable, scene.bar.title))
-    drawn.set_ylabel(title, size=size, rotation=270, va="bottom", labelpad=6, **plain(INK))
+    along.set_label_text(title, size=size, **turned, **plain(INK))

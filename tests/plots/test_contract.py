@@ -139,6 +139,8 @@ COLUMN, PAGE = WIDTHS["column"], WIDTHS["page"]
 ON_PAPER = [
     *((name, COLUMN) for name in ("cap", "fusion", "similarity: similarity", "phases: paper")),
     *((name, COLUMN) for name in ("heat map: 60 words", "images: few", "matrices: 4d")),
+    *((name, COLUMN) for name in ("encoders", "speed: roc", "heat map: ranks", "phases: usual")),
+    *((name, 2.0) for name in ("cap", "similarity: similarity", "heat map: one cell")),
     ("scatter: many names", COLUMN),
     ("matrices: own names", PAGE),
 ]
@@ -165,6 +167,26 @@ def test_no_text_leaves_the_picture_or_covers_another(name: str, inches: float |
             width = min(a.x1, b.x1) - max(a.x0, b.x0)
             height = min(a.y1, b.y1) - max(a.y0, b.y0)
             assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
+
+
+IN_A_COLUMN = [
+    *("cap", "encoders", "fusion", "similarity: similarity", "phases: usual", "scatter: pairs"),
+    *("heat map: 12 x 12", "heat map: long labels", "matrices: 4d", "images: few"),
+]
+
+
+@pytest.mark.parametrize("name", IN_A_COLUMN)
+def test_in_a_column_the_plot_has_half_of_the_width(name: str) -> None:
+    for figure in FIGURES[name]():
+        scene = scene_of(figure.chart, COLUMN * PIXELS)
+        assert scene.box[2] >= scene.width / 2
+
+
+def test_a_legend_below_is_as_wide_as_the_picture() -> None:
+    narrow, page = (scene_of(cap.curve().chart, inches * PIXELS) for inches in (2.0, PAGE))
+    assert {"shuffled (control)", "clean 50.0%"} <= {key.name for key in narrow.keys}
+    assert page.labels
+    assert not page.keys
 
 
 WRITTEN = [
