@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures = ic.mechanism(options.runs, rates, seed=options.seed).figures()
         for name in names:
             picture = picture_bytes(figures[name])
-            picture = picture if name in SHADES else few_colours(picture, 256)
+            picture = picture if name in SHADES else few_colours(picture)
             atomic_write(IMAGES / f"inside_{options.norm}_{name}.png", picture)
 
 

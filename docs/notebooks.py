@@ -78,6 +78,7 @@ def executed(path: Path, folder: Path, data: Sequence[Path] = ()) -> nbformat.No
         notebook,
         kernel_manager_class=Kernel,
         timeout=600,
+        coalesce_streams=True,
         record_timing=False,
         resources={"metadata": {"path": str(folder)}},
     ).execute(env=os.environ | OFFLINE)

@@ -63,12 +63,7 @@ MAKES_DO = {
     "05_human_judgements.ipynb": "no BiRD here: twelve made-up pairs instead",
     "08_codes.ipynb": "no text or sememes here: made-up ones instead",
 }
-TO_RUN_AGAIN = {
-    "03_phases.ipynb",
-    "06_generalise.ipynb",
-    "07_rule_or_cases.ipynb",
-    "08_codes.ipynb",
-}
+TO_RUN_AGAIN: set[str] = set()
 """Their figures are older than the code: ``python -m docs.notebooks NAME``, and out of here."""
 STYLES = {"type", "mode", "dash", "symbol", "hovertemplate", "tickformat"}
 """What plotly's figures say of their looks, whatever the data."""

@@ -26,6 +26,7 @@ WIDEST: Final = 30.0
 NARROW: Final = 560.0  # below which titles are set smaller
 SMALLEST: Final = 10.2  # pixels: letters of 7 points
 MARGIN: Final = 17.0
+PLOT: Final = 0.5  # of a width that is asked for, which the plot keeps beside its legend
 LETTER: Final = 0.555  # a letter's width, of its size
 LONGEST: Final = 240  # characters of a title or subtitle
 
@@ -92,6 +93,13 @@ def pixels(width: Width | None) -> float | None:
             f"({WIDTHS['page']} inches), or a number of inches from {NARROWEST:g} to {WIDEST:g}"
         )
     return float(inches) * PIXELS
+
+
+def legend_is_beside(plot: float, width: float | None) -> bool:
+    """Whether the legend, the lines' names or the colour bar stand right of the plot, which then is
+    ``plot`` wide: where no width is asked for, or where that is half of it; else they stand below.
+    """
+    return width is None or plot >= PLOT * width
 
 
 def check_room(needed: float, width: float, what: str) -> None:

@@ -6,9 +6,9 @@ import math
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from interp_compose.plots.canvas import WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import MARGIN, WIDTH, Head, check_room, head_of, legend_is_beside
 from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short
 from interp_compose.plots.scene import (
     Axes,
@@ -30,12 +30,10 @@ MORE: Final = 229.0  # wider with each further panel, where no width is asked fo
 HEIGHTS: Final = (130.0, 335.0)  # of a panel
 NARROWEST: Final = 110.0  # a panel
 FLATNESS: Final = 0.62  # a panel's height, of its width
-BESIDE: Final = 0.34  # of the width, for labels beside the last panel
 GAP: Final = 23.0  # between panels
-EDGE: Final = 14.0  # right of the last panel
+EDGE: Final = 18.0  # right of the last panel
 TICK: Final = 7.3  # the width of a letter of a tick's text
 TITLE: Final = 7.6  # of an axis' or a panel's title
-LETTER: Final = 7.0  # of a long title of the axis
 NAME: Final = 7.4  # of a legend's name
 LINE: Final = 17.0  # the height of a line of text
 LABEL: Final = 16.8  # the same, of labels beside the panel
@@ -71,45 +69,35 @@ class ChartLayout:
 
 def lay_out(chart: Chart, width: float | None) -> ChartLayout:
     """Panels side by side; where a width is given, in as many rows as they need."""
-    n = len(chart.panels)
-    usual = width is None
-    width = WIDTH + MORE * (n - 1) if width is None else width
+    n, asked = len(chart.panels), width
+    width = WIDTH + MORE * (n - 1) if asked is None else asked
     head = head_of(chart.title, chart.told, width)
-    left = 74.0 if chart.y_is_share else 87.0
-    labels = 35 + 8.3 * chart.label_length
-    beside = usual or labels <= BESIDE * width
-    right = labels if beside else EDGE
-    per_row = n
-    if not usual:
-        left = min(left, 80.0)
-        per_row = _fitting(width - left - right, n)
-        if beside and per_row < n:
-            beside, right = False, EDGE
-            per_row = _fitting(width - left - right, n)
-    check_room(left + right + NARROWEST, width, "this chart")
-    across = (width - left - right - (per_row - 1) * GAP) / per_row
+    right = 35 + 8.3 * chart.label_length
+    room = _room(chart, width - right, asked)
+    beside = room.per_row == n and legend_is_beside(n * room.across, asked)
+    if not beside:
+        right = EDGE
+        room = _room(chart, width - right, asked)
+    left, across, per_row, high, y_title = room
+    more_lines = LINE * (len(y_title) - 1)  # which may narrow a panel further
+    check_room(left - more_lines + right + _least(chart), width, "this chart")
     titles = [textwrap.wrap(panel.title, int(across / TITLE)) for panel in chart.panels]
-    high = HEIGHTS[1] - 19.0 * any(titles) if usual else 0.0
-    high = high or min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])
-    y_title = textwrap.wrap(chart.y_title, int(1.15 * high / TITLE))
-    left += LINE * (len(y_title) - 1)
     middle = (left + width - right) / 2
-    x_title = textwrap.wrap(chart.x_title, int((2 * min(middle, width - middle) - 8) / LETTER))
-    across = (width - left - right - (per_row - 1) * GAP) / per_row
-    longest = max((len(text) for text in chart.x_notes), default=0)
+    x_title = textwrap.wrap(chart.x_title, int((2 * min(middle, width - middle) - 8) / TITLE))
+    longest = max((len(line) for note in chart.x_notes for line in note.split("\n")), default=0)
     turned = bool(chart.x_is_category and TICK * longest * len(chart.x_notes) > 0.9 * across)
     notes = TICK * longest - LINE if turned else LINE * bool(chart.x_notes)
     notes = max(notes, 0.0)
 
     over = LINE * max(map(len, titles)) + 2
     top = 84 + head.more + over * any(titles)
-    down = high + 24 + notes + (over if any(titles) else 8.0)
+    down = high + 30 + notes + (over if any(titles) else 8.0)
     panels = [
         (left + (k % per_row) * (across + GAP), top + (k // per_row) * down, across, high)
         for k in range(n)
     ]
     bottom = panels[-1][1] + high + 30 + notes + LINE * len(x_title)
-    keys = [] if beside else _legend(chart, left, width - EDGE, bottom + 10)
+    keys = [] if beside else _legend(chart, MARGIN, width - MARGIN, bottom + 10)
     height = max(bottom + 12, *(key.y + 16 for key in keys)) if keys else bottom + 12
     return ChartLayout(
         head=head,
@@ -126,11 +114,39 @@ def lay_out(chart: Chart, width: float | None) -> ChartLayout:
     )
 
 
-def _fitting(room: float, n: int) -> int:
-    """How many of ``n`` panels stand side by side, in rows as even as may be."""
-    most = max(min(int((room + GAP) / (NARROWEST + GAP)), n), 1)
-    n_rows = -(-n // most)
-    return -(-n // n_rows)
+class _Room(NamedTuple):
+    """Of a panel; ``left`` is where the first one begins."""
+
+    left: float
+    across: float
+    per_row: int
+    high: float
+    y_title: list[str]
+
+
+def _room(chart: Chart, end: float, asked: float | None) -> _Room:
+    """Panels from their titles' left to ``end``: side by side, or in rows as even as may be."""
+    n = len(chart.panels)
+    left = 74.0 if chart.y_is_share else 87.0
+    high = HEIGHTS[1] - 19.0 * any(panel.title for panel in chart.panels)
+    n_rows = 1
+    if asked is not None:
+        left = min(left, 80.0)
+        most = max(min(int((end - left + GAP) / (_least(chart) + GAP)), n), 1)
+        n_rows = -(-n // most)
+    per_row = -(-n // n_rows)
+    across = (end - left - (per_row - 1) * GAP) / per_row
+    if asked is not None:
+        high = min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])
+    y_title = textwrap.wrap(chart.y_title, int(1.15 * high / TITLE))
+    more = LINE * (len(y_title) - 1)
+    return _Room(left + more, across - more / per_row, per_row, high, y_title)
+
+
+def _least(chart: Chart) -> float:
+    """A panel's width, in which texts under its ticks, upright if need be, do not touch."""
+    lines = sum(note.count("\n") + 1 for note in chart.x_notes)
+    return max(NARROWEST, LINE * lines * chart.x_is_category)
 
 
 def _legend(chart: Chart, left: float, right: float, top: float) -> list[Key]:

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from interp_compose.plots.canvas import MARGIN, SMALLEST, WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import (
+    MARGIN,
+    PLOT,
+    SMALLEST,
+    WIDTH,
+    Head,
+    check_room,
+    head_of,
+    legend_is_beside,
+)
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import LONGEST_ROW, HeatMap
 from interp_compose.plots.heatmap_bubbles import LEGEND, Bubbles, Key
@@ -66,6 +75,7 @@ class Layout:
     dot: float  # the diameter of a mark
     cell: float  # a cell's shorter side
     bar_title: tuple[str, ...]
+    bar_top: float | None  # None: the bar stands right of the cells
     x_title: str
     y_title: str
 
@@ -84,7 +94,7 @@ class Layout:
 
 def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
     """Room for every label; cells within limits; numbers where they can be read."""
-    canvas = WIDTH if width is None else width
+    asked, canvas = width, WIDTH if width is None else width
     n_rows, n_columns = len(heatmap.rows), len(heatmap.columns)
     bubbles = isinstance(heatmap, Bubbles)
     row = _between(USUAL_HEIGHT / n_rows, *(BUBBLE_ROWS if bubbles else ROW_HEIGHTS))
@@ -92,24 +102,27 @@ def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
     row = height / n_rows
     label_size = 12.0 if row >= 15 else SMALLEST
 
+    widest = (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns
     scale = scale_of(heatmap)
-    bar_title = textwrap.wrap(
-        heatmap.value_name,
-        int((height + BEYOND) / PROSE),
-        max_lines=4,
-        placeholder="…",
-        break_on_hyphens=False,
-    )
+    bar_title = _wrapped(heatmap.value_name, height + BEYOND)
     tick = max((len(text) for _, text in scale.ticks), default=0)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE * len(bar_title) + 18
-    least = max(LEAST_CELLS, min(LEAST_COLUMN * n_columns, MOST_CELLS * canvas))
+    longest_row = min(_longest(heatmap.row_labels), LONGEST_ROW)
+    beside = legend_is_beside(canvas - right - TITLE - CHARACTER * longest_row - 16, asked)
+    right = right if beside else max(MARGIN, CHARACTER * tick / 2 + 4)
+    least = min(LEAST_COLUMN * n_columns, MOST_CELLS * canvas)
+    least = max(LEAST_CELLS, least if asked is None else min(widest, PLOT * canvas))
     longest_row = int((canvas - right - least - TITLE - 16) / CHARACTER)
-    rows = [short(label, min(max(longest_row, 8), LONGEST_ROW)) for label in heatmap.row_labels]
-    left = TITLE + CHARACTER * _longest(rows) + 16
+    n_lines = 1 if beside else int(row / LINE)
+    rows = [
+        _fitted(label, min(max(longest_row, 8), LONGEST_ROW), n_lines)
+        for label in heatmap.row_labels
+    ]
+    left = TITLE + CHARACTER * max(_longest(label.split("\n")) for label in rows) + 16
     check_room(left + LEAST_CELLS + right, canvas, "this map")
 
     most = canvas - left - right
-    width = min(most, (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns)
+    width = min(most, widest)
     column = width / n_columns
     longest = _longest(heatmap.column_labels)
     turned = longest > FLAT_LABEL and CHARACTER * longest + 6 > column
@@ -122,22 +135,28 @@ def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
     head = head_of(heatmap.title, heatmap.subheading, canvas)
     keys: list[Key] = []
     if isinstance(heatmap, Bubbles):
-        keys = heatmap.legend(min(row, column), MARGIN if width < canvas / 2 else left, canvas)
+        start = left if beside and width >= canvas / 2 else MARGIN
+        keys = heatmap.legend(min(row, column), start, canvas)
     # a title is as long as the figure lets it be, in the middle of its axis
     wide = width + 2 * min(left, canvas - left - width)
     high = height + 2 * min(bottom, TOP - 60)
+    top = TOP + head.more + (LEGEND * (keys[-1].row + 1) if keys else 0)
+    bar_top = None
+    if scale.ticks and not beside:
+        bar_title, bar_top = _wrapped(heatmap.value_name, wide - 12), top + height + bottom
+        bottom += BAR + LINE * (len(bar_title) + 1) + 12
     return Layout(
         head=head,
         canvas=canvas,
         rows=rows,
         keys=keys,
-        top=TOP + head.more + (LEGEND * (keys[-1].row + 1) if keys else 0),
+        top=top,
         left=left,
         right=right,
         bottom=bottom,
         width=width,
         height=height,
-        is_full=bool(width == most),
+        is_full=bool(width == most) or asked is not None,
         row_step=_step(LINE * label_size / 12 - 1.5, row),
         column_step=_step(needed, column),
         turned=turned,
@@ -147,6 +166,7 @@ def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
         dot=dot * TRIANGLE if heatmap.mark == "triangle" else dot,
         cell=min(row, column),
         bar_title=tuple(bar_title),
+        bar_top=bar_top,
         x_title=short(heatmap.x_title, int(wide / CHARACTER)),
         y_title=short(heatmap.y_title, int(high / CHARACTER)),
     )
@@ -170,12 +190,26 @@ def dot_places(heatmap: HeatMap, layout: Layout, scale: Scale) -> list[tuple[flo
     return [(j + right, i - up, scale.ink(value[i, j])) for i, j in heatmap.marked]
 
 
+def _fitted(label: str, longest: int, n_lines: int) -> str:
+    """A label in so many lines of ``longest`` characters, or else without its middle."""
+    lines = textwrap.wrap(label, longest, break_long_words=False)
+    if 1 < len(lines) <= n_lines and _longest(lines) <= longest:
+        return "\n".join(lines)
+    return short(label, longest)
+
+
+def _wrapped(title: str, room: float) -> list[str]:
+    """The colour bar's title, in four lines at most."""
+    most = int(room / PROSE)
+    return textwrap.wrap(title, most, max_lines=4, placeholder="…", break_on_hyphens=False)
+
+
 def _between(x: float, low: float, high: float) -> float:
     return min(max(x, low), high)
 
 
 def _longest(labels: Sequence[str]) -> int:
-    return max(len(label) for label in labels)
+    return max(map(len, labels), default=0)
 
 
 def _step(needed: float, there: float) -> int:

@@ -63,9 +63,14 @@ def scene_of(heatmap: HeatMap, width: float | None) -> Scene:
         rings=[
             Ring(key.x - layout.left, -up, key.diameter) for key, up in keys if key.diameter
         ],
-        bar=Bar(scale, layout.bar_title, layout.height) if scale.ticks else None,
+        bar=_bar(layout, scale),
         is_wide=layout.is_full,
     )  # fmt: skip
+
+
+def _bar(layout: Layout, scale: Scale) -> Bar | None:
+    length = layout.height if layout.bar_top is None else layout.width
+    return Bar(scale, layout.bar_title, length, layout.bar_top) if scale.ticks else None
 
 
 def _title(text: str) -> list[str]:

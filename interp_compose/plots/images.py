@@ -84,7 +84,8 @@ class ImageLayout:
 
     @property
     def column_names(self) -> list[str]:
-        return [short(name, LONGEST_COLUMN) for name in self.grid.columns]
+        most = min(int((self.cell[0] + GAP) / CHARACTER) - 1, LONGEST_COLUMN)
+        return [short(name, most) for name in self.grid.columns]
 
     @cached_property
     def left(self) -> float:
@@ -125,7 +126,7 @@ class ImageLayout:
         width, height = self.cell
         right, top = self.corner(0, len(self.grid.columns) - 1)
         middle = (self.left + right + width) / 2
-        title = short(self.grid.x_title)
+        title = short(self.grid.x_title, int(2 * min(middle, self.width - middle) / CHARACTER))
         texts: list[tuple[str, float, float, Side]] = [(title, middle, top - NAMES + 12, "center")]
         for column, name in enumerate(self.column_names):
             texts.append((name, self.corner(0, column)[0] + width / 2, top - NAMES + 34, "center"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import string
@@ -18,7 +19,7 @@ from PIL import Image as Picture
 from interp_compose.errors import InputError
 from interp_compose.notebook import in_notebook
 from interp_compose.plots.canvas import MARGIN, Width
-from interp_compose.plots.describe import Described, scene_of
+from interp_compose.plots.describe import Described, in_short, scene_of
 from interp_compose.plots.heatmap_scale import GREY, Scale
 from interp_compose.plots.scene import (
     Axis,
@@ -123,6 +124,12 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
         """What is drawn; None in a copy made by plotly or pickle."""
         return self._chart
 
+    def __repr__(self) -> str:
+        """One line: the title, and what is drawn; plotly's own is all of the data."""
+        title = html.unescape((self.layout.title.text or "").replace("<br>", " "))
+        drawn = in_short(self._chart) if self._chart is not None else f"{len(self.data)} traces"
+        return f"{type(self).__name__}({title!r}, {drawn})"
+
     def save(self, path: str | os.PathLike[str], *, width: Width | None = None) -> Path:
         """Write the figure to ``path``: a picture (``.pdf``, ``.svg``, ``.png``), or a page to
         explore (``.html``, 4 MB, nothing is fetched).
@@ -133,8 +140,9 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
         Args:
             width: of a picture on paper: "column" (3.25 inches), "page" (6.75 inches) or inches. It
-                is laid out anew, so that no letter is smaller than 7 points. By default as wide as
-                in a notebook: 8.4 inches, or what its panels need.
+                is laid out anew, so that no letter is smaller than 7 points and the plot keeps half
+                of it: names and colour bars that leave less stand below. By default as wide as in a
+                notebook: 8.4 inches, or what its panels need.
 
         Raises:
             OptionError: ``path`` ends otherwise; no width that a figure can have.

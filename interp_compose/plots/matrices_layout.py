@@ -13,7 +13,15 @@ from typing import Final
 
 import numpy as np
 
-from interp_compose.plots.canvas import MARGIN, SMALLEST, WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import (
+    MARGIN,
+    SMALLEST,
+    WIDTH,
+    Head,
+    check_room,
+    head_of,
+    legend_is_beside,
+)
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE
@@ -52,7 +60,7 @@ NAME_GAP: Final = 6.0
 TEXT: Final = 7.0  # the width of a letter at 11 pixels
 TEXT_LINE: Final = 14.0
 BLOCK: Final = 8.0  # the smallest block's side, from which lines are drawn
-BAR_HEIGHTS: Final = (100.0, 320.0)
+BAR_LENGTHS: Final = (100.0, 320.0)
 MOST_CELLS: Final = 1_500_000  # of an interactive figure: 10 MB
 LINE_OPACITY: Final = 0.35  # between blocks
 
@@ -73,7 +81,8 @@ class GridLayout:
     gap: tuple[float, float]  # across, down
     named: bool  # rows have their names
     name_room: float  # for them, left of a panel and under it
-    bar_height: float
+    bar_length: float
+    bar_top: float | None  # None: the bar stands right of the panels
     bar_title: str
 
     def x(self, column: int) -> float:
@@ -165,6 +174,9 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
     top = head + TITLE * bool(grid.x_title) + TITLE * any(grid.columns)
     tick = max(len(text) for _, text in SCALE.ticks)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE + 18
+    panels = usual - left - right - (n_columns - 1) * (GAP + room)
+    beside = legend_is_beside(panels, asked) and (asked is None or panels >= n_columns * PANEL[0])
+    right = right if beside else MARGIN
 
     def fit(lines: int) -> tuple[float, tuple[float, float], float]:
         """A panel's side, the gaps, and the height of the text under it."""
@@ -180,12 +192,15 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
     lines = max(len(_wrapped(panel, side + gap[0])) for _, _, panel in grid.places)
     side, gap, text = fit(lines)
     high = n_rows * side + (n_rows - 1) * gap[1]
-    bar = min(max(high, BAR_HEIGHTS[0]), BAR_HEIGHTS[1])
-    beyond = max(bar - high, 0.0) / 2  # the bar, of a low grid
+    wide = n_columns * side + (n_columns - 1) * gap[0]
+    bar = min(max(high if beside else wide, BAR_LENGTHS[0]), BAR_LENGTHS[1])
+    beyond = max(bar - high, 0.0) / 2 if beside else 0.0  # the bar, of a low grid
     top = max(top, head + beyond)
     bottom = max(room + text + 8, beyond + 12, MARGIN)
+    bar_top = None if beside else top + high + bottom
+    bottom += 0.0 if beside else BAR + 2 * LINE + 12
     content = left + n_columns * side + (n_columns - 1) * gap[0] + right
-    width = max(content, min(head_lines.width, usual), NARROWEST)
+    width = max(content, min(head_lines.width, usual), min(NARROWEST, usual))
     return GridLayout(
         grid=grid,
         head=head_lines,
@@ -199,7 +214,8 @@ def _lay_out(grid: MatrixGrid, named: bool, asked: float | None) -> GridLayout:
         gap=gap,
         named=bool(room),
         name_room=room,
-        bar_height=bar,
+        bar_length=bar,
+        bar_top=bar_top,
         bar_title=short(grid.value_name, int(bar / PROSE)),
     )
 
@@ -264,7 +280,7 @@ def scene_of(grid: MatrixGrid, width: float | None, *, light: bool = False) -> S
         head=head,
         axes=[_axes(layout, i, j, panel, step, light) for i, j, panel in grid.places],
         texts=[text for text in texts if text.text],
-        bar=Bar(SCALE, [layout.bar_title], layout.bar_height),
+        bar=Bar(SCALE, [layout.bar_title], layout.bar_length, layout.bar_top),
         is_wide=False,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from interp_compose.plots.canvas import SMALLEST, WIDTH, Head, check_room, head_of
+from interp_compose.plots.canvas import SMALLEST, WIDTH, Head, check_room, head_of, legend_is_beside
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_scene import LONGEST_HOVER
@@ -21,7 +21,6 @@ from interp_compose.plots.theme import MUTED
 
 NARROWEST: Final = 300.0  # a panel, where no width is asked for
 LEAST: Final = 110.0  # a panel, where one is
-BESIDE: Final = 0.3  # of the width, for the legend right of the panels
 USUAL_HEIGHT: Final = 340.0  # of a panel
 TOP: Final = 84  # title and subtitle
 PANEL_TITLE: Final = 26
@@ -56,7 +55,7 @@ def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
     names = [short(name, LONGEST_NAME) for name in scatter.legend]
     legend = KEY + CHARACTER * max(map(len, names)) if names else 0.0
     canvas = WIDTH if width is None else width
-    beside = usual or legend <= BESIDE * canvas
+    beside = legend_is_beside(canvas - LEFT - MARGIN - legend, width)
     right = MARGIN + legend * beside
     room = canvas - LEFT - right
     per_row = n if usual else max(min(int((room + GAP) / (LEAST + GAP)), n), 1)

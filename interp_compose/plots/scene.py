@@ -230,11 +230,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Bar:
-    """A colour bar right of all panels, ``length`` high, level with their middle."""
+    """A colour bar right of all panels, ``length`` high, level with their middle; or, of a picture
+    on narrow paper, below them, from ``top`` on, ``length`` wide."""
 
     scale: Scale
     title: Sequence[str]
     length: float
+    top: float | None = None
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ settings are neither read nor changed.
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 from matplotlib.axes import Axes as Drawn
 from matplotlib.axis import XAxis, YAxis
 from matplotlib.collections import LineCollection
@@ -25,7 +27,7 @@ from matplotlib.transforms import Affine2D, Bbox
 from PIL import Image as Picture
 
 from interp_compose.plots.canvas import MARGIN, PIXELS, POINT
-from interp_compose.plots.heatmap_scale import GREY
+from interp_compose.plots.heatmap_scale import GREY, Scale
 from interp_compose.plots.scene import (
     Axes,
     Axis,
@@ -57,10 +59,12 @@ from interp_compose.plots.theme import (
 DPI: Final = 160
 SMALL_DPI: Final = 110
 PRINT_DPI: Final = 300
-MOST_BYTES: Final = 140_000  # of a picture in a notebook
+KEPT_SHADES: Final = 160  # of a palette of 256
+NEAR: Final = 4.0  # of 255: what differs less from a shade is drawn as one
 CLEAR: Final = (0.0, 0.0, 0.0, 0.0)
 FAMILY: Final = "DejaVu Sans"  # comes with matplotlib, so figures agree on every machine
 SHADES: Final = 256  # in a colour bar
+TICK: Final = 7.6  # pixels: the width of a letter of its ticks
 VECTORS: Final[dict[Any, Any]] = {
     "pdf.fonttype": 42,  # a font's own outlines, which editors and publishers can read
     "svg.fonttype": "none",  # text stays text
@@ -76,20 +80,54 @@ DASHES: Final = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.6))}
 
 
 def small_png_bytes(scene: Scene) -> bytes:
-    """The scene as a PNG of 110 pixels an inch, for notebooks: about 30 kB.
-
-    In a palette of 256 colours, but where colours are numbers and the file stays small without.
-    """
+    """The scene as a PNG of 110 pixels an inch, for notebooks: about 30 kB."""
     png = picture(scene, "png", dpi=SMALL_DPI)
-    return png if scene.bar and len(png) <= MOST_BYTES else few_colours(png, 256)
+    return few_colours(png, scene.bar.scale if scene.bar else None)
 
 
-def few_colours(png: bytes, colours: int) -> bytes:
-    """The same picture with a palette: about a third of the bytes."""
+def few_colours(png: bytes, scale: Scale | None = None) -> bytes:
+    """The same picture with a palette of 256 colours: about a third of the bytes.
+
+    Of a picture with a colour bar, most of them are the shades of its ``scale``, so that no colour
+    that stands for a number changes by more than 3 of 255.
+    """
     full = Picture.open(io.BytesIO(png)).convert("RGB")
+    few = full.quantize(dither=Picture.Dither.NONE) if scale is None else _shaded(full, scale)
     buffer = io.BytesIO()
-    full.quantize(colours, dither=Picture.Dither.NONE).save(buffer, "PNG", optimize=True)
+    few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
+
+
+def _shaded(full: Picture.Image, scale: Scale) -> Picture.Image:
+    """The picture in shades of the scale, and what other colours it needs."""
+    pixels = np.asarray(full).reshape(-1, 3).astype(int)
+    coded, place = np.unique(pixels @ (65536, 256, 1), return_inverse=True)
+    colours = np.stack([coded >> 16, coded >> 8 & 255, coded & 255], axis=1)
+    shares = np.linspace(0, 1, KEPT_SHADES)
+    shades = np.rint([[255 * channel for channel in to_rgb(scale.colour_at(x))] for x in shares])
+    _, apart = _nearest(colours, shades)
+    others = pixels[(apart > NEAR)[place]]
+    palette = shades.astype(np.uint8)
+    if len(others):
+        row = Picture.fromarray(others[None].astype(np.uint8))
+        rest = row.quantize(256 - KEPT_SHADES, dither=Picture.Dither.NONE).getpalette() or []
+        palette = np.concatenate([palette, np.reshape(rest, (-1, 3)).astype(np.uint8)])
+    nearest, _ = _nearest(colours, palette)
+    few = Picture.fromarray(nearest[place].reshape(full.height, full.width).astype(np.uint8))
+    few.putpalette(palette.tobytes())
+    return few
+
+
+def _nearest(
+    colours: Int[np.ndarray, "colours channel"], among: Shaped[np.ndarray, "palette channel"]
+) -> tuple[Int[np.ndarray, " colours"], Float[np.ndarray, " colours"]]:
+    """Of each colour the place of the nearest one, and by how much a channel differs from it."""
+    place, apart = np.zeros(len(colours), int), np.full(len(colours), np.inf)
+    for k, one in enumerate(among.astype(float)):
+        distance = np.abs(colours - one).max(axis=1)
+        closer = distance < apart
+        place[closer], apart[closer] = k, distance[closer]
+    return place, apart
 
 
 def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
@@ -390,22 +428,36 @@ def _samples(figure: Figure, scene: Scene) -> None:
 
 
 def _bar(figure: Figure, scene: Scene) -> None:
-    """The colour bar right of the panels, level with their middle."""
+    """The colour bar right of the panels, level with their middle, or below them, as wide as they
+    are; of its ticks as many as have room."""
     assert scene.bar is not None
-    scale, length = scene.bar.scale, scene.bar.length
+    scale, length, ticks = scene.bar.scale, scene.bar.length, scene.bar.scale.ticks
     left, top, width, height = scene.box
-    drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
-    shades = [[to_rgb(scale.colour_at((k + 0.5) / SHADES))] for k in range(SHADES)]
-    drawn.imshow(shades, origin="lower", aspect="auto", extent=(0, 1, scale.low, scale.high))
-    drawn.spines[:].set_visible(False)
-    drawn.set_xticks([])
-    drawn.yaxis.tick_right()
-    drawn.yaxis.set_label_position("right")
-    texts = [drawable(text) for _, text in scale.ticks]
-    drawn.set_yticks([place for place, _ in scale.ticks], texts, parse_math=False)
+    shades = [to_rgb(scale.colour_at((k + 0.5) / SHADES)) for k in range(SHADES)]
+    look: dict[str, Any] = {"origin": "lower", "aspect": "auto"}
     size = 12 * POINT
+    if scene.bar.top is None:
+        drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
+        drawn.imshow([[shade] for shade in shades], extent=(0, 1, scale.low, scale.high), **look)
+        along, across = drawn.yaxis, drawn.xaxis
+        drawn.yaxis.tick_right()
+        drawn.yaxis.set_label_position("right")
+        drawn.yaxis.labelpad = 6
+        turned = {"rotation": 270, "va": "bottom"}
+    else:
+        start = max(left + (width - length) / 2, MARGIN)
+        drawn = _add(figure, scene, start, scene.bar.top, length, 14.0)
+        drawn.imshow([shades], extent=(scale.low, scale.high, 0, 1), **look)
+        along, across, turned = drawn.xaxis, drawn.yaxis, {}
+        gaps = [b - a for (a, _), (b, _) in itertools.pairwise(ticks)] or [scale.high - scale.low]
+        there = length * min(gaps) / (scale.high - scale.low)
+        ticks = ticks[:: math.ceil((TICK * max(len(text) for _, text in ticks) + 6) / there)]
+    drawn.spines[:].set_visible(False)
+    across.set_ticks([])
+    texts = [drawable(text) for _, text in ticks]
+    along.set_ticks([place for place, _ in ticks], texts, parse_math=False)
     drawn.tick_params(
         color=EDGE, labelcolor=INK, labelsize=size, labelfontfamily=FAMILY, length=3
     )  # fmt: skip
     title = "\n".join(map(drawable, scene.bar.title))
-    drawn.set_ylabel(title, size=size, rotation=270, va="bottom", labelpad=6, **plain(INK))
+    along.set_label_text(title, size=size, **turned, **plain(INK))

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.text import Text
 
 from interp_compose.plots import interactive, scene, static
 from interp_compose.plots.canvas import PIXELS, WIDTHS
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.export import page_bytes
+from interp_compose.plots.images import image_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import MatrixGrid
 from interp_compose.plots.scatter import Group, Scatter, ScatterPanel
@@ -136,6 +139,8 @@ COLUMN, PAGE = WIDTHS["column"], WIDTHS["page"]
 ON_PAPER = [
     *((name, COLUMN) for name in ("cap", "fusion", "similarity: similarity", "phases: paper")),
     *((name, COLUMN) for name in ("heat map: 60 words", "images: few", "matrices: 4d")),
+    *((name, COLUMN) for name in ("encoders", "speed: roc", "heat map: ranks", "phases: usual")),
+    *((name, 2.0) for name in ("cap", "similarity: similarity", "heat map: one cell")),
     ("scatter: many names", COLUMN),
     ("matrices: own names", PAGE),
 ]
@@ -164,6 +169,26 @@ def test_no_text_leaves_the_picture_or_covers_another(name: str, inches: float |
             assert width <= 0 or height <= 0.15 * min(a.height, b.height), (one, two)
 
 
+IN_A_COLUMN = [
+    *("cap", "encoders", "fusion", "similarity: similarity", "phases: usual", "scatter: pairs"),
+    *("heat map: 12 x 12", "heat map: long labels", "matrices: 4d", "images: few"),
+]
+
+
+@pytest.mark.parametrize("name", IN_A_COLUMN)
+def test_in_a_column_the_plot_has_half_of_the_width(name: str) -> None:
+    for figure in FIGURES[name]():
+        scene = scene_of(figure.chart, COLUMN * PIXELS)
+        assert scene.box[2] >= scene.width / 2
+
+
+def test_a_legend_below_is_as_wide_as_the_picture() -> None:
+    narrow, page = (scene_of(cap.curve().chart, inches * PIXELS) for inches in (2.0, PAGE))
+    assert {"shuffled (control)", "clean 50.0%"} <= {key.name for key in narrow.keys}
+    assert page.labels
+    assert not page.keys
+
+
 WRITTEN = [
     *("cap", "speed: roc", "similarity: similarity", "heat map: 32 x 32", "heat map: nothing"),
     *("matrices: gaps", "scatter: tokens", "images: few"),
@@ -184,6 +209,20 @@ def test_files_are_small_complete_and_repeat(tmp_path: Path, name: str) -> None:
         assert len(text) < 150_000
         assert "NaN" not in text
         assert "bdata" not in text  # which older viewers cannot read
+
+
+@pytest.mark.parametrize("name", ["heat map: 12 x 12", "matrices: 4d"])
+def test_colours_that_stand_for_numbers_survive_the_palette(name: str) -> None:
+    scene = scene_of(FIGURES[name]()[0].chart)
+    assert scene.bar is not None
+    full = static.picture(scene, "png", dpi=static.SMALL_DPI)
+    small = static.small_png_bytes(scene)
+    assert len(small) < len(full) / 2
+    before, after = (image_of(png).astype(int) for png in (full, small))
+    shades = {scene.bar.scale.colour_at(k / 255) for k in range(256)}
+    of_scale = np.isin(before @ (65536, 256, 1), [int(shade[1:], 16) for shade in shades])
+    assert of_scale.mean() > 0.05
+    assert np.abs(before - after)[of_scale].max() <= 3
 
 
 @pytest.mark.parametrize("name", ["cap", "heat map: sentence", "matrices: gaps", "scatter: gaps"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import pickle
@@ -67,6 +68,17 @@ def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
     assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
     assert len(page) > 3_000_000  # plotly.js is inside
     assert page == curve().save(tmp_path / "g.html").read_text()
+
+
+def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:
+    """Not its data; with a title that was changed."""
+    title = "tiny: accuracy when tokens are pooled"
+    assert repr(curve()) == f"ChartFigure({title!r}, line chart, 1 panel of 5 lines)"
+    grid = draw(EVERY_GRID["12 columns"]()).update_layout(title="a &amp;<br>b")
+    assert str(grid).startswith("ChartFigure('a & b', matrices, ")
+    assert str(grid).endswith(" 12 columns)")
+    assert repr(copy.deepcopy(curve())).endswith(" traces)")
+    assert len(str({"cap_curve": curve()})) < 200
 
 
 def test_html_offers_no_upload(tmp_path: Path) -> None:
@@ -240,8 +252,9 @@ def test_widths_of_paper_are_kept(tmp_path: Path) -> None:
     edited = curve().update_layout(width=5 * PIXELS)
     assert svg(edited, tmp_path) == curve().save(tmp_path / "g.svg", width=5.0).read_text()
     wide = draw(EVERY_GRID["12 columns"]())
-    with pytest.raises(InputError, match=r"this grid in 3\.25 inches .* pass width=7\.8 or more"):
+    with pytest.raises(InputError, match=r"this grid in 3\.25 inches .* pass width=6\.9 or more"):
         wide.save(tmp_path / "x.svg", width="column")
+    assert wide.save(tmp_path / "h.svg", width=6.9).exists()
     for width in (0.5, 31.0, float("nan")):
         with pytest.raises(OptionError, match=r"expected 'column' \(3\.25 inches\), 'page'"):
             curve().save(tmp_path / "x.svg", width=width)

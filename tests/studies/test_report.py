@@ -16,6 +16,7 @@ import pytest
 import interp_compose as ic
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import examples, report, result as core
+from interp_compose.studies.core.text import decimal
 from tests.browser import Browser
 from tests.studies import test_cap_curve_result as of_cap
 from tests.studies.test_carma_report import Page
@@ -99,6 +100,31 @@ def test_a_curves_examples_have_their_words_and_predictions() -> None:
         assert data["texts"][~place if place < 0 else place] == text
     assert rows[3]["parts"] == ["<s>", [MARKUP[:9], MARKUP[9:]], " 3 is a"]
     assert rows[3]["answer"] == " kitten"
+
+
+def test_tables_have_words_for_predictions_and_numbers_as_the_summary_has_them() -> None:
+    made = curve()
+    page = report.report_page(made, {}, {}).partition("<h2>Tables</h2>")[2]
+    tables = {
+        name: re.sub(r"<[^>]*>", "\n", part)
+        for name, part in re.findall(r'<p class="note">(\w+): (.*?)</table>', page, re.DOTALL)
+    }
+    assert list(tables) == list(made.frames)
+    assert "“ kitten”" in tables["outcomes"]
+    assert "prediction\n" not in tables["clean"]
+    shown = tables["curve"].split()
+    for number in made.frame.head(report.ROWS)["target_logprob"]:
+        assert decimal(number, 3) in shown
+    frame = pd.DataFrame({"p_holm": [2e-5, 0.25], "difference": [-0.2, 0.0004]})
+    for text in ("&lt;0.0001", "0.2500", "−0.200", "0.00040"):
+        assert f"<td>{text}</td>" in report.frame_table("t", frame)
+
+
+def test_values_of_examples_have_the_digits_that_are_shown() -> None:
+    values = np.array([[-4.0567, -0.00423, -4.231e-5], [0.0, 0.99951, 1e-12]])
+    kept = examples._rounded(values)
+    assert [decimal(x, 3) for x in kept.flat] == [decimal(x, 3) for x in values.flat]
+    assert np.abs(kept - values).max() < 5e-4
 
 
 def test_a_result_without_texts_has_a_page_too(tmp_path: Path) -> None:
@@ -239,7 +265,7 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
         assert row[0] == "max"
         for cell, outcome in zip(row[1:], mine.to_dict("records"), strict=True):
             text = " kitten" if outcome["correct"] else MARKUP
-            assert cell.startswith(f"“{text}” ")
+            assert cell == f"“{text}” {decimal(outcome['target_logprob'], 3)}"
         assert texts(".unit span:nth-child(2)") == [MARKUP[9:]]
         assert browser.problems == []
         assert [url for url in browser.requested if not url.startswith("data:")] == [address]

@@ -4,8 +4,14 @@
   const MOST_LINES = 12;
   const at = (name) => document.getElementById(`x-${name}`);
   const data = JSON.parse(at("data").textContent);
-  const signed = (value) => value.toFixed(2).replace("-", "−");
   let found = [];
+
+  // as decimal() of text.py: three decimals, or two digits of what is smaller
+  function signed(value) {
+    const size = Math.abs(value);
+    const digits = size < 1e-9 || size >= 0.005 ? 3 : 1 - Math.floor(Math.log10(size));
+    return (size < 1e-9 ? 0 : value).toFixed(digits).replace("-", "−");
+  }
 
   function element(tag, text, kind) {
     const made = document.createElement(tag);

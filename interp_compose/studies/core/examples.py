@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal
+from interp_compose.studies.core.text import SMALL, decimal
 
 PREDICTIONS: Final = Table(
     "predictions", "prediction int, text str", key=("prediction",), may_be_empty=True
@@ -94,7 +95,7 @@ def examples_of(
         places = np.where(outcomes[right], ~place, place).reshape(values.shape)
     untouched: dict[int, Any] = {row[key]: row for row in clean.to_dict("records")}
     before = np.array([untouched[owner][value] for owner in owners.tolist()])
-    rounded = values.round(3).tolist()
+    was, rounded = _rounded(before).tolist(), _rounded(values).tolist()
     firsts = [*np.flatnonzero(np.append(True, owners[1:] != owners[:-1])).tolist(), len(owners)]
     losses = np.maximum.reduceat((before[:, None] - values).max(axis=1), firsts[:-1])
     rows = []
@@ -103,9 +104,25 @@ def examples_of(
         one = untouched[int(owners[firsts[i]])]
         row = {"number": one[key], "parts": parts(one), "facts": facts(one)}
         row["answer"] = one.get("answer", "")
-        row |= {"clean": round(one[value], 3), "lines": names[of], "values": rounded[of]}
+        row |= {"clean": was[firsts[i]], "lines": names[of], "values": rounded[of]}
         rows.append(row | ({"predictions": places[of].tolist()} if texts else {}))
     return Examples(measured, marks, layers, rows, texts)
+
+
+def with_texts(frame: pd.DataFrame, predictions: pd.DataFrame | None) -> pd.DataFrame:
+    """The rows with what was predicted in words, as far as it is known, and not by its number.
+
+    Args:
+        frame: with a column ``prediction``, or any other table, which stays as it is.
+        predictions: of :data:`PREDICTIONS`.
+    """
+    if "prediction_text" in frame:
+        return frame.drop(columns="prediction", errors="ignore")
+    if predictions is None or "prediction" not in frame or "text" in frame:
+        return frame
+    known = dict(zip(predictions["prediction"], predictions["text"], strict=True))
+    told = [f"“{known[one]}”" if one in known else f"token {one}" for one in frame["prediction"]]
+    return frame.assign(prediction=told)
 
 
 def given(frame: pd.DataFrame | None) -> pd.DataFrame:
@@ -117,8 +134,16 @@ def answered(clean: Row) -> str:
     """What the model untouched answers, of a row of examples."""
     said = f"the model untouched predicts “{clean['prediction_text']}”, "
     said += f"which is {'right' if clean['correct'] else 'wrong'}"
-    value = decimal(clean["target_logprob"], 2)
+    value = decimal(clean["target_logprob"], 3)
     return f"answer “{clean['answer']}”, log-probability {value}; {said}"
+
+
+def _rounded(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """To what :func:`.decimal` shows of them with three decimals."""
+    with np.errstate(divide="ignore"):
+        digits = np.where(np.abs(values) < SMALL, 1 - np.floor(np.log10(np.abs(values))), 3)
+    scale = 10.0 ** np.minimum(digits, 300)
+    return np.round(values * scale) / scale
 
 
 def marked(text: str, words: Iterable[str]) -> list[Part]:

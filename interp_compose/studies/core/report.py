@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd
 
 from interp_compose.plots.interactive import ChartFigure
-from interp_compose.studies.core.text import counted
+from interp_compose.studies.core.text import counted, decimal, probability
 
 if TYPE_CHECKING:
     from interp_compose.studies.core.result import StudyResult
@@ -115,13 +115,19 @@ def table(
 
 
 def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
-    """A frame's rows; of one of more than ``longest`` the first, and how many there are."""
+    """A frame's rows, its numbers as a summary has them; of one of more than ``longest`` the first,
+    and how many there are."""
     shown, said = frame, counted(len(frame), "rows")
     if len(frame) > longest:
         shown, said = frame.head(ROWS), f"the first {ROWS} of {said}; all are in {name}.csv"
     with pd.option_context("display.max_colwidth", WIDTH):
         body = shown.to_html(
-            index=False, border=0, float_format="{:.4g}".format, na_rep="–", justify="right"
+            index=False,
+            border=0,
+            float_format=lambda value: decimal(value, 3),
+            formatters=dict.fromkeys({"p", "p_holm"} & {*shown.columns}, probability),
+            na_rep="–",
+            justify="right",
         )
     return f'{paragraph(f"{name}: {said}", "note")}<div class="scroll">{body}</div>'
 

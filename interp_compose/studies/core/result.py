@@ -177,9 +177,12 @@ class StudyResult(Result):
 
     def _sections(self) -> list[str]:
         """What the page has between examples and settings: the tables."""
+        from interp_compose.studies.core.examples import with_texts
         from interp_compose.studies.core.report import frame_table, section
 
-        return [section("Tables", *(frame_table(*one) for one in self.frames.items()))]
+        predictions = self.frames.get("predictions")
+        frames = {name: with_texts(frame, predictions) for name, frame in self.frames.items()}
+        return [section("Tables", *(frame_table(*one) for one in frames.items()))]
 
     def _examples(self) -> Examples | None:
         """What the page lets a reader look through."""

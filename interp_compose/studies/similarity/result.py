@@ -25,7 +25,15 @@ from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.examples import Examples, examples_of
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table, check_same
-from interp_compose.studies.core.text import FEW, INTERVALS, about, counted, interval, text_table
+from interp_compose.studies.core.text import (
+    FEW,
+    INTERVALS,
+    about,
+    counted,
+    decimal,
+    interval,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -353,7 +361,7 @@ class SimilarityCurve(StudyResult):
             parts=lambda row: [f"{row['text1']} ↔ {row['text2']}"],
             facts=lambda row: (
                 f"{self.config['kind']} of people {row['target']:g}, cosine of the model untouched "
-                f"{row['cosine']:.3f}"
+                f"{decimal(row['cosine'], 3)}"
             ),
             measured="cosine of the two texts",
             marks="",
