@@ -18,7 +18,7 @@ import torch
 
 from interp_compose.errors import InterventionError, NonFiniteError
 from interp_compose.interventions.leak import attention_leak
-from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import fitting_batch
 from interp_compose.models.ready import check_one_stack
