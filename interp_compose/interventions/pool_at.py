@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, PromptError
+from interp_compose.errors import InterventionError, PromptError, warn
 from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import (
@@ -194,10 +193,9 @@ def pool_at(
             "block."
         )
     if not any(affected):
-        warnings.warn(
+        warn(
             f"pooling at layer {layer} changed nothing: in all {record.calls} calls every unit was "
             "a single token. Make units of several tokens.",
-            stacklevel=3,
         )
 
 

@@ -9,7 +9,6 @@ of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -25,6 +24,7 @@ from interp_compose.errors import (
     LayerError,
     OptionError,
     PositionError,
+    warn,
 )
 from interp_compose.models.generate import prompt_of
 from interp_compose.models.layers import resolve_layer
@@ -38,10 +38,9 @@ Heads = int | Sequence[int | tuple[int, int]] | None
 def check_to_edit(model: LensModel) -> None:
     """Warn of a model in training mode."""
     if model.training:
-        warnings.warn(
+        warn(
             f"{model.name!r} is in training mode: dropout, where it has any, makes the numbers of "
             "this intervention random. Call model.eval() first, unless you train under it.",
-            stacklevel=5,
         )
 
 
@@ -69,9 +68,10 @@ def resolve_heads(
         heads = [heads]
     by_layer: dict[int, set[int]] = {}
     for head in heads:
-        its_layers, number = layers, head
         if isinstance(head, tuple):
             its_layers, number = [resolve_layer(head[0], n_layers)], head[1]
+        else:
+            its_layers, number = list(layers), head
         if not 0 <= number < n_heads:
             raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
         if not set(its_layers) <= set(layers):

@@ -7,7 +7,6 @@ two of texts: ``tokens`` of the prompts, and ``predictions``.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +17,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InputError, OptionError, warn
 from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
@@ -446,10 +445,9 @@ def compare_curves(
     same = all(test.equals(tests[0]) for test in tests)
     if not same:
         shown = ", ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
-        warnings.warn(
+        warn(
             f"these curves are of different examples ({shown}), so that more than the models may "
             "differ; measure them on the same ones to compare them",
-            stacklevel=2,
         )
     for label, curve in given.items():
         frame = curve.average() if pooling == AVERAGE else curve.frame
