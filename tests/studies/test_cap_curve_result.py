@@ -181,7 +181,9 @@ def test_summary_is_an_aligned_table() -> None:
     assert lines[2] == "layer  depth      mean       max       sum      last  shuffled"
     assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
     assert len({len(line) for line in lines[2 : 3 + len(LAYERS)]}) == 1
-    assert lines[4 + len(LAYERS)].startswith("mean − control, paired by example")
+    assert lines[4 + len(LAYERS)].startswith(
+        "mean − control, paired by example: 95 % interval, not corrected for the number of compar"
+    )
     assert len({len(line) for line in lines[5 + len(LAYERS) : -1]}) == 1
     assert lines[-1] == (
         "! 7 examples, fewer than 30: the 95 % interval of an accuracy of 0.5 is [0.20, 0.80]"

@@ -36,6 +36,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import (
     INTERVALS,
+    UNCORRECTED,
     about,
     cautions,
     counted,
@@ -340,7 +341,8 @@ class CapCurve(StudyResult):
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             said.append(
                 f"There it has {change} against units of the same sizes at random places "
-                f"(McNemar's exact test, Holm over layers: p {probability(rows['p_holm'].item())})."
+                f"(the interval is not corrected; McNemar's exact test, by Holm over layers: p "
+                f"{probability(rows['p_holm'].item())})."
             )
         return said
 
@@ -413,8 +415,8 @@ class CapCurve(StudyResult):
         drawn = " shuffled: one draw, of the seed." if "shuffled" in controls else ""
         return [
             "",
-            "mean − control, paired by example: 95 % interval, p of McNemar's exact test (Holm, "
-            f"over layers).{drawn}",
+            f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
+            f"over layers.{drawn}",
             *text_table(table, columns),
         ]
 

@@ -19,6 +19,8 @@ FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
 INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
 """Of sentences that name the layer where most is lost, or kept."""
+UNCORRECTED: Final = "95 % interval, not corrected for the number of comparisons"
+"""Of an interval that stands beside a corrected p."""
 LIMITS: Final = (
     "Seeds vary the start and the order of training: other tasks, sizes of model and lengths of "
     "training are not shown."
@@ -123,11 +125,41 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
     row = rows.iloc[int(rows["difference"].abs().to_numpy().argmax())].to_dict()
     scale, unit = (100, " points") if percent else (1, "")
     ends = (scale * row[name] for name in ("difference", "ci_low", "ci_high"))
-    tested = "" if math.isnan(row["p_holm"]) else f" (95 %, p by Holm {probability(row['p_holm'])})"
+    tested = ""
+    if not math.isnan(row["p_holm"]):
+        tested = f" ({UNCORRECTED}; p by Holm {probability(row['p_holm'])})"
     return [
         f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
         f"{interval(*ends, sign=True)}{unit}{tested}."
     ]
+
+
+def differences_told(
+    found: pd.DataFrame, place: str, unit: str = "points", scale: float = 100.0, digits: int = 1
+) -> list[str]:
+    """Lines for a summary: a blank one, a heading, and one for each difference that was tested.
+
+    Args:
+        found: differences paired by seed, with columns other, difference, ci_low, ci_high, p and
+            p_holm.
+        place: what a line begins with, as a format of the row's columns.
+        unit: of the differences, once multiplied by ``scale``.
+        digits: of the intervals' ends; differences have one more.
+    """
+    rows = found[found["p"].notna()].to_dict("records")
+    lines = []
+    for row in rows:
+        low, high = (decimal(scale * row[end], digits) for end in ("ci_low", "ci_high"))
+        change = decimal(scale * row["difference"], digits + 1, sign=True)
+        lines.append(
+            f"{place.format_map(row)}{change:>8}  {low} to {high}"
+            f"  p (Holm) {decimal(row['p_holm'], 3)}"
+        )
+    if lines:
+        other = rows[0]["other"]
+        head = f"differences to {other}, paired by seed, in {unit} ({UNCORRECTED}, p is by Holm):"
+        lines = ["", head, "", *lines]
+    return lines
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:
