@@ -71,9 +71,9 @@ def filtered_of(config: Mapping[str, Any]) -> str:
 
 
 def floor_of(clean: pd.DataFrame) -> str:
-    """That the clean model gets nothing right, or is not shown to be better than one answer to all;
-    else an empty text. That answer is the most common one, which is no guess below chance; answers
-    that are all the same have no other to choose."""
+    """That the clean model gets nothing right, or that the interval of its accuracy does not lie
+    above the share of the most common answer, which is no guess below chance; else an empty text.
+    Answers that are all the same have no other to choose."""
     n, right = len(clean), int(clean["correct"].sum())
     if not right:
         return FLOOR
@@ -81,7 +81,11 @@ def floor_of(clean: pd.DataFrame) -> str:
     low, _ = wilson_interval(right, n)
     if len(shares) == 1 or low > shares.iloc[0]:
         return ""
-    return f"clean accuracy not shown above {decimal(shares.iloc[0], 3)}, one answer to all"
+    most = decimal(shares.iloc[0], 3)
+    return (
+        f"the 95 % interval of the clean accuracy does not lie above {most}, the share of the most "
+        "common answer"
+    )
 
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:
