@@ -240,8 +240,10 @@ def test_differences_of_two_curves_pair_examples() -> None:
     assert set(deeper.differences_from(one)["layer"]) == {-1, 0}  # layer 0 has the same depth
     changed = clean.assign(prompt=clean["prompt"].where(clean["example"] != 2, "another"))
     foreign = CapCurve.from_outcomes(one.outcomes, changed, CONFIG, n_layers=N_LAYERS)
-    with pytest.raises(InputError, match=f"{N - 1} of {N} and {N} are the same"):
+    with pytest.raises(InputError, match=f"have 1 of {N} examples that differ in prompt"):
         one.differences_from(foreign)
+    with pytest.raises(InputError, match=f"the curves have {N} and 30 examples; run both on the"):
+        one.differences_from(_large())
 
 
 def test_a_clean_model_that_gets_nothing_right_is_named() -> None:

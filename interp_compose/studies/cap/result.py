@@ -244,10 +244,13 @@ class CapCurve(StudyResult):
         texts = ["prompt", "answer"]
         mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
         if mine != theirs:
-            same = sum(a == b for a, b in zip(mine, theirs, strict=False))
+            unlike = f"{len(mine)} and {len(theirs)} examples"
+            if len(mine) == len(theirs):
+                changed = sum(a != b for a, b in zip(mine, theirs, strict=True))
+                unlike = f"{changed} of {len(mine)} examples that differ in prompt or answer"
             raise InputError(
-                f"the curves are of other examples: {same} of {len(mine)} and {len(theirs)} are "
-                "the same, in the same place; run both on the same task and the same examples"
+                f"the curves have {unlike}; run both on the same examples, in the same order (with "
+                "the same task, limit and seed)"
             )
         here, there = self._by_place(), other._by_place()
         both = [
