@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
-        print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
+        print(f"\n{_interrupted(command)}", file=sys.stderr)
         raise SystemExit(130) from None
     if status:
         raise SystemExit(status)
@@ -266,6 +266,18 @@ def _kill_is_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(command: Any) -> str:
+    """What is said of a command that was stopped: whether it resumes."""
+    from interp_compose.runs.folder import RESUMABLE
+
+    if type(command) in [kind for kind, _ in ON_RESULTS.values()]:
+        return "Interrupted."
+    folder = command.output.out
+    if any(next(folder.rglob(kind), None) for kind in RESUMABLE):
+        return "Interrupted. Run the same command again to resume."
+    return "Interrupted before anything was saved: the same command begins again."
 
 
 def _run(command: Any) -> int:

@@ -1,17 +1,29 @@
-"""Every exception this library raises on purpose.
+"""Every exception this library raises on purpose, and how it warns.
 
 A message says what came, what was expected, and what to do next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from types import FrameType
 
 LONGEST = 500
 """Characters of a message."""
 MOST = 20
 """Problems that one message lists."""
+OWN_CODE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+INSTALLED = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    *("<frozen", "<@beartype"),
+)
+"""What file names begin with where code is not the user's: Python's own, installed packages', and
+what beartype writes around functions."""
 
 
 def shortened(text: str, limit: int = LONGEST) -> str:
@@ -31,6 +43,30 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def first_line(error: BaseException, limit: int = 160) -> str:
     """What an error of another package says first; its kind, where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit]
+
+
+def warn(message: str) -> None:
+    """A ``UserWarning`` at the user's line: the nearest caller outside this package, and outside
+    Python's library and installed packages where there is one."""
+    callers = list(_callers(sys._getframe(1)))
+    outside = [at for at in callers if not at.f_code.co_filename.startswith(OWN_CODE)] or callers
+    users = [at for at in outside if not at.f_code.co_filename.startswith(INSTALLED)] or outside
+    at = users[0]
+    warnings.warn_explicit(
+        message,
+        UserWarning,
+        at.f_code.co_filename,
+        at.f_lineno,
+        module=at.f_globals.get("__name__"),
+        registry=at.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it, the nearest first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 class InterpComposeError(Exception):

@@ -173,7 +173,8 @@ def test_kill_is_heeded_as_ctrl_c_is(
     with pytest.raises(SystemExit) as stopped:
         cli.main(["cap", "--out", str(tmp_path)])
     assert stopped.value.code == 130
-    assert "Run the same command again" in capsys.readouterr().err
+    told = "Interrupted before anything was saved: the same command begins again."
+    assert told in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -16,13 +16,12 @@ from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.record import AblationRecord
 from interp_compose.interventions.select import (
     Heads,
-    Layers,
     Positions,
     check_seed,
     check_to_edit,
     resolve_heads,
-    resolve_layers,
 )
+from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
 from interp_compose.types import HookFn, Side
@@ -167,7 +166,7 @@ def ablate(
     ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
     sides: dict[str, Side] = {}
     if heads is not None:
-        for layer, numbers in resolve_heads(heads, chosen, model.n_heads).items():
+        for layer, numbers in resolve_heads(heads, chosen, model.n_layers, model.n_heads).items():
             for site in model.attention_sites(layer):
                 if attention == "all" or (attention == "cross") == (site.name == "cross_attn"):
                     name = f"{model.prefix(layer)}.{site.name}.hook_z"
@@ -179,7 +178,8 @@ def ablate(
         raise OptionError(f"attention={attention!r} has a meaning for heads alone: leave it out.")
     if neurons is not None:
         model.require("edit_post")
-        for layer, numbers in resolve_heads(neurons, chosen, model.n_neurons(), "neuron").items():
+        by_layer = resolve_heads(neurons, chosen, model.n_layers, model.n_neurons(), "neuron")
+        for layer, numbers in by_layer.items():
             name = f"{model.prefix(layer)}.mlp.hook_post"
             ablated[name], sides[name] = numbers, model.side_of(layer)
     with torch.no_grad():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Generic, ParamSpec, TypeVar
 
+from interp_compose.errors import warn
 from interp_compose.notebook import block, facts
 
 P = ParamSpec("P")
@@ -44,10 +44,9 @@ class Intervention(AbstractContextManager[R], ContextDecorator, Generic[R]):
 
     def __del__(self) -> None:
         if not self._entered:
-            warnings.warn(
+            warn(
                 f"{self._name}(…) was never entered and changed nothing; write "
                 f"`with {self._name}(…):` around the calls of the model",
-                stacklevel=2,
             )
 
 

@@ -15,11 +15,11 @@ from interp_compose.errors import InterventionError, OptionError, TrainingModeEr
 from interp_compose.interventions.mask_attention import Mode, mask_attention
 from interp_compose.interventions.select import (
     Heads,
-    Layers,
     Positions,
     check_seed,
     resolve_positions,
 )
+from interp_compose.models.layers import Layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.tensors import seeded
 from interp_compose.types import Read

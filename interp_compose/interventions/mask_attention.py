@@ -23,13 +23,12 @@ from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import CallPositions
 from interp_compose.interventions.select import (
     Heads,
-    Layers,
     Positions,
     check_to_edit,
     resolve_heads,
-    resolve_layers,
 )
 from interp_compose.models.attention import AttentionSite
+from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 
 MASKED_SCORE = torch.finfo(torch.float16).min / 2
@@ -188,7 +187,9 @@ def mask_attention(
     """
     check_to_edit(model)
     pairs = _Pairs(model, keys, queries)
-    by_layer = resolve_heads(heads, resolve_layers(layers, model.n_layers), model.n_heads)
+    by_layer = resolve_heads(
+        heads, resolve_layers(layers, model.n_layers), model.n_layers, model.n_heads
+    )
     model.require("mask_attention")
     edits = {
         site: EdgeKnockout(

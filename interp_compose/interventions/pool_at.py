@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import InterventionError, LayerError, PromptError
+from interp_compose.errors import InterventionError, PromptError, warn
 from interp_compose.interventions.block import Record, intervention
 from interp_compose.interventions.call_positions import collapsed
 from interp_compose.interventions.pooling import (
@@ -33,6 +32,7 @@ from interp_compose.interventions.select import (
     check_to_edit,
     resolve_groups,
 )
+from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.types import ForwardFn, Read
 
@@ -87,7 +87,7 @@ def pool_at(
 
     Args:
         model: from :func:`load_model`.
-        layer: 0 pools the embeddings.
+        layer: 0 pools the embeddings; negative ones count from the end.
         groups: words of the texts that will be run ("swine", ["swine", "water body"]: each
             occurrence is a unit, and all other tokens stay alone), or the unit of each token of the
             calls to come, -1 for tokens that stay alone (BOS).
@@ -114,8 +114,7 @@ def pool_at(
             should have, or the ``with`` block ended without a call.
     """
     check_to_edit(model)
-    if not 0 <= layer < model.n_layers:
-        raise LayerError(f"layer {layer} is outside {model.name!r}: 0…{model.n_layers - 1}")
+    layer = resolve_layer(layer, model.n_layers)
     check_groups(model, groups, unit)
     check_own(how, model)
     model.require(*needs(mode, renumber))
@@ -194,10 +193,9 @@ def pool_at(
             "block."
         )
     if not any(affected):
-        warnings.warn(
+        warn(
             f"pooling at layer {layer} changed nothing: in all {record.calls} calls every unit was "
             "a single token. Make units of several tokens.",
-            stacklevel=3,
         )
 
 

@@ -9,7 +9,6 @@ of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -25,70 +24,42 @@ from interp_compose.errors import (
     LayerError,
     OptionError,
     PositionError,
+    warn,
 )
 from interp_compose.models.generate import prompt_of
+from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.text.find_words import read_back, word_groups, word_positions
 
 Positions = int | str | Sequence[int] | Sequence[str] | Bool[Tensor, "batch pos"] | None
-Layers = int | float | Sequence[int | float] | None
 Heads = int | Sequence[int | tuple[int, int]] | None
 
 
 def check_to_edit(model: LensModel) -> None:
     """Warn of a model in training mode."""
     if model.training:
-        warnings.warn(
+        warn(
             f"{model.name!r} is in training mode: dropout, where it has any, makes the numbers of "
             "this intervention random. Call model.eval() first, unless you train under it.",
-            stacklevel=5,
         )
-
-
-def resolve_layers(layers: Layers, n_layers: int) -> list[int]:
-    """Layers in ascending order, each once; a negative number counts from the end, a float is a
-    depth, 0.0 … 1.0, halves up.
-
-    Raises:
-        LayerError: outside the model, a depth outside 0 … 1, or none at all.
-    """
-    if layers is None:
-        return list(range(n_layers))
-    chosen: set[int] = set()
-    if isinstance(layers, int | float):
-        layers = [layers]
-    for layer in layers:
-        expected = (
-            f"expected 0 … {n_layers - 1} (0 reads the embeddings), -1 … {-n_layers} from the end, "
-            "or a depth between 0.0 and 1.0."
-        )
-        if isinstance(layer, int):
-            if not -n_layers <= layer < n_layers:
-                raise LayerError(f"layer {layer} is outside the model: {expected}")
-            chosen.add(layer % n_layers)
-        else:
-            if not 0.0 <= layer <= 1.0:
-                raise LayerError(f"depth {layer} is outside 0.0 … 1.0: {expected}")
-            chosen.add(int(layer * (n_layers - 1) + 0.5))
-    if not chosen:
-        raise LayerError("no layers: expected at least one, or None for all.")
-    return sorted(chosen)
 
 
 def resolve_heads(
-    heads: Heads, layers: Sequence[int], n_heads: int, kind: str = "head"
+    heads: Heads, layers: Sequence[int], n_layers: int, n_heads: int, kind: str = "head"
 ) -> dict[int, list[int]]:
     """Heads by layer, ascending, each once.
 
     Args:
-        heads: numbers that hold in each of ``layers``, (layer, head) pairs, or None for all.
-        layers: from :func:`resolve_layers`.
+        heads: numbers that hold in each of ``layers``, (layer, head) pairs, whose layers may count
+            from the end, or None for all.
+        layers: from :func:`.layers.resolve_layers`.
+        n_layers: of the model.
         n_heads: of every layer.
         kind: what they are called, where it is something else that a layer has ``n_heads`` of.
 
     Raises:
         HeadError: outside the model, none at all, or no number and no pair.
-        LayerError: a pair whose layer is not among ``layers``.
+        LayerError: a pair whose layer is outside the model, or not among ``layers``.
     """
     if heads is None:
         return {layer: list(range(n_heads)) for layer in layers}
@@ -97,7 +68,10 @@ def resolve_heads(
         heads = [heads]
     by_layer: dict[int, set[int]] = {}
     for head in heads:
-        its_layers, number = ([head[0]], head[1]) if isinstance(head, tuple) else (layers, head)
+        if isinstance(head, tuple):
+            its_layers, number = [resolve_layer(head[0], n_layers)], head[1]
+        else:
+            its_layers, number = list(layers), head
         if not 0 <= number < n_heads:
             raise HeadError(f"{kind} {number} is outside its layer: {expected}.")
         if not set(its_layers) <= set(layers):

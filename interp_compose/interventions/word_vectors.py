@@ -12,7 +12,7 @@ from torch import Tensor
 from interp_compose._public import public
 from interp_compose.errors import NonFiniteError, PositionError
 from interp_compose.interventions.pooling import How, OwnPooling, check_own, pool_groups
-from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.layers import resolve_layer
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import (
     check_evaluating,
@@ -75,7 +75,7 @@ def word_vectors(
     check_evaluating(model)
     model.refuse_wrappers("word_vectors")
     check_own(how, model)
-    (at,) = resolve_layers(layer, model.n_layers)
+    at = resolve_layer(layer, model.n_layers)
     with called_texts():
         prompts = tokenize_prompts(model.tokenizer, [text])
     check_prompts(model, prompts, lambda index: "the text", collapse=None)

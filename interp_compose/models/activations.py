@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_compose.errors import OptionError
+from interp_compose.errors import OptionError, warn
 from interp_compose.models.hook_proofs import field, instead_of
 from interp_compose.models.hooks import check_point, hooked, matching_hooks, takes_hooks
 from interp_compose.models.shown import READ_INSTEAD, hook_points
@@ -106,11 +105,10 @@ def captured(
         model.proofs.prove_shown(chosen)
     if wrong:
         instead = "; ".join(dict.fromkeys(map(instead_of, wrong)))
-        warnings.warn(
+        warn(
             f"{len(wrong)} of {len(chosen)} hook points of {model.architecture} show something "
             f"else than their names say, and are left out: {_some(list(wrong))}. Read instead: "
             f"{instead}. model.capture_as_shown reads them as they are.",
-            stacklevel=4,
         )
     right = [name for name in chosen if name not in wrong]
     if names is None:

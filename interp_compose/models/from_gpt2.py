@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final, cast, get_args
 
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InterventionError, OptionError
+from interp_compose.errors import CapabilityError, InterventionError, OptionError, warn
 from interp_compose.models.decoder import Act, DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.text.vocabulary import SPECIALS, Vocabulary
@@ -149,10 +148,9 @@ def _tokens_of(tokenizer: Any, words: Vocabulary, d_vocab: int) -> list[list[int
         if first.setdefault(tuple(sorted(ids)), word) != word:
             alike.append((first[tuple(sorted(ids))], word))
     if alike:
-        warnings.warn(
+        warn(
             f"{len(alike)} of {len(pieces)} words of the task begin with the embedding of another: "
             f"the model's tokenizer makes the same tokens of {alike[0][0]!r} and {alike[0][1]!r}",
-            stacklevel=4,
         )
     return [[end]] * len(SPECIALS) + pieces
 

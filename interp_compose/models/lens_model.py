@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,6 +41,7 @@ from interp_compose.models.hooks import (
     in_evaluation_mode,
     without_hooks,
 )
+from interp_compose.models.layers import resolve_layer
 from interp_compose.models.padding import PaddingProof
 from interp_compose.models.prefix import Kept, Prefix
 from interp_compose.models.recompute import recomputing
@@ -570,7 +571,7 @@ class LensModel(ABC):
         self, edits: Mapping[int, AttentionEdit] | Mapping[AttentionSite, AttentionEdit]
     ) -> Iterator[LensModel]:
         """Edits of the scores that enter each layer's softmax and of the pattern that leaves it, by
-        layer (every attention in it) or by one of its :meth:`attention_sites`.
+        layer (-1: the last one; every attention in it) or by one of its :meth:`attention_sites`.
 
         They act on every architecture, also where TransformerLens discards edits of
         ``attn.hook_pattern``; hooks there see the edited pattern. Nesting composes.
@@ -583,10 +584,11 @@ class LensModel(ABC):
         """
         by_site: dict[AttentionSite, AttentionEdit] = {}
         for at, edit in edits.items():
-            self._check_layer(at if isinstance(at, int) else at.layer)
-            by_site |= dict.fromkeys(
-                self.attention_sites(at) if isinstance(at, int) else [at], edit
+            layer = resolve_layer(at if isinstance(at, int) else at.layer, self.n_layers)
+            sites = (
+                self.attention_sites(layer) if isinstance(at, int) else [replace(at, layer=layer)]
             )
+            by_site |= dict.fromkeys(sites, edit)
         if not self._proving:
             self.require("mask_attention")
         attentions = {site: self._attention(site) for site in by_site}
@@ -614,16 +616,16 @@ class LensModel(ABC):
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The residual that enters block ``layer``; nothing above it is run.
+        """The residual that enters block ``layer`` (-1: the last one); nothing above it is run.
 
         Hooks on ``blocks.{layer}.hook_resid_pre`` have acted on it, as they have on what
         :meth:`run_blocks` returns; :meth:`run_blocks` and :meth:`resume` do not apply them again.
 
         Raises:
-            LayerError: not ``0 <= layer < n_layers``.
+            LayerError: a layer outside the model.
             InterventionError: inside a block of :func:`pool_at`, which acts on calls.
         """
-        self._check_layer(layer)
+        layer = resolve_layer(layer, self.n_layers)
         tokens, mask = self._checked(tokens, attention_mask)
         with self._read_by_name(tokens), self.exclusive.held(self.name), ExitStack() as blocks:
             if not self._calling:  # by the user, not by a wrapper of a call
@@ -644,23 +646,26 @@ class LensModel(ABC):
     ) -> Float[Tensor, "stream pos _"]:
         """The residual that enters block ``stop``, from the one that enters block ``start``.
 
-        ``position_ids`` are what rotary embeddings read. ``stop`` is at most ``n_layers - 1``:
-        what leaves the last block is read by :meth:`resume`. With a ``prefix``, from
-        :meth:`keeping`, ``resid`` is what follows it.
+        Negative numbers count from the end. ``position_ids`` are what rotary embeddings read.
+        ``stop`` is at most ``n_layers - 1``: what leaves the last block is read by
+        :meth:`resume`. With a ``prefix``, from :meth:`keeping`, ``resid`` is what follows it.
 
         Raises:
-            LayerError: not ``0 <= start < stop < n_layers``.
+            LayerError: a layer outside the model, or ``start`` not before ``stop``.
         """
-        if not 0 <= start < stop < self.n_layers:
+        first, last = resolve_layer(start, self.n_layers), stop
+        if stop != self.n_layers:
+            last = resolve_layer(stop, self.n_layers)
+        if not first < last < self.n_layers:
             raise LayerError(
-                f"cannot run blocks {start}…{stop - 1}: expected 0 <= start < stop < "
-                f"{self.n_layers} (the model's layers); use resume() to run to the end."
+                f"cannot run from block {start} to block {stop}: expected start before stop, and "
+                f"stop at most {self.n_layers - 1}; use resume() to run to the end."
             )
-        self._check_stream(resid, start)
+        self._check_stream(resid, first)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
             streams = Streams(resid, attention_mask, position_ids, prefix)
-            return self._run_blocks(streams, start, stop)
+            return self._run_blocks(streams, first, last)
 
     def resume(
         self,
@@ -672,15 +677,16 @@ class LensModel(ABC):
         read: Read = "last",
         prefix: Prefix | None = None,
     ) -> Float[Tensor, "stream _ width"]:
-        """Run from the residual that enters block ``start``: what ``read`` names, as of
-        :meth:`forward`; ``prefix`` as in :meth:`run_blocks`.
+        """Run from the residual that enters block ``start`` (-1: the last one).
+
+        Returns what ``read`` names, as of :meth:`forward`; ``prefix`` as in :meth:`run_blocks`.
 
         Raises:
-            LayerError: not ``0 <= start < n_layers``.
+            LayerError: a layer outside the model.
             OptionError: as :meth:`forward`.
         """
         _check_read(read)
-        self._check_layer(start)
+        start = resolve_layer(start, self.n_layers)
         self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
         with self._placed_by_name(position_ids), self.exclusive.held(self.name):
@@ -1035,12 +1041,6 @@ class LensModel(ABC):
     def _all_sites(self) -> Iterator[AttentionSite]:
         for layer in range(self.n_layers):
             yield from self.attention_sites(layer)
-
-    def _check_layer(self, layer: int) -> None:
-        if not 0 <= layer < self.n_layers:
-            raise LayerError(
-                f"layer {layer} is outside {self.name!r}, which has layers 0…{self.n_layers - 1}."
-            )
 
 
 def _check_read(read: Read) -> None:

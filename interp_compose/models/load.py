@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
+from transformer_lens.supported_models import MODEL_ALIASES, OFFICIAL_MODEL_NAMES
 from transformers.utils import logging
 
 from interp_compose._public import public
@@ -315,8 +317,18 @@ def _unreadable(name: str, folder: Path, reason: Exception, config: Any) -> Exce
         )
     return OptionError(
         f"no model {name!r}: it is not a folder here, not shipped ({', '.join(SHIPPED)}), and the "
-        f"hub did not give it ({first}). Check the name, the network, or pass a folder."
+        f"hub did not give it ({first}). Check the name, the network, or pass a folder"
+        f"{_known_name(name) or '.'}"
     )
+
+
+def _known_name(name: str) -> str:
+    """Like "; did you mean 'gpt2'?": the hub's name of a model whose name or alias in
+    TransformerLens is near."""
+    known = {alias: hub for hub, aliases in MODEL_ALIASES.items() for alias in aliases}
+    known |= {hub: hub for hub in OFFICIAL_MODEL_NAMES}
+    near = [known[alias] for alias in get_close_matches(name, known, 1)]
+    return f"; did you mean {near[0]!r}?" if near and near != [name] else ""
 
 
 def _device(device: str | torch.device) -> str:

@@ -36,6 +36,8 @@ def peek(
     The config is None where transformers alone cannot read it (TransformerLens may). A missing
     network fails once, here, and not again for every file.
     """
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import LocalEntryNotFoundError
     from transformers import AutoConfig
 
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
@@ -45,7 +47,10 @@ def peek(
         config = AutoConfig.from_pretrained(source, subfolder=subfolder, **options)
     except ValueError:
         config = None
-    except OSError:  # on the hub, it may be in the folder that modules.json names
+    except OSError as error:  # on the hub, it may be in the folder that modules.json names
+        cached = try_to_load_from_cache(source, "modules.json", revision=revision)
+        if isinstance(error.__cause__, LocalEntryNotFoundError) and not isinstance(cached, str):
+            raise  # no network: to ask for another file would wait as long again
         stated = stated or read_sentence_config(source, revision)
         if stated is None or stated.subfolder == subfolder:
             raise

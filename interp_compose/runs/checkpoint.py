@@ -8,7 +8,6 @@ is more.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from interp_compose._versions import environment_versions
-from interp_compose.errors import CorruptFileError
+from interp_compose.errors import CorruptFileError, warn
 from interp_compose.runs.files import json_value, remove, write_safetensors
 from interp_compose.runs.folder import hashed
 from interp_compose.runs.numbered import NumberedFiles
@@ -87,10 +86,9 @@ class CheckpointFolder(NumberedFiles):
                 for _, old in found[: max(0, at + 1 - KEPT)]:
                     remove(old)
                 return _read(step, path)
-            warnings.warn(
+            warn(
                 f"{path} was truncated, altered or renamed after it was written; going back to the "
                 "checkpoint before it",
-                stacklevel=2,
             )
         if found:
             raise CorruptFileError(

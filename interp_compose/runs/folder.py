@@ -54,6 +54,8 @@ SWEEP = "sweep.json"
 CONFIG, LOCK, LOG, DONE, FAILED = "config.json", "lock", "log.txt", "DONE", "FAILED"
 DONE_KEYS = ("files", "seconds")
 NOT_VOUCHED = {LOCK, LOG, DONE, FAILED}
+RESUMABLE = (DONE, "*.parquet", "step_*.safetensors")
+"""Of a study's folder, what an interrupted command goes on from: runs, batches, checkpoints."""
 
 
 def resolve(work: str) -> Callable[..., object]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from interp_compose.errors import (
     ModelError,
     NonFiniteError,
     OptionError,
+    warn,
 )
 from interp_compose.runs.files import plain_json
 from interp_compose.runs.folder import (
@@ -233,10 +233,9 @@ def run_sweep(
     done = sweep(plan, function, out, where=where, workers=workers, slurm=slurm, progress=progress)
     if done.failed:
         index, why = next(iter(done.failed.items()))
-        warnings.warn(
+        warn(
             f"{len(done.failed)} of {len(configs)} runs failed, the first of them {index}: {why} "
             f"({done.folders[index] / FAILED}); call again to retry",
-            stacklevel=2,
         )
     return done
 
@@ -325,7 +324,7 @@ def _prepare(run: Run) -> None:
         if run.is_done:
             damage = run.damage()
             if damage:
-                warnings.warn(f"{damage} after its run was done; it is done again", stacklevel=4)
+                warn(f"{damage} after its run was done; it is done again")
                 claim.reset()
         (run.folder / FAILED).unlink(missing_ok=True)
     finally:

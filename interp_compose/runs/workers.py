@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Protocol, runtime_checkable
 
-from interp_compose.errors import InterpComposeError
+from interp_compose.errors import InterpComposeError, warn
 from interp_compose.runs.files import disk, make_folder, plain_json
 from interp_compose.runs.folder import LOG, Claim, Run, read_plan, resolve
 
@@ -329,7 +328,7 @@ class _Pool:
             self._deaths[run.name] += 1
             if self._deaths[run.name] >= MAX_DEATHS and not run.is_finished:
                 _fail(run, f"{MAX_DEATHS} workers died during this run. The last: {message}")
-        warnings.warn(message, stacklevel=5)
+        warn(message)
 
     def start_missing(self) -> None:
         """Start as many workers as are allowed and have runs to do."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError
-from interp_compose.tasks.rows import cell, check_keys, is_text, mapping_of, read_all, shown
+from interp_compose.tasks.rows import Keys, cell, is_text, mapping_of, read_all, shown
 from interp_compose.types import Example, Span
 
 ExampleRow = Example | Mapping[str, Any] | tuple[Any, Any]
 """What a study takes for an example; of a pair of texts the second is the answer."""
-KEYS = ("prompt", "answer", "spans", "tree", "target")
+KEYS = Keys(("prompt", "answer"), ("spans", "tree", "target"))
 
 
 @public
@@ -57,7 +57,7 @@ def read_example(row: Any, where: str) -> Example:
         row = dict(zip(("prompt", "answer"), row, strict=True))
     row = mapping_of(row, where, "an Example, (prompt, answer) or an object with these two")
     row = {key: value for key, value in row.items() if value == value}
-    check_keys(row, where, KEYS)
+    KEYS.check(row, where)
     for key in ("prompt", "answer"):
         if not is_text(row.get(key)):
             raise DataFormatError(f"{where} has {cell(row, key)}; give a text that is not blank")

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from interp_compose._public import public
-from interp_compose.errors import OptionError, did_you_mean
+from interp_compose.errors import OptionError
 from interp_compose.tasks.bird import bird
-from interp_compose.tasks.examples import read_examples
+from interp_compose.tasks.examples import KEYS as EXAMPLE_KEYS, read_examples
 from interp_compose.tasks.glue import FORMATS, glue
 from interp_compose.tasks.labelled import LabelledTask
-from interp_compose.tasks.pairs import FILE_KINDS, PairTask, read_pairs
+from interp_compose.tasks.pairs import FILE_KINDS, KEYS as PAIR_KEYS, PairTask, read_pairs
 from interp_compose.tasks.paws import paws_qqp
 from interp_compose.tasks.prompts import ALONE, prompt_for
+from interp_compose.tasks.rows import unknown_task
 from interp_compose.tasks.shifted import (
     amazon_music,
     imdb_sst2,
@@ -53,10 +54,8 @@ def load_pairs(name: str | Path, *, data_dir: str | Path | None = None) -> PairT
     if name == "paws-qqp":
         return paws_qqp(data_dir)
     if not name.endswith(FILE_KINDS):
-        raise OptionError(
-            f"pair task {name!r} is unknown; choose one of {', '.join(PAIR_TASK_NAMES)}, or give "
-            f"the path of a file that ends in {' or '.join(FILE_KINDS)}"
-        )
+        said = f"pair task {name!r} is"
+        raise unknown_task(said, name, PAIR_TASK_NAMES, PAIR_KEYS, "similarity_curve", FILE_KINDS)
     if data_dir is not None:
         raise OptionError(
             f"the file {name!r} needs no data_dir; leave {str(data_dir)!r} out, and give the "
@@ -103,7 +102,8 @@ def load_labelled(name: str, *, data_dir: str | Path | None = None) -> LabelledT
     """
     if name not in LABELLED_LOADERS:
         raise OptionError(
-            f"labelled task {name!r} is unknown; choose one of {', '.join(LABELLED_NAMES)}"
+            f"labelled task {name!r} is unknown; choose one of {', '.join(LABELLED_NAMES)}, or "
+            "make an ic.LabelledTask of your own texts"
         )
     return LABELLED_LOADERS[name](data_dir)
 
@@ -189,9 +189,8 @@ def check_task(name: str, data_dir: str | Path | None) -> tuple[Example, ...] | 
             "it with similarity_curve (interp-compose similarity)"
         )
     if name not in TASK_NAMES and not is_file:
-        raise OptionError(
-            f"task {name!r} is unknown; choose one of {', '.join(TASK_NAMES)}, "
-            f"or give the path of a .jsonl file{did_you_mean(name, TASK_NAMES)}"
+        raise unknown_task(
+            f"task {name!r} is", name, TASK_NAMES, EXAMPLE_KEYS, "cap_curve", (".jsonl",)
         )
     if data_dir is not None and name not in ("idm", "sst"):
         raise OptionError(f"task {name!r} reads no data_dir; leave {str(data_dir)!r} out")

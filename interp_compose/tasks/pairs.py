@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.tasks.rows import (
+    Keys,
     cell,
-    check_keys,
     check_split,
     is_text,
     mapping_of,
@@ -59,7 +59,7 @@ class Pair:
         return words1 == words2[::-1] and words1 != words2
 
 
-KEYS = tuple(field.name for field in fields(Pair))
+KEYS = Keys(("text1", "text2", "score or label"), ("subset", "tree1", "tree2"))
 
 
 @public
@@ -158,7 +158,7 @@ def read_pair(row: Any, where: str) -> Pair:
     if isinstance(row, Pair):
         row = asdict(row)
     row = mapping_of(row, where, "a Pair or an object with text1, text2 and score or label")
-    check_keys(row, where, KEYS)
+    KEYS.check(row, where)
     given = {key: value for key, value in row.items() if not _absent(value)}
     for key in ("text1", "text2"):
         if not is_text(given.get(key)):

@@ -6,8 +6,10 @@ And what tasks say of rows and files that are not as expected.
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from interp_compose.errors import (
     InputError,
     MissingDataError,
     OptionError,
+    did_you_mean,
     together,
 )
 from interp_compose.runs.files import json_value
@@ -52,7 +55,8 @@ def read_all(
     row: str = "row",
     first: int = 1,
 ) -> list[T]:
-    """What ``read`` makes of each row of a JSONL file or of a list, given how messages name it.
+    """What ``read`` makes of each row of a JSONL file, a list or a frame, given how messages name
+    it.
 
     Raises:
         MissingDataError: there is no such file.
@@ -62,7 +66,8 @@ def read_all(
     if isinstance(source, str | Path):
         rows, where = jsonl_rows(Path(source), broken=bad), f"{source}, line"
     else:
-        rows, where = enumerate(source, start=first), row
+        listed = source.to_dict("records") if hasattr(source, "to_dict") else source  # a frame
+        rows, where = enumerate(listed, start=first), row
     out = []
     for number, one in rows:
         try:
@@ -116,23 +121,58 @@ def tsv_rows(
         raise DataFormatError(f"{path} has a header and no rows; expected one row a line below it")
 
 
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a user's row: those that it needs ("score or label": one of them), and others."""
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.needed)} (and, if wanted, {', '.join(self.optional)})"
+
+    def __contains__(self, key: object) -> bool:
+        return any(key in one.split(" or ") for one in (*self.needed, *self.optional))
+
+    def check(self, row: Mapping[str, Any], where: str) -> None:
+        """``DataFormatError`` for keys of a row that are unknown; names those that it lacks too."""
+        unknown = [repr(key) for key in row if key not in self]
+        if not unknown:
+            return
+        lacking = [one for one in self.needed if not {*one.split(" or ")} & {*row}]
+        raise DataFormatError(
+            f"{where} has the unknown key{'s' * (len(unknown) > 1)} {', '.join(unknown)}"
+            f"{' and lacks ' if lacking else ''}{', '.join(lacking)}; the keys (columns) are {self}"
+        )
+
+
 def mapping_of(row: Any, where: str, expected: str) -> Mapping[str, Any]:
     """A row; ``DataFormatError``, in which ``where`` names it, for anything but a mapping."""
     if isinstance(row, Mapping):
         return row
-    raise DataFormatError(
-        f"{where} is {shown(row)}; expected {expected} "
-        '(of a pandas frame: frame.to_dict("records"))'
+    raise DataFormatError(f"{where} is {shown(row)}; expected {expected}")
+
+
+def unknown_task(
+    said: str, name: str, known: Sequence[str], keys: Keys, study: str, kinds: Sequence[str]
+) -> OptionError:
+    """What is said of a name that is none of the ``known`` ones, or of the path of a file that is
+    of none of the ``kinds``: how one's own data are loaded.
+
+    Args:
+        said: like "task 'x' is".
+        study: the call that takes rows of another file, without its data.
+    """
+    if not (Path(name).suffix or os.path.exists(name)):
+        return OptionError(
+            f"{said} unknown; choose one of {', '.join(known)}, or give the path of a "
+            f"{' or '.join(kinds)} file{did_you_mean(name, known)}"
+        )
+    return OptionError(
+        f"{said} no {' or '.join(kinds)} file, and none of {', '.join(known)}. Rows of your own "
+        f"have {keys}: save them as {' or '.join(kinds)}, or read the file and pass its rows to "
+        f"the study, as ic.{study}(model, pandas.read_csv(…))"
     )
-
-
-def check_keys(row: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
-    """``DataFormatError`` for a key of a row that is none of the ``known`` ones."""
-    for key in row:
-        if key not in known:
-            raise DataFormatError(
-                f"{where} has the unknown key {key!r}; the keys are {', '.join(known)}"
-            )
 
 
 def check_split(name: str, known: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ before the model reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError, SpanError
 from interp_compose.tasks.load import HasTokenizer
 from interp_compose.tasks.prompts import prompt_for
-from interp_compose.tasks.rows import cell, check_keys, is_text, mapping_of, read_all, shown
+from interp_compose.tasks.rows import Keys, cell, is_text, mapping_of, read_all, shown, unknown_task
 from interp_compose.types import Span
 
 TASKS: Final = ("mini-idm", "anchors", "scan")
@@ -60,9 +60,11 @@ class TransplantPair:
         return self.target[slice(*self.target_span)]
 
 
-KEYS: Final = tuple(field.name for field in fields(TransplantPair))
 TEXTS: Final = ("source", "target", "expected", "answer")
-OPTIONAL: Final = ("composed", "source_type", "target_type", "source_answer")
+KEYS: Final = Keys(
+    ("source", "source_span", "target", "target_span", "expected", "answer"),
+    ("composed", "source_type", "target_type", "source_answer"),
+)
 N_SCAN: Final = 400
 """Pairs of SCAN commands of each kind of phrase."""
 N_ANCHORS: Final = 1500
@@ -85,7 +87,7 @@ def read_transplants(source: str | Path | Iterable[Any]) -> tuple[TransplantPair
     if not pairs:
         raise DataFormatError(
             f"{source if isinstance(source, str | Path) else 'the list of pairs'} is empty; "
-            f"expected rows with {', '.join(KEYS[:6])}"
+            f"expected rows with {', '.join(KEYS.needed)}"
         )
     return pairs
 
@@ -101,11 +103,11 @@ def _pair(row: Any, where: str) -> TransplantPair:
     """The fields of a row, of their types; NaN and None stand for nothing."""
     given = mapping_of(row, where, "a TransplantPair or an object with its fields")
     given = {key: one for key, one in given.items() if one is not None and one == one}
-    check_keys(given, where, KEYS)
+    KEYS.check(given, where)
     for key in TEXTS:
         if not is_text(given.get(key)):
             raise DataFormatError(f"{where} has {cell(given, key)}; give a text that is not blank")
-    for key in OPTIONAL:
+    for key in KEYS.optional:
         if not isinstance(given.get(key, ""), str):
             raise DataFormatError(f"{where} has {cell(given, key)}; give a text, or leave it out")
     spans = {f"{side}_span": _span(given, side, where) for side in ("source", "target")}
@@ -196,8 +198,6 @@ def check_pairs(name: str) -> tuple[TransplantPair, ...] | None:
     if name.endswith(".jsonl"):
         return read_transplants(name)
     if name not in TASKS:
-        raise OptionError(
-            f"pairs {name!r} are unknown; choose one of {', '.join(TASKS)}, or give the path of a "
-            ".jsonl file"
-        )
+        said = f"pairs {name!r} are"
+        raise unknown_task(said, name, TASKS, KEYS, "transplant", (".jsonl",))
     return None

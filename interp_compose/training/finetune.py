@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from interp_compose.errors import (
     InputError,
     InterventionError,
     OutputError,
+    warn,
 )
 from interp_compose.models.autocast import finite_scores
 from interp_compose.models.lens_model import LensModel
@@ -219,10 +219,9 @@ def _check_moved(model: LensModel, twin: LensModel, config: TrainConfig, *, step
     if steps == 0 or not all(torch.equal(old, new.to(old.device)) for old, new in pairs):
         return
     if config.patience is not None:
-        warnings.warn(
+        warn(
             f"validation accuracy of {model.name!r} never rose above the untrained model's, whose "
             "weights are what is returned; raise the learning rate or the patience.",
-            stacklevel=4,
         )
         return
     raise InterventionError(

@@ -94,6 +94,17 @@ def collapse_equals_the_in_place_reference(
                 )
 
 
+@pytest.mark.parametrize("mode", ["collapse", "broadcast"])
+@torch.no_grad()
+def test_layers_count_from_the_end(mode: Mode) -> None:
+    model, (tokens, mask, groups) = shared("GPT-2"), padded("left")
+    pooled = []
+    for layer in (-1, N_LAYERS - 1):
+        with pool_at(model, layer, groups, mode=mode):
+            pooled.append(model(tokens, attention_mask=mask))
+    assert torch.equal(*pooled)
+
+
 @torch.no_grad()
 def test_batch_of_one_equals_batch_of_many(model: LensModel) -> None:
     tokens, mask, groups = padded("left")

@@ -23,13 +23,12 @@ from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.interventions.mask_residual import mask_residual
 from interp_compose.interventions.select import (
     Heads,
-    Layers,
     Positions,
     as_list,
     resolve_heads,
-    resolve_layers,
     resolve_positions,
 )
+from interp_compose.models.layers import Layers, resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from tests import architectures
@@ -46,7 +45,7 @@ def layers_of(layers: Layers) -> list[int]:
 
 @public
 def heads_of(heads: Heads) -> dict[int, list[int]]:
-    return resolve_heads(heads, [1, 4], 3)
+    return resolve_heads(heads, [1, 4], 5, 3)
 
 
 @public
@@ -98,6 +97,7 @@ def test_layers_refused(layers: Any, message: str) -> None:
         ([2, 0, 2], {1: [0, 2], 4: [0, 2]}),
         ((0, 2), {1: [0, 2], 4: [0, 2]}),  # two numbers, no pair
         ([(4, 1)], {4: [1]}),
+        ([(-1, 1), (4, 0)], {4: [0, 1]}),
         ([(4, 1), [1, 0], 2], {1: [0, 2], 4: [1, 2]}),
         (np.array([1]), {1: [1], 4: [1]}),
     ],
@@ -113,6 +113,7 @@ def test_heads(heads: Any, expected: dict[int, list[int]]) -> None:
         ([-1], HeadError, "head -1 is outside"),
         ([(1, 3)], HeadError, "head 3 is outside"),
         ([(2, 0)], LayerError, r"head \(2, 0\) is of layer 2, and the layers are \[1, 4\]"),
+        ([(5, 0)], LayerError, "layer 5 is outside the model"),
         ([], HeadError, "no heads: expected numbers"),
         ([True], OptionError, r"heads\[0\]=True is a bool"),
         ([(1, 0, 0)], OptionError, r"heads\[0\]=\(1, 0, 0\) is a tuple"),
@@ -128,7 +129,7 @@ def test_neurons_are_named_in_messages() -> None:
     with pytest.raises(
         HeadError, match=r"neuron 7 is outside its layer: .*\(layer, neuron\) pairs"
     ):
-        resolve_heads([7], [0], 7, "neuron")
+        resolve_heads([7], [0], 1, 7, "neuron")
 
 
 @pytest.fixture(scope="module")

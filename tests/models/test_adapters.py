@@ -153,16 +153,29 @@ def test_weights_by_the_fields_names(model: LensModel) -> None:
         model.weight("W_quux")
 
 
+@torch.no_grad()
+def test_layers_count_from_the_end(model: LensModel) -> None:
+    given = {"attention_mask": torch.ones_like(TOKENS), "position_ids": torch.arange(7)[None]}
+    given["position_ids"] = given["position_ids"].expand_as(TOKENS)
+    last = model.resid_pre(TOKENS, N_LAYERS - 1)
+    assert torch.equal(model.resid_pre(TOKENS, -1), last)
+    assert torch.equal(model.resume(last, -1, **given), model.resume(last, N_LAYERS - 1, **given))
+    first = model.resid_pre(TOKENS, -N_LAYERS)
+    assert torch.equal(model.run_blocks(first, -N_LAYERS, -1, **given), last)
+
+
 def test_layers_outside_the_model_are_refused(model: LensModel) -> None:
     resid = torch.zeros(2, 7, model.d_model)
     mask = torch.ones_like(TOKENS)
-    for layer in (-1, N_LAYERS):
-        with pytest.raises(LayerError, match=rf"layer {layer} is outside .* 0…2"):
+    for layer in (-N_LAYERS - 1, N_LAYERS):
+        outside = f"layer {layer} is outside the model: expected 0 … 2 .* -1 … -3 from the end"
+        with pytest.raises(LayerError, match=outside):
             model.resume(resid, layer, attention_mask=mask, position_ids=mask)
-        with pytest.raises(LayerError, match=rf"layer {layer} is outside"):
+        with pytest.raises(LayerError, match=outside):
             model.resid_pre(TOKENS, layer, attention_mask=mask)
-    with pytest.raises(LayerError, match=r"0 <= start < stop < 3"):
-        model.run_blocks(resid, 1, N_LAYERS, attention_mask=mask, position_ids=mask)
+    for start, stop in ((1, N_LAYERS), (1, 1), (-1, 1)):
+        with pytest.raises(LayerError, match=f"from block {start} to block {stop}: .* at most 2"):
+            model.run_blocks(resid, start, stop, attention_mask=mask, position_ids=mask)
 
 
 def test_train_and_eval(model: LensModel) -> None:

@@ -89,6 +89,10 @@ def test_what_cannot_be_edited_says_so() -> None:
     model = shared("GPT-2")
     with pytest.raises(LayerError, match="layer 3 is outside"):
         model.editing_attention({3: Edit()}).__enter__()
+    from_the_end = Edit()
+    with model.editing_attention({-1: from_the_end}):
+        model(TOKENS)
+    assert from_the_end.seen
     with (
         pytest.raises(InterventionError, match=r"attention of layers \[1\] never ran. Run the mod"),
         model.editing_attention({1: Edit()}),

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from interp_compose.errors import CorruptFileError, DeviceError, OptionError
+from interp_compose.models import load_encoder
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import load_model
 from interp_compose.models.weights import load_weights, save_weights
@@ -91,6 +92,27 @@ def test_objects_pass_through(folder: Path) -> None:
 def test_what_is_nowhere_is_refused() -> None:
     with pytest.raises(OptionError, match=r"no model 'no-such/model': .*shipped \(mini-base"):
         load_model("no-such/model")
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("gtp2", "or pass a folder; did you mean 'gpt2'\\?$"),
+        ("gpt2-small", "or pass a folder; did you mean 'gpt2'\\?$"),  # TransformerLens' alias
+        ("pythia70m", "or pass a folder; did you mean 'EleutherAI/pythia-70m'\\?$"),
+        ("gpt2", r"or pass a folder\.$"),
+        ("no-such/model", r"or pass a folder\.$"),
+    ],
+)
+def test_the_hub_is_waited_for_once_and_names_near_by_are_suggested(
+    name: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_second_file(*_: Any) -> None:
+        pytest.fail("another file was asked for without a network")
+
+    monkeypatch.setattr(load_encoder, "read_sentence_config", no_second_file)
+    with pytest.raises(OptionError, match=remedy):
+        load_model(name, revision="no-such-revision")
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -156,6 +156,16 @@ def test_the_page_names_every_finding_and_is_text(of_opt: ic.Audit) -> None:
         ic.Audit.from_rows(of_opt.frame.assign(status="fine"), of_opt.config)
 
 
+def test_the_summary_names_what_was_refused_or_not_tried(of_opt: ic.Audit) -> None:
+    rows = of_opt.frame.assign(status="holds", detail="why")
+    rows.loc[0, "status"] = "not tried"
+    rows.loc[1:7, "status"] = "refused"
+    lines = ic.Audit.from_rows(rows, of_opt.config).summary().splitlines()
+    assert lines[-1] == f"not tried: {rows['check'][0]} (why)"
+    assert lines[-2].startswith(f"refused: {rows['check'][1]} (why); {rows['check'][2]} (why); ")
+    assert lines[-2].endswith("; 2 more, in the report")
+
+
 def test_a_model_that_is_refused_is_a_finding() -> None:
     audit = ic.audit(architectures.build("Mamba"), progress=False)
     assert audit.frame["status"].tolist() == ["refused"]

@@ -181,7 +181,9 @@ def test_summary_is_an_aligned_table() -> None:
     assert lines[2] == "layer  depth      mean       max       sum      last  shuffled"
     assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
     assert len({len(line) for line in lines[2 : 3 + len(LAYERS)]}) == 1
-    assert lines[4 + len(LAYERS)].startswith("mean − control, paired by example")
+    assert lines[4 + len(LAYERS)].startswith(
+        "mean − control, paired by example: 95 % interval, not corrected for the number of compar"
+    )
     assert len({len(line) for line in lines[5 + len(LAYERS) : -1]}) == 1
     assert lines[-1] == (
         "! 7 examples, fewer than 30: the 95 % interval of an accuracy of 0.5 is [0.20, 0.80]"
@@ -238,8 +240,10 @@ def test_differences_of_two_curves_pair_examples() -> None:
     assert set(deeper.differences_from(one)["layer"]) == {-1, 0}  # layer 0 has the same depth
     changed = clean.assign(prompt=clean["prompt"].where(clean["example"] != 2, "another"))
     foreign = CapCurve.from_outcomes(one.outcomes, changed, CONFIG, n_layers=N_LAYERS)
-    with pytest.raises(InputError, match=f"{N - 1} of {N} and {N} are the same"):
+    with pytest.raises(InputError, match=f"have 1 of {N} examples that differ in prompt"):
         one.differences_from(foreign)
+    with pytest.raises(InputError, match=f"the curves have {N} and 30 examples; run both on the"):
+        one.differences_from(_large())
 
 
 def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
@@ -266,17 +270,20 @@ def test_a_clean_model_that_gets_nothing_right_is_named() -> None:
     assert "notes" not in json.loads(_large()._files()["result.json"])
 
 
-def test_a_clean_model_no_better_than_one_answer_to_all_is_named() -> None:
+def test_a_clean_model_no_better_than_the_most_common_answer_is_named() -> None:
     answers = [" kitten", " bird"] * (N // 2 + 1)
     clean = make_clean().assign(answer=answers[:N], correct=[i < 4 for i in range(N)])
     curve = CapCurve.from_outcomes(make_outcomes(clean), clean, CONFIG, n_layers=N_LAYERS)
     most = clean["answer"].value_counts(normalize=True).iloc[0]
-    said = f"clean accuracy not shown above {most:.3f}, one answer to all"
+    said = (
+        f"the 95 % interval of the clean accuracy does not lie above {most:.3f}, the share of the "
+        "most common answer"
+    )
     assert f"{said}: accuracies say little here; compare log-probabilities" in curve.notes
     assert said in curve.plot().chart.subtitle
     better = clean.assign(answer=[f" {i}" for i in range(N)])
     curve = CapCurve.from_outcomes(make_outcomes(better), better, CONFIG, n_layers=N_LAYERS)
-    assert "one answer to all" not in str(curve.notes) + curve.plot().chart.subtitle
+    assert "most common answer" not in str(curve.notes) + curve.plot().chart.subtitle
 
 
 def test_figures_tell_what_filters_left() -> None:

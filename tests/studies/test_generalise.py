@@ -135,6 +135,7 @@ def test_the_summary_names_every_model_and_number() -> None:
     lines = result().summary().splitlines()
     assert any(line.startswith("transformer") and " 20.83 " in line for line in lines)
     assert any(line.startswith("lrf") and "+14.17" in line and "Holm" in line for line in lines)
+    assert any(line.startswith("differences to") and "not corrected" in line for line in lines)
 
 
 def test_figures_there_are_for_kinds_and_without() -> None:

@@ -128,7 +128,7 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
         "one": len(frame), "two": len(frame),
     }  # fmt: skip
     page = (out / "compare.html").read_text()
-    assert "CapCurve: 2 results" in page
+    assert "cap: 2 results" in page
     assert page.count("<figure>") == 1
     cli.main(argv)  # again, into its own folder
     assert "holds a different result" in refused(capsys, *argv, "--labels", "a", "b")
@@ -154,8 +154,8 @@ def test_what_cannot_be_compared_is_refused(
     assert "no two alike" in refused(capsys, "compare", one, two, "--labels", "a", "a")
     transplanted().save(tmp_path / "moved")
     told = refused(capsys, "compare", one, str(tmp_path / "moved"))
-    assert "results of one study can be compared" in told
-    assert "a CapCurve" in told
+    moved = f"{tmp_path / 'moved'} is of transplant: only results of one study can be compared"
+    assert f"InputError: {one} is of cap, {moved}" in told
 
 
 def test_heat_maps_and_charts_of_other_axes_are_left_out() -> None:

@@ -79,6 +79,7 @@ def test_shares_and_differences_by_hand() -> None:
     text = found.summary()
     assert "γ 0.5, wd 0.1" in text
     assert "55.00" in text
+    assert "(95 % interval, not corrected for the number of comparisons, p is by Holm)" in text
     assert "2.50" in text  # the stable rank
 
 

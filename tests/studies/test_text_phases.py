@@ -85,6 +85,7 @@ def test_measures_and_differences_by_hand() -> None:
     assert set(found.differences["other"]) == {"γ 0.3, wd 0"}
     text = found.summary()
     assert "perplexity of 100 held-out tokens" in text
+    assert "(95 % interval, not corrected for the number of comparisons, p is by Holm)" in text
     assert f"{np.exp(losses).mean():.2f}" in text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from interp_compose.errors import DataFormatError, OptionError
-from interp_compose.tasks.pairs import KEYS, Pair, PairTask, check_pairs, read_pairs
+from interp_compose.tasks.pairs import Pair, PairTask, check_pairs, read_pairs
 
+COLUMNS = [field.name for field in fields(Pair)]
 GOOD = {"text1": "water body", "text2": "body water", "score": 0.4}
 LABELLED = {"text1": "a cat sat", "text2": "a cat lay", "label": 1}
 
@@ -116,7 +117,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, one: 
     lines = folder / "own.jsonl"
     lines.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     table = folder / "own.tsv"
-    columns = [key for key in KEYS if any(key in row for row in rows)]
+    columns = [key for key in COLUMNS if any(key in row for row in rows)]
     cells = ["\t".join(str(row[key]) for key in columns) for row in rows]
     tsv(table, *cells, header="\t".join(columns))
     assert read_pairs(rows) == read_pairs(one) == read_pairs(lines) == read_pairs(table)
@@ -146,7 +147,11 @@ BAD: list[tuple[Any, str]] = [
     (LABELLED | {"label": 0.5}, "has 0.5 as its label; give 0, or 1"),
     (LABELLED | {"label": -1}, "has -1 as its label; give 0, or 1"),
     (LABELLED | {"label": "1"}, "has '1' as its label; give 0, or 1"),
-    (GOOD | {"anwser": "x"}, f"unknown key 'anwser'; the keys are {', '.join(KEYS)}"),
+    (
+        GOOD | {"anwser": "x"},
+        "unknown key 'anwser'; the keys (columns) are text1, text2, score or label (and,",
+    ),
+    ({"a": "x", "b": "y"}, "has the unknown keys 'a', 'b' and lacks text1, text2, score or label"),
     (["text1", "text2"], "is ['text1', 'text2']; expected a Pair or an object with text1, text2"),
     ("text1", "is 'text1'; expected a Pair or an object with text1, text2 and score or label"),
     (None, "is None; expected a Pair"),
@@ -239,7 +244,7 @@ def test_one_row_is_no_list_of_rows() -> None:
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 
 
-@given(st.dictionaries(st.sampled_from([*KEYS, "x"]), VALUES | st.lists(VALUES, max_size=2)))
+@given(st.dictionaries(st.sampled_from([*COLUMNS, "x"]), VALUES | st.lists(VALUES, max_size=2)))
 def test_no_row_gets_through_unless_it_is_a_pair(row: Any) -> None:
     try:
         (pair,) = read_pairs([row])

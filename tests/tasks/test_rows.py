@@ -39,7 +39,10 @@ def test_characters_that_end_lines_elsewhere_stay_in_a_text(tmp_path: Path) -> N
         ("text1\ttext2\tscore\tscore", "line 1 names the column 'score' more than once"),
         ("a cat\ta dog\t0.5", "line 1 has 0 columns named 'text1'.*first line names the columns"),
         ("text1\ttext2", "line 2 has no score and no label"),
-        ("id\ttext1\ttext2\tscore", "line 2 has the unknown key 'id'; the keys are text1, text2"),
+        (
+            "id\ttext1\ttext2\tscore",
+            "line 2 has the unknown key 'id'; the keys .* text1, text2, sco",
+        ),
     ],
 )
 def test_a_bad_header_is_named(header: str, wrong: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from interp_compose.tasks.load import (
 from interp_compose.tasks.pairs import Pair
 from interp_compose.tasks.prompts import PAPER_MODELS, TEMPLATES, prompt_for
 from interp_compose.tasks.task import Task, shuffled
+from interp_compose.tasks.transplants import load_transplants
 from interp_compose.text.answers import fitting, keep_fitting, require_fitting
 from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.types import Example
@@ -46,12 +47,25 @@ def test_labels_of_a_task_without_any_are_refused() -> None:
         task.answer_set("label")
 
 
-@pytest.mark.parametrize("name", ["imd", "mini_idm", "", "own.json"])
+@pytest.mark.parametrize("name", ["imd", "mini_idm", ""])
 def test_an_unknown_task_is_refused_with_the_known_ones(name: str, crude: Any) -> None:
     with pytest.raises(
         OptionError, match=f"task '{name}' is unknown; choose one of idm, sst, mini"
     ):
         load_task(name, StubModel(crude))
+
+
+def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, crude: Any) -> None:
+    for name in ("own.csv", "own.json", tmp_path):
+        with pytest.raises(
+            OptionError,
+            match=r"no .jsonl file, .*prompt, answer .*cap_curve\(model, pandas.read_csv",
+        ):
+            load_task(name, StubModel(crude))
+    with pytest.raises(OptionError, match="no .tsv or .jsonl file, .*text1, text2, score or label"):
+        load_pairs("own.csv")
+    with pytest.raises(OptionError, match="pairs 'own.csv' are no .jsonl file, .*source_span"):
+        load_transplants("own.csv", StubModel(crude))
 
 
 @pytest.mark.parametrize("name", ["mini-idm", "mini-sst", "own.jsonl"])
@@ -99,11 +113,11 @@ def test_a_file_of_pairs_is_all_test(tmp_path: Path) -> None:
     assert task.report == {"source": str(path), "test_all": 2, "test_mirror": 1}
 
 
-@pytest.mark.parametrize("name", ["birds", "BIRD", "own.csv", ""])
+@pytest.mark.parametrize("name", ["birds", "BIRD", ""])
 def test_an_unknown_pair_task_is_refused(name: str) -> None:
     with pytest.raises(
         OptionError,
-        match=rf"pair task '{name}' is unknown; .* bird, paws-qqp, .* ends in .tsv or .jsonl",
+        match=rf"pair task '{name}' is unknown; .* bird, paws-qqp, .* of a .tsv or .jsonl file",
     ):
         load_pairs(name)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
@@ -35,6 +36,7 @@ def test_rows_and_files_give_the_same_examples(tmp_path: Path) -> None:
     assert read_examples(path) == expected
     assert read_examples(str(path)) == expected
     assert read_examples(rows) == expected
+    assert read_examples(pd.DataFrame(rows)) == expected
 
 
 BAD: list[tuple[Any, str]] = [
@@ -43,7 +45,11 @@ BAD: list[tuple[Any, str]] = [
     ({"prompt": " ", "answer": " x"}, "' ' as its prompt; give a text"),
     ({"prompt": 3, "answer": " x"}, "3 as its prompt; give a text"),
     ({"prompt": "x", "answer": ""}, "'' as its answer"),
-    (GOOD | {"anwser": "x"}, "unknown key 'anwser'; the keys are prompt, answer, spans, tree"),
+    (GOOD | {"anwser": "x"}, r"unknown key 'anwser'; the keys \(columns\) are prompt, answer"),
+    (
+        {"text": "x", "label": 1},
+        r"unknown keys 'text', 'label' and lacks prompt, answer; .*if wanted, spans, tree, target",
+    ),
     (["prompt", "answer"], r"expected an Example, \(prompt, answer\) or an object"),
     (GOOD | {"tree": 5}, "5 as its tree; give a bracketing"),
     (GOOD | {"spans": 5}, "5 as its spans; give a list"),

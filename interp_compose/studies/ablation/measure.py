@@ -23,7 +23,7 @@ from interp_compose.interventions.ablation_sweep import (
     SublayerAblation,
     ablation_sweep,
 )
-from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.models.texts import output_tokenizer

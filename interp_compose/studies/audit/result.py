@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from interp_compose._public import public
+from interp_compose.errors import shortened
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import counted, text_table
@@ -32,6 +33,8 @@ TOLD: Final = {
 }
 FOUND: Final = ("wrong", "discarded")
 """Statuses of findings: what gives a wrong number without an error."""
+MOST_TOLD: Final = 5
+"""Checks of a status that is no finding, in a summary."""
 CHECKS: Final = Table(
     "checks",
     "part str, name str, check str, status str, detail str",
@@ -86,8 +89,17 @@ class Audit(StudyResult):
         return about, f"{found}: {', '.join(told)}"
 
     def summary(self) -> str:
-        """How many checks have which status, and every finding."""
+        """How many checks have which status, every finding, and what was refused or not tried."""
         lines = [*self._head()]
+        for status in ("refused", "not tried"):
+            rows = _placed(self.frame[self.frame["status"] == status])
+            told = [
+                f"{row['where']} ({shortened(row['detail'], 160)})"
+                for row in rows.to_dict("records")
+            ]
+            more = [f"{len(told) - MOST_TOLD} more, in the report"] if told[MOST_TOLD:] else []
+            if told:
+                lines.append(f"{status}: {'; '.join([*told[:MOST_TOLD], *more])}")
         if len(self.findings):
             columns = (("status", "status", "<11"), ("", "where", "<44"), ("", "detail", "<0"))
             lines += ["", *text_table(_placed(self.findings), columns)]

@@ -11,7 +11,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
-from interp_compose.studies.core.figures import by_pooling, lines_of, widths_of
+from interp_compose.studies.core.figures import by_pooling, lines_of
 from interp_compose.studies.core.text import about, counted, decimal, filtered_of
 
 LAYER_TITLE = "layer at which tokens are pooled (0 = embeddings)"
@@ -42,7 +42,6 @@ def curve_figure(
             ("task", "unit"),
             filtered_of(config),
             *shown,
-            widths_of(frame["pooling"]),
             floor,
         ),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
@@ -71,7 +70,6 @@ def logprob_figure(
             filtered_of(config),
             f"mean over {counted(int(frame['n'].max()), 'examples')}",
             _intervals(lines),
-            widths_of(frame["pooling"]),
         ),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="log-probability (nats)",

@@ -22,8 +22,8 @@ from interp_compose.interventions.pooling import (
     shuffled_sides,
 )
 from interp_compose.interventions.pooling_sweep import protocols_of, sweep, with_controls
-from interp_compose.interventions.select import resolve_layers
 from interp_compose.interventions.streams import capture_kept, resumed
+from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel, Streams
 from interp_compose.models.memory import chunk_tokens
 from interp_compose.studies.cap.options import CapCommand, CapOptions

@@ -7,7 +7,6 @@ two of texts: ``tokens`` of the prompts, and ``predictions``.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +17,7 @@ import pandas as pd
 from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
-from interp_compose.errors import InputError, OptionError
+from interp_compose.errors import InputError, OptionError, warn
 from interp_compose.plots.chart import answers_note
 from interp_compose.stats.intervals import share_interval, wilson_interval
 from interp_compose.stats.paired_shares import paired_shares
@@ -37,6 +36,7 @@ from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table, check_same
 from interp_compose.studies.core.text import (
     INTERVALS,
+    UNCORRECTED,
     about,
     cautions,
     counted,
@@ -244,10 +244,13 @@ class CapCurve(StudyResult):
         texts = ["prompt", "answer"]
         mine, theirs = (one.clean[texts].to_numpy().tolist() for one in (self, other))
         if mine != theirs:
-            same = sum(a == b for a, b in zip(mine, theirs, strict=False))
+            unlike = f"{len(mine)} and {len(theirs)} examples"
+            if len(mine) == len(theirs):
+                changed = sum(a != b for a, b in zip(mine, theirs, strict=True))
+                unlike = f"{changed} of {len(mine)} examples that differ in prompt or answer"
             raise InputError(
-                f"the curves are of other examples: {same} of {len(mine)} and {len(theirs)} are "
-                "the same, in the same place; run both on the same task and the same examples"
+                f"the curves have {unlike}; run both on the same examples, in the same order (with "
+                "the same task, limit and seed)"
             )
         here, there = self._by_place(), other._by_place()
         both = [
@@ -341,7 +344,8 @@ class CapCurve(StudyResult):
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             said.append(
                 f"There it has {change} against units of the same sizes at random places "
-                f"(McNemar's exact test, Holm over layers: p {probability(rows['p_holm'].item())})."
+                f"(the interval is not corrected; McNemar's exact test, by Holm over layers: p "
+                f"{probability(rows['p_holm'].item())})."
             )
         return said
 
@@ -414,8 +418,8 @@ class CapCurve(StudyResult):
         drawn = " shuffled: one draw, of the seed." if "shuffled" in controls else ""
         return [
             "",
-            "mean − control, paired by example: 95 % interval, p of McNemar's exact test (Holm, "
-            f"over layers).{drawn}",
+            f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
+            f"over layers.{drawn}",
             *text_table(table, columns),
         ]
 
@@ -446,10 +450,9 @@ def compare_curves(
     same = all(test.equals(tests[0]) for test in tests)
     if not same:
         shown = ", ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
-        warnings.warn(
+        warn(
             f"these curves are of different examples ({shown}), so that more than the models may "
             "differ; measure them on the same ones to compare them",
-            stacklevel=2,
         )
     for label, curve in given.items():
         frame = curve.average() if pooling == AVERAGE else curve.frame

@@ -16,7 +16,7 @@ from jaxtyping import Bool
 
 from interp_compose.checks import drawn
 from interp_compose.errors import InputError, InterventionError, OptionError
-from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
 from interp_compose.models.ready import check_model

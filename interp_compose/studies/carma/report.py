@@ -274,9 +274,9 @@ METHOD: Final = (
     "CV (eq. 13) is the standard deviation over seeds (n − 1) over their mean, with Vangel's "
     "interval. NI (eq. 14) is the relative gain in ConsistSyn in per cent, taken seed by seed.",
     "Differences are paired by seed (same start, same batches): mean, standard error and "
-    "two-sided t test of the differences. Intervals are 95 %, Student's t over seeds. It knows "
-    "nothing of the bounds 0 and 100 %, and may pass them; figures draw it as far as it is "
-    "possible.",
+    "two-sided t test of the differences. Intervals are 95 %, Student's t over seeds, not "
+    "corrected for their number. An interval knows nothing of the bounds 0 and 100 %, and may "
+    "pass them; figures draw it as far as it is possible.",
     "p is corrected (Holm) within a family: accuracy, CAP averaged at each layer and ConsistSyn at "
     "each rate are one; CAP per protocol another; the representations a third. A difference is "
     "established at corrected p < 0.05; one below 0.05 only before correction is a hint, and so "

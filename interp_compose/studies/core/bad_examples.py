@@ -60,7 +60,7 @@ def sound(
             raise
         first = refusal
     if on_bad != "skip" or len(bad) == len(rows):
-        remedy = BY_HAND if on_bad is None else REMEDY
+        remedy = REMEDY if on_bad == "refuse" and len(bad) < len(rows) else BY_HAND
         raise together(list(bad.values()), len(rows), what, remedy) from first
     places = [place for place in range(len(rows)) if place not in bad]
     kept = prepared([rows[place] for place in places])

@@ -272,12 +272,6 @@ def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
     return told if len(config["seeds"]) > 1 else ()
 
 
-def widths_of(names: Iterable[str]) -> str:
-    """Why mean is drawn wide, where a figure has sum as well; else an empty text."""
-    both = {"mean", "sum"} <= {*names}
-    return "mean is wide: sum may lie on it" if both else ""
-
-
 def by_pooling(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
     """Label, style and rows of each pooling, in the order of the rows; controls, which are dashed,
     are named as such."""

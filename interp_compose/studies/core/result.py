@@ -44,6 +44,11 @@ class StudyResult(Result):
     """What else its command writes, in words."""
 
     @classmethod
+    def study(cls) -> str:
+        """The study's name: that of its folder."""
+        return cls.__module__.split(".")[-2].replace("_", " ")
+
+    @classmethod
     def _tables(cls, config: Mapping[str, Any]) -> tuple[Table, ...]:
         """:attr:`SCHEMA`, with the rules that hold under this config."""
         return cls.SCHEMA

@@ -19,6 +19,8 @@ FEW: Final = 30  # of fewer examples, numbers say little
 FLOOR: Final = "the clean model gets nothing right"
 INTERVALS: Final = "intervals are 95 %, not corrected for the choice of a layer"
 """Of sentences that name the layer where most is lost, or kept."""
+UNCORRECTED: Final = "95 % interval, not corrected for the number of comparisons"
+"""Of an interval that stands beside a corrected p."""
 LIMITS: Final = (
     "Seeds vary the start and the order of training: other tasks, sizes of model and lengths of "
     "training are not shown."
@@ -69,9 +71,9 @@ def filtered_of(config: Mapping[str, Any]) -> str:
 
 
 def floor_of(clean: pd.DataFrame) -> str:
-    """That the clean model gets nothing right, or is not shown to be better than one answer to all;
-    else an empty text. That answer is the most common one, which is no guess below chance; answers
-    that are all the same have no other to choose."""
+    """That the clean model gets nothing right, or that the interval of its accuracy does not lie
+    above the share of the most common answer, which is no guess below chance; else an empty text.
+    Answers that are all the same have no other to choose."""
     n, right = len(clean), int(clean["correct"].sum())
     if not right:
         return FLOOR
@@ -79,7 +81,11 @@ def floor_of(clean: pd.DataFrame) -> str:
     low, _ = wilson_interval(right, n)
     if len(shares) == 1 or low > shares.iloc[0]:
         return ""
-    return f"clean accuracy not shown above {decimal(shares.iloc[0], 3)}, one answer to all"
+    most = decimal(shares.iloc[0], 3)
+    return (
+        f"the 95 % interval of the clean accuracy does not lie above {most}, the share of the most "
+        "common answer"
+    )
 
 
 def cautions(n: int, floor: str = "", *, of: str = "examples") -> list[str]:
@@ -123,11 +129,41 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
     row = rows.iloc[int(rows["difference"].abs().to_numpy().argmax())].to_dict()
     scale, unit = (100, " points") if percent else (1, "")
     ends = (scale * row[name] for name in ("difference", "ci_low", "ci_high"))
-    tested = "" if math.isnan(row["p_holm"]) else f" (95 %, p by Holm {probability(row['p_holm'])})"
+    tested = ""
+    if not math.isnan(row["p_holm"]):
+        tested = f" ({UNCORRECTED}; p by Holm {probability(row['p_holm'])})"
     return [
         f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
         f"{interval(*ends, sign=True)}{unit}{tested}."
     ]
+
+
+def differences_told(
+    found: pd.DataFrame, place: str, unit: str = "points", scale: float = 100.0, digits: int = 1
+) -> list[str]:
+    """Lines for a summary: a blank one, a heading, and one for each difference that was tested.
+
+    Args:
+        found: differences paired by seed, with columns other, difference, ci_low, ci_high, p and
+            p_holm.
+        place: what a line begins with, as a format of the row's columns.
+        unit: of the differences, once multiplied by ``scale``.
+        digits: of the intervals' ends; differences have one more.
+    """
+    rows = found[found["p"].notna()].to_dict("records")
+    lines = []
+    for row in rows:
+        low, high = (decimal(scale * row[end], digits) for end in ("ci_low", "ci_high"))
+        change = decimal(scale * row["difference"], digits + 1, sign=True)
+        lines.append(
+            f"{place.format_map(row)}{change:>8}  {low} to {high}"
+            f"  p (Holm) {decimal(row['p_holm'], 3)}"
+        )
+    if lines:
+        other = rows[0]["other"]
+        head = f"differences to {other}, paired by seed, in {unit} ({UNCORRECTED}, p is by Holm):"
+        lines = ["", head, "", *lines]
+    return lines
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -13,7 +13,14 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
+from interp_compose.studies.core.text import (
+    LIMITS,
+    decimal,
+    differences_told,
+    listed,
+    most_apart,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -170,22 +177,8 @@ class Generalisation(StudyResult):
                 ),
             ),
         ]
-        return self._told([*lines, *self._verdicts()])
-
-    def _verdicts(self) -> list[str]:
-        found = self.differences
-        overall = found[(found["kind"] == ALL) & found["p"].notna()]
-        if overall.empty:
-            return []
-        lines = ["", f"differences to {overall['other'].iloc[0]}, paired by seed, in points:", ""]
-        for row in overall.to_dict("records"):
-            lines.append(
-                f"{row['model']:<24}{row['split']:<8}"
-                f"{decimal(100 * row['difference'], 2, sign=True):>8}"
-                f"  95 % {_interval(row['ci_low'], row['ci_high'])}"
-                f"  p (Holm) {decimal(row['p_holm'], 3)}"
-            )
-        return lines
+        overall = self.differences[self.differences["kind"] == ALL]
+        return self._told([*lines, *differences_told(overall, "{model:<24}{split:<8}")])
 
     def sentences(self) -> list[str]:
         """What each model gets right of the last split, and what differs most."""

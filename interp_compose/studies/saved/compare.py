@@ -42,7 +42,7 @@ def run(command: CompareCommand) -> str:
     results = labelled(command.folders, command.labels)
     table = joined(results)
     figures = compared_figures(results)
-    study = type(next(iter(results.values()))).__name__
+    study = next(iter(results.values())).study()
     folders = dict(zip(results, map(str, command.folders), strict=True))
     config = {"study": study, "results": folders, "settings": differing(results)}
     pairs, unpaired = paired(results)
@@ -72,10 +72,10 @@ def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, StudyR
     if len({*folders}) < len(folders):
         raise OptionError(f"{' '.join(map(str, folders))}: expected each folder once")
     results = [load_result(folder) for folder in folders]
-    kinds = [type(result).__name__ for result in results]
-    if len({*kinds}) > 1:
-        told = ", ".join(f"{folder} a {kind}" for folder, kind in zip(folders, kinds, strict=True))
-        raise InputError(f"results of one study can be compared; {told}")
+    studies = [result.study() for result in results]
+    if len({*studies}) > 1:
+        told = (f"{folder} is of {study}" for folder, study in zip(folders, studies, strict=True))
+        raise InputError(f"{', '.join(told)}: only results of one study can be compared")
     for names in (labels, [_model(result) for result in results], [f.name for f in folders]):
         if names and all(names) and len({*names}) == len(results):
             return dict(zip(names, results, strict=True))

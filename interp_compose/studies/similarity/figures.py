@@ -14,7 +14,7 @@ from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, Style
-from interp_compose.studies.core.figures import by_pooling, line_of, widths_of
+from interp_compose.studies.core.figures import by_pooling, line_of
 from interp_compose.studies.core.text import FEW, about
 
 MINUS: Final = "\N{MINUS SIGN}"
@@ -76,7 +76,6 @@ def similarity_figure(
             config,
             ("task", "unit", "embedding"),
             f"bands and bars: {INTERVALS}",
-            widths_of(frame["pooling"]),
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,

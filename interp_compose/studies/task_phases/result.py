@@ -23,7 +23,13 @@ from interp_compose.studies.core.settings import (
 )
 from interp_compose.studies.core.shares import ALL, differences_of, shares_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
+from interp_compose.studies.core.text import (
+    LIMITS,
+    differences_told,
+    listed,
+    most_apart,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -161,22 +167,9 @@ class TaskPhases(StudyResult):
             ("n", "n", ">8"),
         )
         head = "sequences that are right, in per cent: mean, smallest-largest seed"
-        return self._told([head, "", *text_table(rows, columns), *self._differences()])
-
-    def _differences(self) -> list[str]:
-        found = self.differences
-        found = found[(found["kind"] == ALL) & found["p"].notna()]
-        if found.empty:
-            return []
-        lines = ["", f"differences to {found['other'].iloc[0]}, paired by seed, in points:", ""]
-        for row in found.to_dict("records"):
-            ends = " to ".join(decimal(100 * row[name], 1) for name in ("ci_low", "ci_high"))
-            lines.append(
-                f"{row['setting']:<20}{row['size']:>8}{row['split']:>8}"
-                f"{decimal(100 * row['difference'], 2, sign=True):>8}  95 % {ends}"
-                f"  p (Holm) {decimal(row['p_holm'], 3)}"
-            )
-        return lines
+        overall = self.differences[self.differences["kind"] == ALL]
+        told = differences_told(overall, "{setting:<20}{size:>8}{split:>8}")
+        return self._told([head, "", *text_table(rows, columns), *told])
 
     def sentences(self) -> list[str]:
         """What each setting gets right of the last split with the largest training set, and what

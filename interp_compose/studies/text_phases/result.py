@@ -23,7 +23,13 @@ from interp_compose.studies.core.settings import (
 )
 from interp_compose.studies.core.shares import differences_of, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
+from interp_compose.studies.core.text import (
+    LIMITS,
+    differences_told,
+    listed,
+    most_apart,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -149,22 +155,10 @@ class TextPhases(StudyResult):
         )
         n = int(rows["n"].iloc[0])
         head = f"perplexity of {n:,} held-out tokens: mean, smallest-largest seed"
-        return self._told([head, "", *text_table(rows, columns), *self._differences()])
-
-    def _differences(self) -> list[str]:
-        found = self.differences[self.differences["p"].notna()]
-        if found.empty:
-            return []
-        other = found["other"].iloc[0]
-        lines = ["", f"differences to {other}, paired by seed, in nats a token:", ""]
-        for row in found.to_dict("records"):
-            ends = " to ".join(decimal(row[name], 3) for name in ("ci_low", "ci_high"))
-            lines.append(
-                f"{row['setting']:<20}{row['size']:>12}"
-                f"{decimal(row['difference'], 4, sign=True):>12}  95 % {ends}"
-                f"  p (Holm) {decimal(row['p_holm'], 3)}"
-            )
-        return lines
+        told = differences_told(
+            self.differences, "{setting:<20}{size:>12}    ", "nats a token", scale=1.0, digits=3
+        )
+        return self._told([head, "", *text_table(rows, columns), *told])
 
     def sentences(self) -> list[str]:
         """The perplexity of each setting with the most training tokens, and what differs most."""

@@ -7,7 +7,6 @@ weights of the moment.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from interp_compose.errors import InterventionError, NonFiniteError
+from interp_compose.errors import InterventionError, NonFiniteError, warn
 from interp_compose.interventions.leak import attention_leak
-from interp_compose.interventions.select import resolve_layers
+from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import fitting_batch
 from interp_compose.models.ready import check_one_stack
@@ -100,7 +99,7 @@ def _or_nothing(name: str, look: Callable[[LensModel], list[Row]]) -> Callable[.
         try:
             return look(model)
         except InterventionError as nothing:
-            warnings.warn(f"{nothing}; this look has no number of {name!r}", stacklevel=2)
+            warn(f"{nothing}; this look has no number of {name!r}")
             return [_row(name, UNTOUCHED, NOTHING, math.nan, 0)]
 
     return told
