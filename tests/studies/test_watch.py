@@ -33,6 +33,7 @@ from interp_compose.studies.cap.measure import cap_curve
 from interp_compose.studies.similarity.measure import similarity_curve
 from interp_compose.studies.watch.measure import watch
 from interp_compose.studies.watch.result import Watched
+from interp_compose.studies.watch.rows import LOOKS, MEASURED
 from interp_compose.studies.watch.watcher import Watcher
 from interp_compose.text.vocabulary import Vocabulary
 from interp_compose.text.word_tokenizer import WordTokenizer
@@ -482,3 +483,31 @@ def test_weights_are_enough_without_a_tokenizer() -> None:
         assert found == pytest.approx(float((values**2).sum() / values[0] ** 2), rel=1e-5)
     with pytest.raises(InputError, match="without a tokenizer"):
         watch(module, measures=("cap",), **ON_SPANS)
+
+
+def test_the_summary_has_intervals_and_names_what_nothing_was_done_to() -> None:
+    rows = [
+        {"step": step, "measure": measure, "layer": layer, "of": of, "value": value, "n": n}
+        | {"low": low, "high": high}
+        for step in (0, 40)
+        for measure, layer, of, value, n, low, high in (
+            ("stable_rank", 1, "W_Q", 2.0 + step, 1, np.nan, np.nan),
+            ("stable_rank", 1, "W_K", 3.0 + step, 1, np.nan, np.nan),
+            ("cap", -1, "no pooling", 0.5, 20, 0.299, 0.701),
+            ("cap", 0, "mean", 0.25, 20, 0.112, 0.469),
+        )
+    ]
+    look = {"taken": True, "seconds": 1.0, "training_seconds": 2.0, "watching_seconds": 1.0}
+    looks = [{"step": step, "expected": np.nan, **look} for step in (0, 40)]
+    found = Watched(
+        config={"measures": ["stable_rank", "cap"]},
+        frames={"measured": MEASURED.of(rows), "looks": LOOKS.of(looks)},
+        versions={},
+    )
+    lines = [line.split() for line in found.summary().splitlines()]
+    assert "95 % intervals" in found.summary()
+    accuracy = ["0.500", "[0.299,", "0.701]"]
+    assert ["cap", "no", "pooling", *accuracy, *accuracy, "20"] in lines
+    pooled = ["0.250", "[0.112,", "0.469]"]
+    assert ["cap", "mean", "0", *pooled, *pooled, "20"] in lines
+    assert ["stable_rank", "mean", "of", "matrices", "1", "2.5", "42.5", "2"] in lines

@@ -64,7 +64,7 @@ PAPER = ImageTraining(
 class ConceptGraphsCommand:
     """Does a small initialisation make a conditional diffusion model compose concepts that it has
     not seen together (complexity control, section VII, Fig. 6)? A run of the default takes about
-    6 min of a core."""
+    6 min of a core. `interp-compose phases --task concept-graphs` is the same."""
 
     gammas: str = "0.3,0.4,0.5,0.6,0.7"
     """Init rates: from:to:step, or a list by commas."""

@@ -13,8 +13,8 @@ from interp_compose.studies.core.options import GridOptions, Output, Part
 class PhasesCommand:
     """Memorising or reasoning (complexity control): small transformers on composed anchor
     functions, over a grid of init rates and weight decays. A run of the default takes about 40 s
-    of a core. With --task scan-turn-left, cogs, addition, prontoqa, text or concept-graphs it is
-    another command, on that task: see its own help, phases --task text --help."""
+    of a core. With --task it is another command, with its own help: task-phases (--task
+    scan-turn-left, cogs, addition, prontoqa), text-phases (text) or concept-graphs."""
 
     gammas: str = "0.3:1.0:0.1"
     """Init rates: from:to:step, or a list by commas."""

@@ -62,7 +62,8 @@ class TaskOfSequences:
 @dataclass(frozen=True, kw_only=True)
 class TaskPhasesCommand:
     """Does a small initialisation, or more weight decay, make a decoder find the rule of a task
-    (complexity control, section VII)? The task's source is the prompt, its target what follows."""
+    (complexity control, section VII)? The task's source is the prompt, its target what follows.
+    `interp-compose phases --task scan-turn-left` is the same with that task."""
 
     gammas: Annotated[str | None, by_default("0.5,0.7; none with --model")] = None
     """Init rates: from:to:step, or a list by commas."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,16 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, MissingDataError, OptionError
 from interp_compose.studies.core.result import StudyResult
-from interp_compose.studies.core.text import counted, text_table
+from interp_compose.studies.core.text import counted, interval, text_table
 from interp_compose.studies.watch.rows import LOOKS, MEASURED, Rows
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
+ON_DATA: Final = ("cap", "attention_leak", "agreement")
 NAMES: Final = (
     *("stable_rank", "frobenius_norm", "effective_rank", "spectral_entropy", "mean_abs_cosine"),
-    *("cap", "attention_leak", "agreement"),
+    *ON_DATA,
 )
 
 
@@ -98,7 +100,9 @@ class Watched(StudyResult):
         return {f"{name}_over_training": self.plot(name) for name in self.config["measures"]}
 
     def summary(self) -> str:
-        """Looks taken and skipped, what they took, and each measure at the first and the last."""
+        """Looks taken and skipped, what they took, and each measure at the first and the last, with
+        its interval; of weights the mean over a layer's matrices. The layer is blank where nothing
+        is pooled or knocked out."""
         looks = self.looks
         skipped = int((~looks["taken"]).sum())
         taken = counted(int(looks["taken"].sum()), "looks")
@@ -111,12 +115,25 @@ class Watched(StudyResult):
             )
         if self.frame.empty:
             return lines[0]
+        if self.frame["low"].notna().any():
+            lines.append("in brackets: 95 % intervals; n: examples or pairs (of weights: matrices)")
+        of = self.frame["of"].where(self.frame["measure"].isin(ON_DATA), "mean of matrices")
+        by_place = self.frame.assign(of=of).groupby(["step", "measure", "of", "layer"], sort=False)
+        found = by_place.agg({"value": "mean", "low": "max", "high": "max", "n": "sum"})
         steps = sorted({self.frame["step"].min(), self.frame["step"].max()})
-        by_step = self.frame.groupby(["step", "measure", "layer"], sort=False)["value"].mean()
-        cells = pd.DataFrame({f"step {step}": by_step[step].map("{:.4g}".format) for step in steps})
-        columns = [("measure", "measure", "<16"), ("layer", "layer", ">6")]
-        columns += [(str(name), str(name), ">10") for name in cells]
-        return "\n".join([*lines, "", *text_table(cells.reset_index(), columns)])
+        shown = {f"step {step}": found.loc[step].apply(_cell, axis=1) for step in steps}
+        cells = pd.DataFrame({**shown, "n": found.loc[steps[-1], "n"].map(str)}).fillna("–")
+        table = cells.reset_index()
+        table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
+        columns = [("measure", "measure", "<16"), ("of", "of", "<18"), ("layer", "layer", ">5")]
+        columns += [(name, name, ">10") for name in shown]
+        return "\n".join([*lines, "", *text_table(table, [*columns, ("n", "n", ">6")])])
+
+
+def _cell(place: pd.Series[float]) -> str:
+    """A value and its interval, where it has one."""
+    value, low, high = (float(place[name]) for name in ("value", "low", "high"))
+    return f"{value:.4g}" if math.isnan(low) else interval(value, low, high)
 
 
 def of_rows(rows: Rows) -> Watched:
