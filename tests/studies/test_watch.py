@@ -480,5 +480,17 @@ def test_weights_are_enough_without_a_tokenizer() -> None:
     for matrix, found in zip(matrices, watcher.frame["value"], strict=True):
         values = np.linalg.svd(matrix.weight.double().numpy(), compute_uv=False)
         assert found == pytest.approx(float((values**2).sum() / values[0] ** 2), rel=1e-5)
-    with pytest.raises(InputError, match="without a tokenizer"):
-        watch(module, measures=("cap",), **ON_SPANS)
+
+
+@pytest.mark.parametrize(
+    ("measure", "read"),
+    [("cap", ON_SPANS), ("attention_leak", ON_SPANS), ("agreement", {"pairs": PAIRS})],
+)
+def test_a_missing_tokenizer_is_passed_where_the_model_was(
+    measure: str, read: dict[str, Any]
+) -> None:
+    module = hugging_face()
+    with pytest.raises(InputError, match=r"without a tokenizer; pass one to watch\(…, tokenizer"):
+        watch(module, measures=(measure,), **read)
+    with pytest.raises(InputError, match=r"tokenizer; pass one to load_model\(…, tokenizer"):
+        watch(load_model(module), measures=(measure,), **read)
