@@ -1,13 +1,15 @@
 """Scripts that show the wrong entries of ``_generated/audits.md`` with TransformerLens alone.
 
 ``python -m docs.audit_scripts`` lists the entries; with an architecture and an entry of its row, it
-prints the script::
+prints the script (two, where the entry is wrong and its edits are discarded as well)::
 
     python -m docs.audit_scripts OPT attn.hook_pattern > discarded.py
 
 There is one template for each kind of entry. Each builds the architecture with random weights, has
 at most 15 lines, needs torch, transformers and transformer-lens, and ends in an assertion that
-fails once TransformerLens has mended the entry.
+fails once TransformerLens has mended the entry. ``python -m docs.audit_scripts --run`` runs the
+scripts of all entries, or of those named, in one process: in about a minute of one core. Its exit
+status is 1 if some do not show their entry, which it lists.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Final
+
+from tqdm.auto import tqdm
 
 from docs.audits import LAYER, NATIVE, written
 from interp_compose.models.bridge import bridge_around
@@ -34,12 +40,12 @@ model = hf.{model}(config).eval()
 bridge = build_bridge_from_module(model, "{model}", hf_config=config)
 """
 DISCARDED: Final = """\
-tokens = torch.arange(3, 10)[None]
+tokens, seen = torch.arange(3, 10)[None], []
 clean = bridge({call})
-noise = lambda x, hook: x + torch.randn(x.shape).to(x.dtype)
-with bridge.hooks(fwd_hooks=[("{hook}", noise)]):
+with bridge.hooks(fwd_hooks=[("{hook}", lambda value, hook: seen.append(hook) or \
+(value + 9 * torch.randn(value.shape)).to(value.dtype))]):
     edited = bridge({call})
-assert torch.equal(edited, clean), "the edit acts"
+assert seen and torch.equal(edited, clean), "the edit acts, or the hook never fires"
 """
 SCORES: Final = """\
 tokens = torch.arange(3, 10)[None]
@@ -127,16 +133,10 @@ def script(architecture: str, kind: str, entry: str) -> str:
     Raises:
         ValueError: the architecture has no such hook point.
     """
-    native = architecture == NATIVE
-    model = None if native else architectures.build(architecture)
-    two_stacks = bool(model is not None and model.config.is_encoder_decoder)
-    call = "tokens, decoder_input_ids=tokens" if two_stacks else "tokens"
-    setting = {"model": type(model).__name__, "call": call}
-    build = _native() if native else IMPORTS + _config(model, eager=kind != "logits")
+    build, setting = opening(architecture, kind)
     if kind == "logits":
         return build + OTHER.format(**setting)
-    bridge = architectures.build_native() if native else bridge_around(model)
-    names = [name for name in bridge.hook_dict if shown(name) == entry]
+    names = [name for name in _hook_points(architecture) if shown(name) == entry]
     if not names:
         raise ValueError(f"{architecture} has no hook point {entry!r}")
     place = names[0].rpartition(".")[0]
@@ -144,7 +144,24 @@ def script(architecture: str, kind: str, entry: str) -> str:
     setting |= {"pattern": f"{place}.hook_pattern", "values": f"{place}.hook_v"}
     added = ["hook_resid_pre", "hook_attn_out", "hook_mlp_out"]
     setting["parts"] = repr(added[:2] if entry.endswith("mid") else added)
-    return build + ("" if native else MODEL.format(**setting)) + KINDS[kind].format(**setting)
+    return build + KINDS[kind].format(**setting)
+
+
+def opening(architecture: str, kind: str) -> tuple[str, dict[str, str]]:
+    """The lines before the template of a kind, and what it is told of the model: the name of its
+    class, and the arguments of a call."""
+    if architecture == NATIVE:
+        return _native(), {"call": "tokens"}
+    config, name, two_stacks = _config(architecture, eager=kind != "logits")
+    setting = {"model": name, "call": "tokens" + ", decoder_input_ids=tokens" * two_stacks}
+    return IMPORTS + config + MODEL.format(**setting) * (kind != "logits"), setting
+
+
+@cache
+def _hook_points(architecture: str) -> tuple[str, ...]:
+    if architecture == NATIVE:
+        return tuple(architectures.build_native().hook_dict)
+    return tuple(bridge_around(architectures.build(architecture)).hook_dict)
 
 
 def shown(name: str) -> str:
@@ -152,15 +169,19 @@ def shown(name: str) -> str:
     return re.sub(LAYER, lambda found: found[1] or "", name)
 
 
-def _config(model: Any, *, eager: bool) -> str:
-    """The statement that makes the config of a model."""
+@cache
+def _config(architecture: str, *, eager: bool) -> tuple[str, str, bool]:
+    """The statement that makes the config of a model, the name of the model's class, and whether it
+    is an encoder–decoder."""
+    model = architectures.build(architecture)
     config, default = model.config, type(model.config)().to_dict()
     arguments = [f"{name}={value!r}" for name, value in _set(config.to_dict(), default).items()]
     if eager:  # as load_model sets it; logits are compared as transformers comes
         arguments.append('attn_implementation="eager"')
     wrapped = textwrap.wrap(", ".join(arguments), 180, break_long_words=False)
     first = f"config = hf.{type(config).__name__}("
-    return first + "\n    ".join(wrapped) + ")\n"
+    statement = first + "\n    ".join(wrapped) + ")\n"
+    return statement, type(model).__name__, bool(config.is_encoder_decoder)
 
 
 def _set(config: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
@@ -188,22 +209,39 @@ def _native() -> str:
     )
 
 
+def failures(known: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Of these entries, those that their script does not show, each with the script's error."""
+    failed = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in tqdm(known, desc="scripts", unit="script"):
+            try:
+                exec(compile(script(*one), " ".join(one), "exec"), {})
+            except Exception as error:  # noqa: BLE001  whatever a mended entry raises
+                failed.append("\t".join([*one, f"{type(error).__name__}: {error}"]))
+    return failed
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """List the entries, or print the script of one."""
+    """List the entries, print the script of one, or run scripts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("architecture", nargs="?", help="as the table names it")
     parser.add_argument("entry", nargs="?", help="a hook point of its row, or logits")
+    parser.add_argument("--run", action="store_true", help="run the scripts of all that is named")
     asked = parser.parse_args(argv)
-    known = list(entries())
-    if asked.entry is None:
-        for architecture, kind, entry in known:
-            if asked.architecture in (None, architecture):
-                print(f"{architecture}\t{kind}\t{entry}")
-        return
-    found = [one for one in known if (one[0], one[2]) == (asked.architecture, asked.entry)]
-    if not found:
-        parser.error(f"the table has no entry {asked.entry!r} of {asked.architecture!r}")
-    print(script(*found[0]), end="")
+    named = (asked.architecture, asked.entry)
+    known = [one for one in entries() if named[0] in (None, one[0]) and named[1] in (None, one[2])]
+    if not known:
+        parser.error(f"the table has no entry {asked.entry or ''!r} of {asked.architecture!r}")
+    if asked.run:
+        failed = failures(known)
+        print(f"{len(known) - len(failed)} of {len(known)} scripts show their entry")
+        if failed:
+            raise SystemExit("\n".join(["these do not:", *failed]))
+    elif asked.entry is None:
+        print("\n".join("\t".join(one) for one in known))
+    else:
+        print("\n".join(script(*one) for one in known), end="")
 
 
 if __name__ == "__main__":

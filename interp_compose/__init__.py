@@ -23,4 +23,6 @@ def __getattr__(name: str) -> Any:
     except AttributeError as error:
         from interp_compose.errors import did_you_mean
 
-        raise AttributeError(f"{error}{did_you_mean(name, __all__)}") from None
+        # obj=None: Python, which knows names by obj, would add the same question
+        message = f"{error}{did_you_mean(name, __all__)}"
+        raise AttributeError(message, name=name, obj=None) from None

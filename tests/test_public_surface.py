@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import interp_compose
 
 NAMES = {
@@ -142,6 +144,17 @@ def test_the_surface_is_what_it_was() -> None:
     assert {name for name in dir(interp_compose) if name in NAMES} == NAMES
     for name in NAMES:
         assert getattr(interp_compose, name) is not None
+
+
+def test_a_misspelt_name_is_asked_back_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the message, which is all that notebooks show, and not again by Python's traceback."""
+    name = "SmallSeq2Seq"
+    with pytest.raises(AttributeError) as caught:
+        getattr(interp_compose, name)
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"AttributeError: No interp_compose attribute {name}; did you mean 'small_seq2seq'?"
+    )
 
 
 def test_importing_and_help_load_nothing_heavy() -> None:

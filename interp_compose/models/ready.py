@@ -53,11 +53,11 @@ def check_evaluating(model: LensModel) -> None:
         )
 
 
-def check_tokenizer(model: LensModel) -> None:
-    """Refuse a model without a tokenizer."""
+def check_tokenizer(model: LensModel, passed_to: str = "load_model") -> None:
+    """Refuse a model without a tokenizer; ``passed_to`` is the function that takes one for it."""
     if model.tokenizer is None:
         raise InputError(
-            f"{model.name!r} came without a tokenizer; pass one to load_model(…, tokenizer=…)."
+            f"{model.name!r} came without a tokenizer; pass one to {passed_to}(…, tokenizer=…)."
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 import interp_compose as ic
 from interp_compose.errors import CapabilityError, CorruptFileError, InputError
@@ -259,6 +260,36 @@ def test_a_curve_of_texts_in_its_own_words() -> None:
         ic.cap_curve(model, [ic.Example("a x", "A", spans=((0, 3),))], unit="span", progress=False)
     with pytest.raises(InputError, match="'Z' .*is not among the 6 words"):
         ic.cap_curve(model, [ic.Example("a b", "Z", spans=((0, 3),))], unit="span", progress=False)
+
+
+def test_cap_is_watched_while_it_trains() -> None:
+    """Each look is the curve of the weights of that step, and the answer becomes right; by the
+    model and by its module alone, with one tokenizer."""
+    model = made("both", "sinusoidal", "post", **WORDS)
+    examples = [ic.Example("a b c d", "B", spans=((0, 3),))]
+    asked: dict[str, Any] = {"examples": examples, "unit": "span", "layers": [0, 3]}
+    watchers = [
+        ic.watch(one, measures=("cap",), every=1, budget=None, **asked, **passed)
+        for one, passed in ((model, {}), (model.lens, {"tokenizer": model.tokenizer}))
+    ]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    source, target = torch.tensor([[3, 4, 5, 6, 2]]), torch.tensor([[1]])
+    expected = []
+    for step in range(3):
+        for watcher in watchers:
+            watcher(step)
+        curve = ic.cap_curve(model, pooling="mean", controls=False, progress=False, **asked)
+        expected += [curve.frame["clean_accuracy"][0], *curve.frame["accuracy"]]
+        logits = model.lens.train()(source, target)[:, -1]
+        cross_entropy(logits, torch.tensor([4])).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model.lens.eval()
+    assert expected[:3] == [0, 0, 0]
+    assert expected[-3:] == [1, 1, 1]
+    for watcher in watchers:
+        assert watcher.frame["value"].tolist() == expected
+        assert watcher.frame["layer"].tolist() == [-1, 0, 3] * 3
 
 
 @torch.no_grad()

@@ -481,8 +481,6 @@ def test_weights_are_enough_without_a_tokenizer() -> None:
     for matrix, found in zip(matrices, watcher.frame["value"], strict=True):
         values = np.linalg.svd(matrix.weight.double().numpy(), compute_uv=False)
         assert found == pytest.approx(float((values**2).sum() / values[0] ** 2), rel=1e-5)
-    with pytest.raises(InputError, match="without a tokenizer"):
-        watch(module, measures=("cap",), **ON_SPANS)
 
 
 def test_the_summary_has_intervals_and_names_what_nothing_was_done_to() -> None:
@@ -511,3 +509,17 @@ def test_the_summary_has_intervals_and_names_what_nothing_was_done_to() -> None:
     pooled = ["0.250", "[0.112,", "0.469]"]
     assert ["cap", "mean", "0", *pooled, *pooled, "20"] in lines
     assert ["stable_rank", "mean", "of", "matrices", "1", "2.5", "42.5", "2"] in lines
+
+
+@pytest.mark.parametrize(
+    ("measure", "read"),
+    [("cap", ON_SPANS), ("attention_leak", ON_SPANS), ("agreement", {"pairs": PAIRS})],
+)
+def test_a_missing_tokenizer_is_passed_where_the_model_was(
+    measure: str, read: dict[str, Any]
+) -> None:
+    module = hugging_face()
+    with pytest.raises(InputError, match=r"without a tokenizer; pass one to watch\(…, tokenizer"):
+        watch(module, measures=(measure,), **read)
+    with pytest.raises(InputError, match=r"tokenizer; pass one to load_model\(…, tokenizer"):
+        watch(load_model(module), measures=(measure,), **read)

@@ -13,11 +13,12 @@ from torch import nn
 from interp_compose._public import public
 from interp_compose.errors import InputError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.ready import check_tokenizer
 from interp_compose.models.trained import TrainedModel
 from interp_compose.models.untouched import random_states_kept
 from interp_compose.runs.files import plain_json
 from interp_compose.studies.watch.budget import Budget
-from interp_compose.studies.watch.measures import Measurement, planned
+from interp_compose.studies.watch.measures import OF_WEIGHTS, Measurement, planned
 from interp_compose.studies.watch.options import WatchOptions
 from interp_compose.studies.watch.result import Watched, of_rows
 from interp_compose.studies.watch.rows import Row, Rows
@@ -56,6 +57,8 @@ class Watcher:
         asked = self._asked
         self._model = TrainedModel(model, tokenizer=asked.tokenizer)
         with self._model.looked_at() as lens:
+            if lens is not model and not OF_WEIGHTS.keys() >= set(asked.measures):
+                check_tokenizer(lens, "watch")  # which made lens of the model
             self._measurements = planned(lens, asked)
             config = {
                 "study": "watch",
