@@ -102,7 +102,7 @@ def _shaded(full: Picture.Image, scale: Scale) -> Picture.Image:
     """The picture in shades of the scale, and what other colours it needs."""
     pixels = np.asarray(full).reshape(-1, 3).astype(int)
     coded, place = np.unique(pixels @ (65536, 256, 1), return_inverse=True)
-    colours = np.stack([coded >> 16, coded >> 8 & 255, coded & 255], axis=1)
+    colours = np.stack([coded // 65536, coded // 256 % 256, coded % 256], axis=1)
     shares = np.linspace(0, 1, KEPT_SHADES)
     shades = np.rint([[255 * channel for channel in to_rgb(scale.colour_at(x))] for x in shares])
     _, apart = _nearest(colours, shades)
@@ -435,6 +435,9 @@ def _bar(figure: Figure, scene: Scene) -> None:
     left, top, width, height = scene.box
     shades = [to_rgb(scale.colour_at((k + 0.5) / SHADES)) for k in range(SHADES)]
     look: dict[str, Any] = {"origin": "lower", "aspect": "auto"}
+    turned: dict[str, Any] = {}
+    along: XAxis | YAxis
+    across: XAxis | YAxis
     size = 12 * POINT
     if scene.bar.top is None:
         drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
@@ -448,7 +451,7 @@ def _bar(figure: Figure, scene: Scene) -> None:
         start = max(left + (width - length) / 2, MARGIN)
         drawn = _add(figure, scene, start, scene.bar.top, length, 14.0)
         drawn.imshow([shades], extent=(scale.low, scale.high, 0, 1), **look)
-        along, across, turned = drawn.xaxis, drawn.yaxis, {}
+        along, across = drawn.xaxis, drawn.yaxis
         gaps = [b - a for (a, _), (b, _) in itertools.pairwise(ticks)] or [scale.high - scale.low]
         there = length * min(gaps) / (scale.high - scale.low)
         ticks = ticks[:: math.ceil((TICK * max(len(text) for _, text in ticks) + 6) / there)]

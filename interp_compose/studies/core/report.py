@@ -6,8 +6,8 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -120,12 +120,15 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
     shown, said = frame, counted(len(frame), "rows")
     if len(frame) > longest:
         shown, said = frame.head(ROWS), f"the first {ROWS} of {said}; all are in {name}.csv"
+    exact: dict[Any, Callable[[Any], str]] = {
+        column: probability for column in shown.columns if column in ("p", "p_holm")
+    }
     with pd.option_context("display.max_colwidth", WIDTH):
         body = shown.to_html(
             index=False,
             border=0,
             float_format=lambda value: decimal(value, 3),
-            formatters=dict.fromkeys({"p", "p_holm"} & {*shown.columns}, probability),
+            formatters=exact,
             na_rep="–",
             justify="right",
         )
