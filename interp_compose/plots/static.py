@@ -435,6 +435,9 @@ def _bar(figure: Figure, scene: Scene) -> None:
     left, top, width, height = scene.box
     shades = [to_rgb(scale.colour_at((k + 0.5) / SHADES)) for k in range(SHADES)]
     look: dict[str, Any] = {"origin": "lower", "aspect": "auto"}
+    turned: dict[str, Any] = {}
+    along: XAxis | YAxis
+    across: XAxis | YAxis
     size = 12 * POINT
     along: XAxis | YAxis
     across: XAxis | YAxis
