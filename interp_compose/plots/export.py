@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width, pixels
@@ -20,42 +18,21 @@ from interp_compose.plots.scatter import Scatter
 from interp_compose.plots.static import DPI, PRINT_DPI, picture
 from interp_compose.runs.files import atomic_write
 
-SCRIPT: Final = "plotly.min.js"
-MISSING: Final = (
-    f"document.body.prepend('This figure is drawn by {SCRIPT}, which has to lie beside the page. "
-    "It was written with it.')"
-)
 PICTURES: Final = ("pdf", "png", "svg")
 
 
-def pages(figures: Mapping[str, ChartFigure]) -> dict[str, bytes]:
-    """Files for one folder: each figure as a page, by its name; of several, plotly.js (5 MB) is in
-    a file of its own, which has to stay beside them."""
-    if len(figures) < 2:
-        return {f"{name}.html": page_bytes(figure) for name, figure in figures.items()}
-    drawn = {f"{name}.html": page_bytes(figure, beside=True) for name, figure in figures.items()}
-    return drawn | {SCRIPT: get_plotlyjs().encode()}
-
-
-def page_bytes(figure: ChartFigure, *, beside: bool = False) -> bytes:
-    """One self-contained page, plotly.js inside (5 MB); the same figure, the same bytes.
+def page_bytes(figure: ChartFigure) -> bytes:
+    """One self-contained page, plotly.js inside (about 4 MB); the same figure, the same bytes.
 
     No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
-    string as escapes. With ``beside`` the page reads plotly.js from the file :data:`SCRIPT` in its
-    folder, and says so where there is none.
+    string as escapes.
     """
     as_high_as_window = isinstance(figure.chart, Chart | Scatter) and figure.layout.width is None
     shown = go.Figure(figure).update_layout(height=None) if as_high_as_window else figure
-    page: str = shown.to_html(
-        config=CONFIG,
-        include_plotlyjs=SCRIPT if beside else True,
-        include_mathjax=False,
-        full_html=True,
-        div_id="figure",
+    page = shown.to_html(
+        config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
     )
-    if beside:
-        page = page.replace(f'src="{SCRIPT}"', f'src="{SCRIPT}" onerror="{MISSING}"', 1)
-    return page.encode()
+    return page.encode()  # type: ignore[no-any-return]
 
 
 def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None = None) -> bytes:

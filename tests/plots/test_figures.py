@@ -7,7 +7,6 @@ import io
 import json
 import pickle
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +19,9 @@ import pytest
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
-from interp_compose.plots.export import page_bytes, pages
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
-from tests.browser import Browser
 from tests.plots.reading import HOSTILE, Tags
 from tests.plots.test_matrices import EVERY_GRID
 
@@ -71,32 +68,6 @@ def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:
     assert not [attrs for _, attrs in tags if "src" in attrs or "href" in attrs]
     assert len(page) > 3_000_000  # plotly.js is inside
     assert page == curve().save(tmp_path / "g.html").read_text()
-
-
-def test_pages_of_several_figures_share_a_script() -> None:
-    alone = pages({"a": curve()})
-    assert alone == {"a.html": page_bytes(curve())}
-    both = pages({"a": curve(), "b": curve("small")})
-    assert list(both) == ["a.html", "b.html", "plotly.min.js"]
-    for name in ("a.html", "b.html"):
-        tags = Tags(both[name].decode()).tags
-        assert [of_tag["src"] for _, of_tag in tags if "src" in of_tag] == ["plotly.min.js"]
-        assert len(both[name]) < 100_000
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
-def test_such_pages_open_from_a_file_and_say_where_the_script_is_missing(tmp_path: Path) -> None:
-    for name, data in pages({"a": curve(), "b": curve("small")}).items():
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "moved").mkdir()
-    shutil.copy(tmp_path / "b.html", tmp_path / "moved")
-    with Browser(tmp_path) as browser:
-        browser.open((tmp_path / "a.html").as_uri())
-        assert browser.js("document.querySelectorAll('.main-svg').length") > 0
-        assert browser.problems == []
-        browser.open((tmp_path / "moved" / "b.html").as_uri())
-        told = browser.js("document.body.textContent")
-        assert told.strip().startswith("This figure is drawn by plotly.min.js, which has to lie")
 
 
 def test_a_figure_s_repr_says_what_it_is_in_a_line() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 
 from interp_compose import cli
 from interp_compose.errors import InputError, OutputError
-from interp_compose.plots.interactive import ChartFigure
 from interp_compose.runs.batches import BatchStore
 from interp_compose.runs.numbered import FINGERPRINT
 from interp_compose.runs.result import Result
@@ -42,14 +41,8 @@ def short_intervals() -> Iterator[None]:
 def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a figure looks like is tested with figures; here a few bytes of it are enough."""
 
-    def drawn(figure: ChartFigure) -> bytes:
-        return str(figure.to_json()).encode()
-
-    def pages(figures: Mapping[str, ChartFigure]) -> dict[str, bytes]:
-        return {f"{name}.html": drawn(figure) for name, figure in figures.items()}
-
-    monkeypatch.setattr(run_folder, "pages", pages)
-    monkeypatch.setattr(run_folder, "picture_bytes", drawn)
+    for name in ("page_bytes", "picture_bytes"):
+        monkeypatch.setattr(run_folder, name, lambda figure: str(figure.to_json()).encode())
     monkeypatch.setattr(run_folder, "report_page", lambda result, *drawn: result.summary())
 
 

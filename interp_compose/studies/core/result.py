@@ -93,9 +93,7 @@ class StudyResult(Result):
         self, folder: str | os.PathLike[str], *, overwrite: bool = False, figures: bool = False
     ) -> Path:
         """As :meth:`.Result.save`; with ``figures`` also what the study's command writes beside the
-        tables: each figure as ``.html`` and ``.png``, and :meth:`report` as ``report.html``. Pages
-        of several figures share ``plotly.min.js``, which has to stay beside them; a figure's own
-        ``save`` writes a page that needs no other file."""
+        tables: each figure as ``.html`` and ``.png``, and :meth:`report` as ``report.html``."""
         if not figures:
             return super().save(folder, overwrite=overwrite)
         from interp_compose.studies.core.output import drawn_files
@@ -198,9 +196,6 @@ class StudyResult(Result):
     @classmethod
     def files(cls) -> tuple[str, ...]:
         """Every file that the study's command may write into its folder itself."""
-        from interp_compose.plots.export import SCRIPT
-
         tables = [f"{name}.{kind}" for name in cls.TABLES for kind in ("parquet", "csv")]
         figures = [f"{name}.{kind}" for name in cls.FIGURES for kind in ("html", "png")]
-        shared = (SCRIPT,) if len(cls.FIGURES) > 1 else ()
-        return (RESULT, *tables, *figures, *shared, REPORT)
+        return (RESULT, *tables, *figures, REPORT)

@@ -12,7 +12,7 @@ import pandas as pd
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, OptionError, shortened
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name
-from interp_compose.plots.export import pages, picture_bytes
+from interp_compose.plots.export import page_bytes, picture_bytes
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, Style
 from interp_compose.runs.result import Result, store
@@ -50,8 +50,9 @@ def run(command: CompareCommand) -> str:
     kept = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
     whole = page(study, results, figures, pictures, frames, unpaired)
-    others: dict[str, bytes | str] = {PAGE: whole.encode(), **pages(figures)}
-    others |= {f"{name}.png": picture for name, picture in pictures.items()}
+    others: dict[str, bytes | str] = {PAGE: whole.encode()}
+    for name, figure in figures.items():
+        others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
     store(kept, command.out, others, overwrite=command.overwrite)
     told = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
     told += [f"{name} (.parquet, .csv)" for name in frames]
