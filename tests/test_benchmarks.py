@@ -338,8 +338,8 @@ def test_steps_and_perplexities_are_drawn_from_what_was_kept(
 
 
 def test_what_was_not_measured_is_none() -> None:
-    frame = pd.DataFrame({"x": [0.123456, math.nan], "n": [1, 2]})
-    assert plain_rows(frame) == [{"x": 0.1235, "n": 1}, {"x": None, "n": 2}]
+    frame = pd.DataFrame({"x": [0.1234567, math.nan], "n": [1, 2]})
+    assert plain_rows(frame) == [{"x": 0.123457, "n": 1}, {"x": None, "n": 2}]
     spread = spread_of(pd.DataFrame({"k": [1, 1, 2], "v": [1.0, 3.0, 5.0]}), ["k"])
     assert spread.to_dict("list") == {
         "k": [1, 2], "v_mean": [2.0, 5.0], "v_min": [1.0, 5.0], "v_max": [3.0, 5.0]

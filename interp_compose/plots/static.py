@@ -101,8 +101,8 @@ def few_colours(png: bytes, scale: Scale | None = None) -> bytes:
 def _shaded(full: Picture.Image, scale: Scale) -> Picture.Image:
     """The picture in shades of the scale, and what other colours it needs."""
     pixels = np.asarray(full).reshape(-1, 3).astype(int)
-    coded, place = np.unique(pixels @ np.array([65536, 256, 1]), return_inverse=True)
-    colours = np.stack([coded >> 16, coded >> 8 & 255, coded & 255], axis=1)
+    coded, place = np.unique(pixels @ (65536, 256, 1), return_inverse=True)
+    colours = np.stack([coded // 65536, coded // 256 % 256, coded % 256], axis=1)
     shares = np.linspace(0, 1, KEPT_SHADES)
     shades = np.rint([[255 * channel for channel in to_rgb(scale.colour_at(x))] for x in shares])
     _, apart = _nearest(colours, shades)
@@ -439,9 +439,6 @@ def _bar(figure: Figure, scene: Scene) -> None:
     along: XAxis | YAxis
     across: XAxis | YAxis
     size = 12 * POINT
-    along: XAxis | YAxis
-    across: XAxis | YAxis
-    turned: dict[str, Any] = {}
     if scene.bar.top is None:
         drawn = _add(figure, scene, left + width + 14, top + (height - length) / 2, 14.0, length)
         drawn.imshow([[shade] for shade in shades], extent=(0, 1, scale.low, scale.high), **look)

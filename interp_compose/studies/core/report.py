@@ -120,14 +120,15 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
     shown, said = frame, counted(len(frame), "rows")
     if len(frame) > longest:
         shown, said = frame.head(ROWS), f"the first {ROWS} of {said}; all are in {name}.csv"
-    tested = [column for column in ("p", "p_holm") if column in shown]
-    of_cells: dict[str, Callable[[Any], str]] = dict.fromkeys(tested, probability)
+    exact: dict[Any, Callable[[Any], str]] = {
+        column: probability for column in shown.columns if column in ("p", "p_holm")
+    }
     with pd.option_context("display.max_colwidth", WIDTH):
         body = shown.to_html(
             index=False,
             border=0,
             float_format=lambda value: decimal(value, 3),
-            formatters=of_cells,
+            formatters=exact,
             na_rep="–",
             justify="right",
         )
