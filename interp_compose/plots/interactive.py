@@ -106,7 +106,7 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 class ChartFigure(go.Figure):  # type: ignore[misc]
     """A plotly figure that stays small and works offline in notebooks, and that saves pictures.
 
-    plotly's own notebook output carries plotly.js (4 MB a notebook) or fetches it from the web.
+    plotly's own notebook output carries plotly.js (5 MB a notebook) or fetches it from the web.
     This one hands over the figure's data, which VS Code and JupyterLab draw with the plotly they
     bring along, and a PNG for every other viewer.
 
@@ -132,7 +132,7 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str], *, width: Width | None = None) -> Path:
         """Write the figure to ``path``: a picture (``.pdf``, ``.svg``, ``.png``), or a page to
-        explore (``.html``, 4 MB, nothing is fetched).
+        explore (``.html``, 5 MB, nothing is fetched).
 
         The same figure gives the same bytes. A PDF's font is embedded (type 42), and an SVG's text
         is text. Blank margins at the right and below are cut off, so that a picture may be narrower
