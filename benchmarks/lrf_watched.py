@@ -1,4 +1,4 @@
-"""Complexity of weights while LRF and a control learn SCAN without ``turn left``.
+"""Complexity of weights while LRF and a Transformer learn SCAN without ``turn left``.
 
 The runs of ``interp-compose generalise --task scan-turn-left``, and at each of their evaluations
 the mean stable rank and condensation of the matrices that all models have::
@@ -25,7 +25,7 @@ from interp_compose.studies.generalise import measure, run
 from interp_compose.studies.generalise.reads import WatchedSequence
 
 TASK: Final = "scan-turn-left"
-MODELS: Final = ("transformer", "lrf", "parameters")
+MODELS: Final = ("transformer", "lrf")
 MATRICES: Final = (
     *("W_Q", "W_K", "W_V", "W_O", "W_in", "W_out"),
     *("W_Q_cross", "W_K_cross", "W_V_cross", "W_O_cross"),
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     right = right[["model", "seed", "step", "value"]].assign(measure="exact match")
     frame = pd.concat([matrix_means(looks_of(options.out), MATRICES), right], ignore_index=True)
     about = {"task": TASK, "seeds": found.config["seeds"], "matrices": list(MATRICES)}
-    title = "SCAN without turn left: weights while LRF and a control learn"
+    title = "SCAN without turn left: weights while LRF and a Transformer learn"
     write_watched("lrf_watched", frame, MODELS, about, title)
 
 

@@ -531,6 +531,7 @@ FILES: dict[str, Callable[[], str]] = {
     ),
     "cat_complexity.md": partial(encoders, encoder_results.complexity, "cat_pooled"),
     "cat_watched.md": partial(encoders, watch_results.ends, "cat_watched"),
+    "lrf_watched.md": partial(encoders, watch_results.ends, "lrf_watched"),
     "every_block.md": partial(encoders, encoder_results.every_block, "every_block"),
     "cat_printed.md": partial(beside_paper, cat_paper.printed),
     "cat_beside.md": partial(

@@ -517,28 +517,38 @@ def _examples() -> Found:
     return f"SST, {100 * least:g} % of the training sentences: {text}", by_ranges(*ends)
 
 
-@CAT.add(
-    "If low complexity lets a model compose, the weights of CAT are less complex than BERT's",
-    "crossed with complexity control",
-    "small-watched",
-)
-def _less_complex() -> Found:
-    rows = read("cat_watched")["differences"]
+def _less_complex(name: str, plain_told: str, told: str) -> Found:
+    """Of two watched models: the second's matrices are the less complex ones, by both measures."""
+    rows = read(name)["differences"]
     each, verdicts = [], []
-    for name, words, digits, sign in (
+    for measure, words, digits, sign in (
         ("stable_rank", "stable rank (lower)", 2, -1),
         ("mean_abs_cosine", "condensation (higher)", 4, 1),
     ):
-        plain, own = (row for row in rows if row["measure"] == name)
+        plain, own = [row for row in rows if row["measure"] == measure][:2]
         ends = sorted(sign * own[end] for end in ("ci_low", "ci_high"))
         low, high = (f"{own[end]:+.{digits}f}" for end in ("ci_low", "ci_high"))
         each.append(
-            f"{words}: {plain['start']:.{digits}f} before, BERT {plain['end']:.{digits}f}, CAT "
-            f"{own['end']:.{digits}f}, difference {own['difference']:+.{digits}f} ({low} to {high})"
+            f"{words}: {plain['start']:.{digits}f} before, {plain_told} {plain['end']:.{digits}f}, "
+            f"{told} {own['end']:.{digits}f}, difference {own['difference']:+.{digits}f} "
+            f"({low} to {high})"
         )
         verdicts.append(by_ranges((0, 0), (ends[0], ends[1])))
     head = "mean over the matrices that both have, after the last step; in brackets 95 %, by seed"
     return BREAK.join([head, *each]).replace("-", "−"), agreed(verdicts)
+
+
+CROSSED: Final = "crossed with complexity control"
+CAT.add(
+    "If low complexity lets a model compose, the weights of CAT are less complex than BERT's",
+    CROSSED,
+    "small-watched",
+)(lambda: _less_complex("cat_watched", "BERT", "CAT"))
+LRF.add(
+    "If low complexity lets a model compose, fusing makes the weights less complex",
+    CROSSED,
+    "turn-left-watched",
+)(lambda: _less_complex("lrf_watched", "without", "with"))
 
 
 @dataclass(frozen=True)
@@ -835,6 +845,11 @@ RUNS: Final = {
         "interp-compose encoders --runs out/minilm --tasks bird=bird,paws-qqp=paws_qqp "
         "--limit 1700 --out out/minilm-judged",
         _minilm,
+    ),
+    "turn-left-watched": Run(
+        "lrf_watched",
+        "python -m benchmarks.lrf_watched --out out/lrf-watched",
+        lambda: f"As turn-left-fused, watched; {seeds(read('lrf_watched')['config'])}",
     ),
     "cogs-fused": Run(
         "generalise_cogs",
