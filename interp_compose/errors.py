@@ -17,8 +17,8 @@ LONGEST = 500
 """Characters of a message."""
 MOST = 20
 """Problems that one message lists."""
-OWN_CODE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-INSTALLED = (
+_OWN_CODE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_INSTALLED = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     *("<frozen", "<@beartype"),
 )
@@ -49,8 +49,8 @@ def warn(message: str) -> None:
     """A ``UserWarning`` at the user's line: the nearest caller outside this package, and outside
     Python's library and installed packages where there is one."""
     callers = list(_callers(sys._getframe(1)))
-    outside = [at for at in callers if not at.f_code.co_filename.startswith(OWN_CODE)] or callers
-    users = [at for at in outside if not at.f_code.co_filename.startswith(INSTALLED)] or outside
+    outside = [at for at in callers if not at.f_code.co_filename.startswith(_OWN_CODE)] or callers
+    users = [at for at in outside if not at.f_code.co_filename.startswith(_INSTALLED)] or outside
     at = users[0]
     warnings.warn_explicit(
         message,

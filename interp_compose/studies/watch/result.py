@@ -122,7 +122,7 @@ class Watched(StudyResult):
         found = by_place.agg({"value": "mean", "low": "max", "high": "max", "n": "sum"})
         steps = sorted({self.frame["step"].min(), self.frame["step"].max()})
         shown = {f"step {step}": found.loc[step].apply(_cell, axis=1) for step in steps}
-        cells = pd.DataFrame({**shown, "n": found.loc[steps[-1], "n"].map(str)}).fillna("–")
+        cells = pd.DataFrame({**shown, "n": found.loc[steps[-1]]["n"].map(str)}).fillna("–")
         table = cells.reset_index()
         table["layer"] = table["layer"].map(str).where(table["layer"] >= 0, "")
         columns = [("measure", "measure", "<16"), ("of", "of", "<18"), ("layer", "layer", ">5")]
