@@ -58,6 +58,7 @@ bench: venv
 	$(BIN)/python -m benchmarks.circuits
 	$(BIN)/python -m benchmarks.transplant_sweep
 	$(BIN)/python -m benchmarks.audit_cost
+	$(BIN)/python -m benchmarks.watch_cost
 	$(BIN)/python -m benchmarks.carma_watched --out out/carma-watched
 	$(BIN)/python -m benchmarks.shuffled_draws
 	$(BIN)/python -m benchmarks.panel_minutes

@@ -183,6 +183,11 @@ def anchors_watched() -> str:
     return NOTICE + table(*watch_results.anchors())
 
 
+def watch_cost() -> str:
+    """What looks take of a training."""
+    return NOTICE + table(*watch_results.cost())
+
+
 def carma_controls() -> str:
     """CARMA's gain under CAP and under the controls."""
     return NOTICE + table(*carma_results.controls(carma_results.TASKS[0]))
@@ -577,6 +582,7 @@ FILES: dict[str, Callable[[], str]] = {
     "carma_controls.md": carma_controls,
     "anchors_watched.md": anchors_watched,
     "carma_watched.md": carma_watched,
+    "watch_cost.md": watch_cost,
     "carma_search.md": carma_search,
 }
 

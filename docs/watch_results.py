@@ -69,5 +69,25 @@ def ends(name: str) -> Table:
     return ["", first, *others, *(f"{model} − {first}" for model in others)], rows
 
 
+def cost() -> Table:
+    """Heads and rows: of each set of measures, what its looks took of a training."""
+    rows = []
+    for row in read("watch_cost_cpu")["sets"]:
+        reads = f"; {row['n_prompts']} prompts" if row["n_prompts"] else ""
+        cells = [", ".join(f"`{name}`" for name in row["measures"]) + reads]
+        for key, form in (("taken", ".0f"), ("skipped", ".0f"), ("look_s", ".3f")):
+            cells.append(_ranged(row, key, form))
+        cells.append(_ranged(row, "share", ".1%"))
+        cells.append(_ranged(row, "ratio", ".3f"))
+        rows.append(cells)
+    return ["", "looks taken", "skipped", "s a look", "W / T", "watched / unwatched"], rows
+
+
+def _ranged(row: dict[str, Any], key: str, form: str) -> str:
+    low, high = (format(end, form) for end in row[f"{key}_spread"])
+    middle = format(row[key], form)
+    return middle if low == high else f"{middle} ({low}–{high})"
+
+
 def _number(value: float | None, scale: float, digits: int, sign: str = "") -> str:
     return "–" if value is None else f"{scale * value:{sign}.{digits}f}".replace("-", "−")
