@@ -149,6 +149,8 @@ bench: venv
 	$(BIN)/interp-compose pretrain --model sentence-transformers/all-MiniLM-L6-v2 --frozen --models cat-last,cat-last-fixed,cat-last-mlp --data-dir texts/gcide.txt.gz --sememes hownet --n-ctx 32 --batch-tokens 1024 --max-steps 400 --n-looks 4 --held-out 0.005 --seeds 3 --out out/minilm
 	$(BIN)/interp-compose encoders --runs out/minilm --tasks bird=bird,paws-qqp=paws_qqp --limit 1700 --out out/minilm-judged
 	$(BIN)/python -m benchmarks.encoder_outcomes minilm out/minilm out/minilm-judged
+	$(BIN)/interp-compose encoders --runs out/minilm --models cat-last --tasks bird=bird,paws-qqp=paws_qqp --tuned end-to-end --embeddings cls --limit 1700 --out out/minilm-tuned
+	$(BIN)/python -m benchmarks.encoder_outcomes minilm_tuned out/minilm out/minilm-tuned
 	$(BIN)/python -m benchmarks.encoder_steps --repeats 5
 	$(BIN)/python -m benchmarks.encoder_steps --memory --shapes small
 	$(BIN)/python -m benchmarks.decoder_steps --repeats 15

@@ -35,6 +35,31 @@ def classified(name: str, task: str = "paws-qqp") -> Table:
     return _table(name, task, CLASSIFIED[task], "frozen")
 
 
+def tuned(name: str) -> Table:
+    """A row per model and output, by ``[CLS]``: Pearson's r with people's ratings before the
+    encoder was trained end to end on PAWS-QQP and after it, and how often the classifier is right.
+    """
+    columns = {
+        f"{metric}: {subset}{told}": (task, metric, subset, way)
+        for task, metric, subset, ways in (
+            ("bird", "pearson", "all", {", before": "no", ", after": "end-to-end"}),
+            ("bird", "pearson", "mirror", {", before": "no", ", after": "end-to-end"}),
+            *(("paws-qqp", m, s, {"": "end-to-end"}) for m, s, _ in CLASSIFIED["paws-qqp"]),
+        )
+        for told, way in ways.items()
+    }
+    found: dict[tuple[str, str], dict[tuple[str, ...], Row]] = {}
+    for row in read(name)["summary"]:
+        if row["embedding"] == "cls":
+            cells = found.setdefault((row["model"], row["output"]), {})
+            cells[row["task"], row["metric"], row["subset"], row["tuned"]] = row
+    table = [
+        [*place, *(decimals(own[cell]) for cell in columns.values())]
+        for place, own in found.items()
+    ]
+    return ["model", "output", *columns], table
+
+
 def _table(name: str, task: str, shown: tuple[tuple[str, str, str], ...], tuned: str) -> Table:
     every = [row for row in read(name)["summary"] if row["task"] == task]
     rows = [r for r in every if r.get("tuned", tuned) == tuned and r.get("share", 1) in (0, 1)]

@@ -518,6 +518,7 @@ FILES: dict[str, Callable[[], str]] = {
     "cogs_decoders_kinds.md": partial(decoders_by_kind, "task_phases_cogs", "gen"),
     "cogs_decoders_inside.md": partial(decoders_inside, "task_phases_cogs"),
     "encoders_minilm.md": partial(encoders, encoder_results.scores, "encoders_minilm"),
+    "encoders_minilm_tuned.md": partial(encoders, encoder_results.tuned, "encoders_minilm_tuned"),
     "encoders_minilm_paws.md": partial(encoders, encoder_results.classified, "encoders_minilm"),
     "encoders_minilm_learned.md": partial(encoders, encoder_results.learned, "encoders_minilm"),
     "encoders_small.md": partial(encoders, encoder_results.scores, "encoders_small"),
@@ -544,6 +545,9 @@ FILES: dict[str, Callable[[], str]] = {
     ),
     "cat_beside_small.md": partial(
         beside_paper, partial(cat_paper.beside, "encoders_small", "bert", "cat-last")
+    ),
+    "cat_beside_tuned.md": partial(
+        beside_paper, partial(cat_paper.beside, "encoders_minilm_tuned", "bert", "cat-last")
     ),
     **of_codes(),
     "encoder_steps.md": partial(encoders, encoder_results.steps, "encoder_steps_cpu"),
