@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import torch
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.weight_matrices import weight_matrices
+from interp_compose.studies.watch import watcher as watcher_module
 from interp_compose.studies.watch.measure import watch
 from interp_compose.studies.watch.result import NAMES as MEASURES, Watched
 from interp_compose.studies.watch.watcher import Watcher
@@ -94,6 +96,16 @@ def test_a_step_is_measured_once_however_often_it_is_told() -> None:
     tracker({"step": 2, "layer 1/stable_rank": 3.0})
     assert tracker.frame["step"].tolist() == [0] * 12 + [2] * 12
     assert tracker.looks["step"].tolist() == [0, 2]
+
+
+def test_a_step_at_which_no_look_is_due_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker, _ = watched(every=3)
+    tracker(0)
+    monkeypatch.setattr(watcher_module, "random_states_kept", Mock(side_effect=ZeroDivisionError))
+    tracker(1)
+    tracker({"step": 2})
+    with pytest.raises(ZeroDivisionError):
+        tracker(3)
 
 
 def test_another_tracker_is_told_everything() -> None:

@@ -82,16 +82,16 @@ class Watcher:
             NonFiniteError: NaN or infinite weights or logits; names the step.
             OutputError: the file cannot be written.
         """
+        number = _step_of(step)
+        if self._asked.also is None and self._started and not self._is_due(number):
+            return  # at most steps; keeping random states would take 1 % of a small model's
         with random_states_kept(self._model.module):
-            if isinstance(step, Mapping):
-                if self._asked.also is not None:
-                    self._asked.also(dict(step))
-                step = _step_of(step)
+            if isinstance(step, Mapping) and self._asked.also is not None:
+                self._asked.also(dict(step))
             if not self._started:
-                self._take_up(step)
-            looks = self._rows.looks
-            if step % self._asked.every == 0 and (not looks or looks[-1]["step"] != step):
-                self._look_or_skip(step)
+                self._take_up(number)
+            if self._is_due(number):
+                self._look_or_skip(number)
 
     def begin(self, step: int) -> None:
         """Training starts, or goes on from a checkpoint of this step: rows of it and of steps
@@ -160,6 +160,10 @@ class Watcher:
             last=taken[-1] if taken else None,
         )
 
+    def _is_due(self, step: int) -> bool:
+        looks = self._rows.looks
+        return step % self._asked.every == 0 and (not looks or looks[-1]["step"] != step)
+
     def _look_or_skip(self, step: int) -> None:
         training = self._budget.training
         if self._budget.allows(training):
@@ -198,10 +202,12 @@ class Watcher:
             torch.cuda.synchronize(weight.device)
 
 
-def _step_of(row: Mapping[str, float | int]) -> int:
-    if "step" not in row:
-        raise OptionError(f"a row with {', '.join(row)}: expected one with a step")
-    return int(row["step"])
+def _step_of(told: int | Mapping[str, float | int]) -> int:
+    if not isinstance(told, Mapping):
+        return told
+    if "step" not in told:
+        raise OptionError(f"a row with {', '.join(told)}: expected one with a step")
+    return int(told["step"])
 
 
 def _flat(rows: Sequence[Row]) -> dict[str, float]:
