@@ -1,18 +1,21 @@
 """What a watcher at its default budget takes of a training.
 
 Run with ``python -m benchmarks.watch_cost``. ``mini-base`` is fine-tuned on ``mini-idm``, not
-watched and watched by three sets of measures, turn about, in one process with one thread; a look is
-due at every 10 of 300 steps. Seconds are those in which the process ran, whatever else the machine
-does, and they are the watcher's clock as well.
+watched and watched by three sets of measures, turn about, in one process with one thread, as often
+as there are sets, so that each comes first, second, … once; a look is due at every 10 of 300 steps.
+Seconds are those in which the process ran, whatever else the machine does, and they are the
+watcher's clock as well.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import median
 from time import process_time
 from typing import Any, Final
+from unittest.mock import patch
 
 import torch
 
@@ -21,18 +24,20 @@ from benchmarks.common import core_seconds, machine, spread, write
 from interp_compose.studies.watch.options import WatchOptions
 
 EVERY: Final = 10
+COMPLEXITY_AND_CAP: Final = ("stable_rank", "mean_abs_cosine", "cap")
 SETS: Final[Mapping[str, tuple[Sequence[str], int]]] = {
+    "not watched": ((), 0),
     "weights": (WatchOptions().measures, 0),
-    "cap of 16": (("stable_rank", "mean_abs_cosine", "cap"), 16),
-    "cap of 200": (("stable_rank", "mean_abs_cosine", "cap"), 200),
+    "16 prompts": (COMPLEXITY_AND_CAP, 16),
+    "200 prompts": (COMPLEXITY_AND_CAP, 200),
 }
-"""Measures, and the prompts of the validation split that they read."""
+"""Measures, and how many prompts of the validation split they read."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write ``results/watch_cost_cpu.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=len(SETS))
     parser.add_argument("--steps", type=int, default=300)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -45,54 +50,69 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def cost(repeats: int, steps: int) -> dict[str, Any]:
-    """Seconds of the unwatched trainings, and of each set of measures what its looks took and its
-    trainings over the unwatched ones of the same turn."""
+    """Medians, smallest and largest, of each set: looks taken and skipped, seconds of a look, looks
+    over training (W / T), all calls of the watcher over training, and the seconds of the whole over
+    those of the unwatched training of the same turn."""
     model = ic.load_model("mini-base")
     task = ic.load_task("mini-idm", model)
 
-    def trained(n_steps: int, measures: Sequence[str] = (), n_prompts: int = 0) -> Any:
-        """Fine-tune, and give the looks."""
+    def trained(n_steps: int, measures: Sequence[Any], n_prompts: int) -> ic.Watcher | None:
         watcher = None
         if measures:
-            examples = {"examples": task.validation[:n_prompts]} if n_prompts else {}
-            watcher = ic.watch(
-                model, measures=measures, every=EVERY, clock=process_time, **examples
-            )
+            examples: Any = {"examples": task.validation[:n_prompts]} if n_prompts else {}
+            options = {"every": EVERY, "clock": process_time, **examples}
+            watcher = ic.watch(model, measures=measures, **options)
         config = ic.TrainConfig(max_steps=n_steps)
         ic.finetune(model, task, config=config, track=watcher, progress=False)
-        return watcher and watcher.looks
+        return watcher
 
-    unwatched: list[float] = []
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in SETS}
-    for asked in ((), *SETS.values()):
+    for asked in SETS.values():
         trained(2, *asked)  # what the first call alone does, imports among it
-    for _ in range(repeats):
-        unwatched.append(core_seconds(lambda: trained(steps)))
-        for name, asked in SETS.items():
-            start = process_time()
-            looks = trained(steps, *asked)
-            whole = process_time() - start
-            last, own = looks.iloc[-1], looks.loc[looks["taken"], "seconds"]
-            turns[name].append(
-                {
-                    "taken": int(looks["taken"].sum()),
-                    "skipped": int((~looks["taken"]).sum()),
-                    "look_s": float(own.median()),
-                    "share": float(last["watching_seconds"] / last["training_seconds"]),
-                    "ratio": whole / unwatched[-1],
-                }
-            )
-    rows = [
-        {
-            "measures": list(SETS[name][0]),
-            "n_prompts": SETS[name][1],
-            **{key: median(turn[key] for turn in own) for key in own[0]},
-            **{f"{key}_spread": spread([turn[key] for turn in own]) for key in own[0]},
-        }
-        for name, own in turns.items()
-    ]
-    plain = {"unwatched_s": median(unwatched), "unwatched_spread": spread(unwatched)}
-    return {**plain, "sets": rows}
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in SETS}
+    for turn in range(repeats):
+        first = turn % len(SETS)
+        for name in [*SETS][first:] + [*SETS][:first]:
+            with calls_timed() as calls:
+                start = process_time()
+                watcher = trained(steps, *SETS[name])
+                whole = process_time() - start
+            looks = {} if watcher is None else _of_looks(watcher, calls)
+            turns[name].append({"whole_s": whole} | looks)
+    rows = []
+    for name, own in turns.items():
+        for one, plain in zip(own, turns["not watched"], strict=True):
+            one["ratio"] = one["whole_s"] / plain["whole_s"]
+        figures = {key: [one[key] for one in own] for key in own[0]}
+        row: dict[str, Any] = {"measures": list(SETS[name][0]), "n_prompts": SETS[name][1]}
+        row |= {key: median(values) for key, values in figures.items()}
+        rows.append(row | {f"{key}_spread": spread(values) for key, values in figures.items()})
+    return {"sets": rows}
+
+
+@contextmanager
+def calls_timed() -> Iterator[list[float]]:
+    """Within, the seconds of each call of a watcher are added to the list."""
+    seconds: list[float] = []
+    call: Callable[..., None] = ic.Watcher.__call__
+
+    def timed(self: ic.Watcher, step: Any) -> None:
+        seconds.append(core_seconds(lambda: call(self, step)))
+
+    with patch.object(ic.Watcher, "__call__", timed):
+        yield seconds
+
+
+def _of_looks(watcher: ic.Watcher, calls: Sequence[float]) -> dict[str, float]:
+    looks = watcher.looks
+    training = float(looks["training_seconds"].iloc[-1])
+    watching = float(looks["watching_seconds"].iloc[-1])
+    return {
+        "taken": int(looks["taken"].sum()),
+        "skipped": int((~looks["taken"]).sum()),
+        "look_s": float(looks.loc[looks["taken"], "seconds"].median()),
+        "share": watching / training,
+        "share_of_calls": sum(calls) / (training + watching - sum(calls)),
+    }
 
 
 if __name__ == "__main__":

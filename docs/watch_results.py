@@ -71,16 +71,21 @@ def ends(name: str) -> Table:
 
 def cost() -> Table:
     """Heads and rows: of each set of measures, what its looks took of a training."""
+    columns = {
+        "taken": ("looks taken", "g"),
+        "skipped": ("skipped", "g"),
+        "look_s": ("seconds a look", ".3f"),
+        "share": ("looks over training, W / T", ".1%"),
+        "share_of_calls": ("all calls over training", ".1%"),
+        "ratio": ("watched over unwatched, whole calls", ".3f"),
+    }
     rows = []
     for row in read("watch_cost_cpu")["sets"]:
-        reads = f"; {row['n_prompts']} prompts" if row["n_prompts"] else ""
-        cells = [", ".join(f"`{name}`" for name in row["measures"]) + reads]
-        for key, form in (("taken", ".0f"), ("skipped", ".0f"), ("look_s", ".3f")):
-            cells.append(_ranged(row, key, form))
-        cells.append(_ranged(row, "share", ".1%"))
-        cells.append(_ranged(row, "ratio", ".3f"))
-        rows.append(cells)
-    return ["", "looks taken", "skipped", "s a look", "W / T", "watched / unwatched"], rows
+        if row["measures"]:
+            reads = f"; {row['n_prompts']} prompts" if row["n_prompts"] else ""
+            what = ", ".join(f"`{name}`" for name in row["measures"]) + reads
+            rows.append([what, *(_ranged(row, key, form) for key, (_, form) in columns.items())])
+    return ["measures", *(head for head, _ in columns.values())], rows
 
 
 def _ranged(row: dict[str, Any], key: str, form: str) -> str:
