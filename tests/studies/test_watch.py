@@ -521,5 +521,8 @@ def test_a_missing_tokenizer_is_passed_where_the_model_was(
     module = hugging_face()
     with pytest.raises(InputError, match=r"without a tokenizer; pass one to watch\(…, tokenizer"):
         watch(module, measures=(measure,), **read)
+    loaded = load_model(module)
     with pytest.raises(InputError, match=r"tokenizer; pass one to load_model\(…, tokenizer"):
-        watch(load_model(module), measures=(measure,), **read)
+        watch(loaded, measures=(measure,), **read)
+    with pytest.raises(OptionError, match=r"is loaded .* or pass it to load_model\(…, tokenizer"):
+        watch(loaded, measures=(measure,), tokenizer=object(), **read)

@@ -322,12 +322,8 @@ def places_of(
     targets: Batch,
     sources: Batch,
 ) -> Places:
-    """Where the phrases of a batch lie; the sources of ``donors`` stand behind the pairs' own.
-
-    Of a target the phrase alone becomes one position. Its units are not the prompt's: a blank that
-    is a token goes with the word after it there, and would be pooled with it outside the phrase.
-    """
-    layout = targets.layout([_phrase_alone(run) for run in runs])
+    """Where the phrases of a batch lie; the sources of ``donors`` stand behind the pairs' own."""
+    layout = targets.layout([run.row.prompt.groups for run in runs])
     phrase = np.full(tuple(sources.tokens.shape), -1)
     pairs = [run.pair for run in runs]
     for row, one in enumerate((*pairs, *donors)):
@@ -340,13 +336,6 @@ def places_of(
         torch.from_numpy(phrase).to(device),
         torch.tensor([one.differs for one in pairs]).to(device),
     )
-
-
-def _phrase_alone(run: Run) -> Int[np.ndarray, "pos"]:
-    """0 for the tokens of the target's phrase, -1 for all others, an answer's among them."""
-    groups = np.full(run.row.n_tokens, -1)
-    groups[: len(run.pair.target_phrase)][run.pair.target_phrase] = 0
-    return groups
 
 
 def directions(

@@ -38,7 +38,8 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
 
     Raises:
         OptionError: before training: an unknown measure or matrix, ``every`` below 1, a budget
-            outside (0, 1], data that a measure lacks or that none reads.
+            outside (0, 1], data that a measure lacks or that none reads, a tokenizer for a loaded
+            model.
         LayerError: a layer outside the model.
         CapabilityError: a model that is compiled or sharded, or does not honour what a measure
             needs; weights that are quantised or sparse; none of the matrices.
@@ -66,6 +67,12 @@ def watch(model: LensModel | nn.Module, asked: WatchOptions) -> Watcher:
     if asked.path is not None and _is_folder(asked.path):
         raise OptionError(
             f"path={str(asked.path)!r} is a folder; expected a file, such as rows.jsonl"
+        )
+    if isinstance(model, LensModel) and asked.tokenizer is not None:
+        raise OptionError(
+            f"{model.name!r} is loaded and reads with the tokenizer that load_model gave it, so "
+            "tokenizer= would change nothing; leave it out, or pass it to "
+            "load_model(…, tokenizer=…)."
         )
     read_once = {"examples": asked.examples, "pairs": asked.pairs}  # by several measures and models
     lists: dict[str, Any] = {
