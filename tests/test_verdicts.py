@@ -259,8 +259,8 @@ def test_a_verdict_follows_the_file(
 
 
 CHANGED = (
-    *("encoders_minilm", "encoders_small", "codes_small", "cat_watched"),
-    *("fusion_length", "fusion_cogs"),
+    *("encoders_minilm", "encoders_minilm_tuned", "encoders_small", "codes_small"),
+    *("cat_watched", "lrf_watched", "fusion_length", "fusion_cogs"),
 )
 
 
@@ -323,6 +323,12 @@ CHANGED = (
         ),
         (
             verdict_page.CAT,
+            "If low complexity lets",
+            where("differences", "measure", "mean_abs_cosine", ci_low=0.001, ci_high=0.002),
+            REPRODUCED,
+        ),
+        (
+            verdict_page.LRF,
             "If low complexity lets",
             where("differences", "measure", "mean_abs_cosine", ci_low=0.001, ci_high=0.002),
             REPRODUCED,
