@@ -4,7 +4,8 @@
 Turn about, on the same masked batch of one thread, with AdamW: a plain loop around
 ``BertForPreTraining`` (the same weights and losses; it unembeds every position), the library's loop
 around the BERT, which unembeds masked positions alone, and around CAT with several sizes of its
-codebooks. ``drawing`` is the share of the BERT's step that drawing and masking a batch takes.
+codebooks. ``drawing`` is the share of the BERT's step that drawing and masking a batch takes,
+``products`` each step's matrix products (floating-point operations) over the BERT's.
 
 With ``--memory`` what a step of a larger batch holds, in bytes: ``codes``, the weights over codes
 of all blocks; ``kept``, what forward keeps for backward, weights of the model among it; ``peak``,
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForPreTraining
 
 import interp_compose as ic
@@ -131,6 +133,7 @@ def measured(
         seconds(lambda: objective.drawn(passages, np.arange(len(passages)), 0))
         for _ in range(repeats)
     ]
+    products = {name: products_of(work) for name, work in works.items()}
     bert = times[:, list(works).index("bert")]
     ratios = {name: (times[:, i] / bert).tolist() for i, name in enumerate(works)}
     return {
@@ -144,7 +147,15 @@ def measured(
             name: {"median": median(r), "range": spread(r)} for name, r in ratios.items()
         },
         "drawing": float(median(drawing) / median(bert)),
+        "products": {name: n / products["bert"] for name, n in products.items()},
     }
+
+
+def products_of(step: Callable[[], object]) -> int:
+    """Floating-point operations of the matrix products of a call, backward included."""
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return int(counter.get_total_flops())
 
 
 @trains

@@ -109,24 +109,27 @@ def learned(name: str) -> Table:
 
 
 def steps(name: str = "encoder_steps_cpu") -> Table:
-    """A row per model: its step over the BERT's, at each shape."""
+    """A row per model: its step over the BERT's, at each shape, and its matrix products over the
+    BERT's."""
     result = read(name)
     shapes = [one for one in ("small", "paper") if one in result]
     models = result[shapes[0]]["over_bert"]
     table = []
     for model in models:
-        cells = [result[shape]["over_bert"][model] for shape in shapes]
-        table.append(
-            [
-                model,
-                *(f"{c['median']:.2f} ({c['range'][0]:.2f}–{c['range'][1]:.2f})" for c in cells),
+        row = [model]
+        for shape in shapes:
+            cell = result[shape]["over_bert"][model]
+            low, high = cell["range"]
+            row += [
+                f"{cell['median']:.2f} ({low:.2f}–{high:.2f})",
+                f"{result[shape]['products'][model]:.2f}",
             ]
-        )
-    heads = [
-        f"{one}: {result[one]['shape']['n_layers']} × {result[one]['shape']['d_model']}"
-        for one in shapes
-    ]
-    return ["step, over the BERT's", *heads], table
+        table.append(row)
+    heads = ["step, over the BERT's"]
+    for one in shapes:
+        shape = result[one]["shape"]
+        heads += [f"{one}: {shape['n_layers']} × {shape['d_model']}", "products"]
+    return heads, table
 
 
 def memory(name: str = "encoder_memory_cpu") -> Table:

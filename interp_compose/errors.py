@@ -6,6 +6,7 @@ A message says what came, what was expected, and what to do next.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 import warnings
@@ -17,6 +18,8 @@ LONGEST = 500
 """Characters of a message."""
 MOST = 20
 """Problems that one message lists."""
+MOST_ALIKE = 3
+"""Of them, those that differ in numbers alone."""
 _OWN_CODE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
@@ -81,7 +84,8 @@ class InputError(InterpComposeError, ValueError):
 
 
 def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> InputError:
-    """The one problem, or one error that lists the first 20 of them, a line each.
+    """The one problem, or one error that lists the first 20 of them, a line each; of those that
+    differ in numbers alone, the first three.
 
     Args:
         problems: at least one; of ``n`` rows, which are ``what`` in the plural.
@@ -93,7 +97,11 @@ def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> 
     if len(problems) == 1:
         return problems[0]
     kinds = {type(problem) for problem in problems}
-    listed = [" ".join(str(problem).split()) for problem in problems[:MOST]]
+    alike: dict[str, list[str]] = {}
+    for problem in problems:
+        text = " ".join(str(problem).split())
+        alike.setdefault(re.sub(r"\d+", "", text), []).append(text)
+    listed = [text for texts in alike.values() for text in texts[:MOST_ALIKE]][:MOST]
     more = len(problems) - len(listed)
     lines = [f"{len(problems)} of {n} {what} cannot be used; {remedy}:"]
     lines += [shortened(text, LONGEST // 2) for text in listed]

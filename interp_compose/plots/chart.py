@@ -44,6 +44,11 @@ class Line:
     def has_bars(self) -> bool:
         return self.interval == "bars" or len(self.x) == 1
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether it is anywhere wider than a point."""
+        return any(low < high for low, high in zip(self.low, self.high, strict=True))
+
 
 @dataclass(frozen=True)
 class Level:
@@ -68,9 +73,10 @@ class Panel:
 
     @property
     def only(self) -> Line | None:
-        """The line whose interval alone is drawn, where all would be too many: the widest."""
-        n_bands = sum(not line.has_bars for line in self.lines)
-        if not n_bands or len(self.lines) <= MOST_BANDS:
+        """The line whose interval alone is drawn, where all would be too many: the widest. None
+        where none has an interval, as of one seed."""
+        has_bands = any(not line.has_bars and line.has_interval for line in self.lines)
+        if not has_bands or len(self.lines) <= MOST_BANDS:
             return None
         return max(self.lines, key=lambda line: line.style.width)
 

@@ -55,13 +55,24 @@ def test_all_are_named_at_once(model: LensModel, examples: list[Example]) -> Non
 
 
 def test_twenty_are_listed() -> None:
-    problems = [AnswerError(f"example {i}: {'x' * 400}") for i in range(32)]
+    problems = [AnswerError(f"example {i}: {chr(97 + i) * 400}") for i in range(32)]
     lines = str(together(problems, 50, "examples", "correct them")).splitlines()
     assert len(lines) == 22
     assert lines[0] == "32 of 50 examples cannot be used; correct them:"
     assert lines[-1] == "and 12 more"
     assert all(len(line) <= 250 for line in lines)
     assert together(problems[:1], 50, "", "") is problems[0]
+
+
+def test_of_like_ones_three_are_listed() -> None:
+    problems = [AnswerError(f"example {i}: no answer") for i in range(30)]
+    problems.insert(9, AnswerError("example 30: no prompt"))
+    lines = str(together(problems, 40, "examples", "correct them")).splitlines()[1:]
+    assert lines == [
+        *(f"example {i}: no answer" for i in range(3)),
+        "example 30: no prompt",
+        "and 27 more",
+    ]
 
 
 def test_what_is_wrong_with_all_is_no_example_s(model: LensModel, examples: list[Example]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import interp_compose as ic
 from interp_compose import cli
+from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.export import page_bytes
 from interp_compose.runs.result import Result
@@ -78,7 +79,7 @@ def test_what_cannot_be_drawn_is_refused(
     assert (curves[0] / "cap_curve.pdf").read_bytes().startswith(b"%PDF")
     bare = curves[0].parent / "bare"
     Result({}, {"a": pd.DataFrame({"b": [1]})}, {}).save(bare)
-    assert "a Result, which no study" in refused(capsys, "plot", str(bare))
+    assert "tables that are no study's result" in refused(capsys, "plot", str(bare))
 
 
 def test_results_keep_their_figures_where_asked(tmp_path: Path) -> None:
@@ -127,6 +128,8 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     assert kept.frames["compared"]["result"].value_counts().to_dict() == {
         "one": len(frame), "two": len(frame),
     }  # fmt: skip
+    with pytest.raises(InputError, match=r"no study's result .*read them with ic\.Result"):
+        load_result(out)
     page = (out / "compare.html").read_text()
     assert "cap: 2 results" in page
     assert page.count("<figure>") == 1

@@ -32,6 +32,11 @@ def load_result(folder: str | os.PathLike[str]) -> StudyResult:
     """
     Result.load(folder)  # every file is checked
     name = read_json(Path(folder) / RESULT)["study"]
+    if name == Result.__name__:
+        raise InputError(
+            f"{folder} holds tables that are no study's result (interp-compose compare writes "
+            "such); read them with ic.Result.load"
+        )
     kind = getattr(import_module("interp_compose"), name, None)
     if not isinstance(kind, type) or not issubclass(kind, StudyResult):
         raise InputError(f"{folder} holds a {name}, which no study of this version makes")
