@@ -19,6 +19,7 @@ from transformer_lens.hook_points import HookPoint
 from interp_compose._public import public
 from interp_compose.errors import OptionError, PromptError
 from interp_compose.models.composition import (
+    CodeNorm,
     Composition,
     DenseComposition,
     MixAttention,
@@ -62,6 +63,9 @@ class EncoderConfig:
     composer: Composer = "codes"
     """``"fixed"`` and ``"mlp"`` are controls: a random codebook that is not trained, and an MLP of
     about as many parameters."""
+    code_norm: CodeNorm = "rms"
+    """The norm of a word's weights where its codes are summed: RMSNorm's, √n_codes, or 1
+    (``"unit"``), which gives the same functions and lets training take smaller steps of them."""
     level: Literal["word", "token"] = "word"
     """What is decomposed: the mean of a word's tokens (CAT, footnote 2), or each token."""
     mix: Literal["layer", "bare"] = "layer"
@@ -146,9 +150,12 @@ class BertBlock(nn.Module):
         self.hook_resid_post = HookPoint()
         self.composes = cfg.composes(layer)
         if self.composes:
-            kind = DenseComposition if cfg.composer == "mlp" else Composition
             n_codes = cfg.last_codes if layer == cfg.n_layers - 1 else cfg.n_codes
-            self.composition, self.mix_attn = kind(cfg.d_model, n_codes), MixAttention(cfg)
+            if cfg.composer == "mlp":
+                self.composition = DenseComposition(cfg.d_model, n_codes)
+            else:
+                self.composition = Composition(cfg.d_model, n_codes, cfg.code_norm)
+            self.mix_attn = MixAttention(cfg)
             if cfg.composer == "fixed" and isinstance(self.composition, Composition):
                 self.composition.codebook.requires_grad_(False)
             self.hook_cont, self.hook_comp, self.hook_mix = HookPoint(), HookPoint(), HookPoint()

@@ -7,7 +7,7 @@ contextual vectors of a sentence attend to each other.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,7 @@ from transformer_lens.hook_points import HookPoint
 
 from interp_compose.models.decoder import Attention
 
+CodeNorm = Literal["rms", "unit"]
 EPSILON: Final = 1e-12
 """Of RMSNorm, so that a row without any code stays 0; a mean square of one code is above 1e-6."""
 
@@ -30,10 +31,15 @@ class Composition(nn.Module):
     and with them both terms of eq. 4, without dropping a code. Without it a row's weights have the
     root mean square 1, and their L1 norm is small only where few codes are used; their scale is for
     W_V to learn. A vector that is like no code has no weights, and is composed as 0.
+
+    The norm of a row's weights is √n_codes then, and a step of the codebook moves the sums of all
+    rows as many times as far as one of its codes. With ``norm="unit"`` codes are summed with
+    O / √n_codes, of the norm 1: the same functions, of a W_V that is as many times as large.
     """
 
-    def __init__(self, d_model: int, n_codes: int) -> None:
+    def __init__(self, d_model: int, n_codes: int, norm: CodeNorm = "rms") -> None:
         super().__init__()
+        self.scale = 1.0 if norm == "rms" else n_codes**-0.5
         self.codebook = nn.Parameter(torch.zeros(n_codes, d_model))
         self.W_Q = nn.Parameter(torch.zeros(d_model, d_model))
         self.W_K = nn.Parameter(torch.zeros(d_model, d_model))
@@ -48,7 +54,7 @@ class Composition(nn.Module):
         keys = normalize(linear(self.codebook, self.W_K.mT), dim=-1)
         cosines = self.hook_cosines(linear(queries, keys))
         weights = self.hook_codes(code_weights(cosines))
-        return weights, weights @ linear(self.codebook, self.W_V.mT)
+        return weights, weights @ (self.scale * linear(self.codebook, self.W_V.mT))
 
 
 class DenseComposition(nn.Module):

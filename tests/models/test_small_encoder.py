@@ -250,6 +250,25 @@ def test_a_vector_that_is_like_no_code_is_composed_of_none() -> None:
     np.testing.assert_allclose(weights[0, 0].numpy(), [1.0, 1, 1], rtol=1e-6)
 
 
+@torch.no_grad()
+def test_codes_of_the_norm_one_are_the_same_functions_of_another_w_v() -> None:
+    """Both give the same weights O, of the root mean square 1."""
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    printed, unit = Composition(6, 9).double(), Composition(6, 9, norm="unit").double()
+    for name, weight in printed.named_parameters():
+        weight.data = torch.randn_like(weight)
+        unit.get_parameter(name).data = weight * (3.0 if name == "W_V" else 1.0)
+    found, expected = unit(x), printed(x)
+    assert torch.equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1].numpy(), expected[1].numpy(), rtol=1e-12)
+    codes, values = (one.numpy() for one in (unit.codebook, unit.W_V))
+    o = array(found[0][0, 0])
+    by_hand = (o / np.linalg.norm(o)) @ codes @ values
+    np.testing.assert_allclose(found[1][0, 0].numpy(), by_hand, rtol=1e-9)
+    block: Any = SmallEncoder(replace(CAT, code_norm="unit")).blocks[0]
+    assert block.composition.scale == CAT.n_codes**-0.5
+
+
 def written_out(cosines: Tensor) -> Tensor:
     """ReLU and RMSNorm, a row that has nothing left over."""
     kept = torch.stack([torch.clamp(one, min=0) for one in cosines])

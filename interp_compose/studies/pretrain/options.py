@@ -33,6 +33,9 @@ class EncoderTraining(LossWeights):
     default codes are not moved."""
     frozen: bool = False
     """Leave the weights of a given model as they are, and train only what is added to it."""
+    code_norm: Literal["rms", "unit"] = "rms"
+    """The norm of a word's weights where its codes are summed: that of RMSNorm (rms), the root of
+    their number, or 1 (unit), with which training takes smaller steps; cat needs it (--models)."""
     level: Literal["word", "token"] = "word"
     """What is decomposed: words, each the mean of its tokens, or tokens."""
     dropout: float = 0.0
