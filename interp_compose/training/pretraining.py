@@ -275,12 +275,12 @@ def measured(
     objective: Pretraining, model: SmallEncoder, passages: Passages
 ) -> dict[str, list[dict[str, Any]]]:
     """BERT's tasks from each representation of the last block (``curve``), and what each block's
-    codes are used for (``codes``), on passages that are drawn by their numbers alone; ``revived``
-    is how many times one was moved in training so far."""
+    codes are used for (``codes``), on passages that are drawn by their numbers alone; ``alike`` is
+    ‖mean h_comp‖² / mean ‖h_comp‖² over words, 1 where all are composed into one vector, and
+    ``revived`` how many times a code was moved in training so far."""
     outputs = model.outputs
     sums = {name: np.zeros(5) for name in outputs}
-    codes: dict[int, Tensor] = {}
-    counts: dict[int, Tensor] = {}
+    codes: dict[int, list[Tensor]] = {}
     n_words = 0.0
     order = np.argsort(passages.counts, kind="stable")
     n_parts = max(1, -(-len(order) // MEASURED))
@@ -298,16 +298,20 @@ def measured(
                 float((following.argmax(dim=-1) == batch.follows[batch.pairs]).sum()),
                 len(batch.pairs),
             ]
-        share = word_shares(batch.words)
+        share = word_shares(batch.words).double()
         n_words += float(share.sum())
         for layer, one in enumerate(found):
-            if one.weights is None:
+            if one.weights is None or one.comp is None:
                 continue
-            used = (one.weights != 0) * share[..., None]
-            total = used.sum(dim=(0, 1)).double().cpu()
-            none = ((one.weights == 0).all(dim=-1) * share).sum().double().cpu()
-            codes[layer] = codes.get(layer, torch.zeros_like(total)) + total
-            counts[layer] = counts.get(layer, torch.zeros_like(none)) + none
+            of_words = [
+                one.weights != 0,
+                (one.weights == 0).all(dim=-1, keepdim=True),
+                one.comp,
+                one.comp.square().sum(dim=-1, keepdim=True),
+            ]
+            totals = [torch.einsum("bp,bpc->c", share, x.double()).cpu() for x in of_words]
+            before = codes.get(layer, [torch.zeros_like(total) for total in totals])
+            codes[layer] = [a + b for a, b in zip(before, totals, strict=True)]
     curve = [
         {
             "output": name,
@@ -321,17 +325,19 @@ def measured(
     ]
     moved = {} if objective.revival is None else objective.revival.moved
     used_rows = []
-    for layer, total in codes.items():
+    for layer, (total, without, comp, squares) in codes.items():
         shares = total / total.sum().clamp(min=1)
+        alike = float(comp.square().sum() / (n_words * squares)) if squares else 1.0
         logs = torch.where(shares > 0, shares, 1.0).log()
         used_rows.append(
             {
                 "layer": layer,
                 "n_codes": len(total),
-                "codes_per_word": float(total.sum()) / n_words,
-                "without_codes": float(counts[layer]) / n_words,
+                "codes_per_word": min(float(total.sum()) / n_words, len(total)),
+                "without_codes": min(float(without) / n_words, 1.0),
                 "dead_codes": int((total == 0).sum()),
                 "perplexity": float((-(shares * logs).sum()).exp()),
+                "alike": min(alike, 1.0),
                 "revived": moved.get(layer, 0),
             }
         )

@@ -100,7 +100,8 @@ def frames() -> dict[str, pd.DataFrame]:
         for layer in (0, 1) if model == "cat" else ():
             used = {"codes_per_word": 1.5 + seed + layer, "without_codes": 0.125}
             row = {**place, "layer": layer, "n_codes": 7 - layer, **used}
-            row |= {"dead_codes": 1 + layer, "perplexity": 9.5, "revived": layer * (5 + seed)}
+            row |= {"dead_codes": 1 + layer, "perplexity": 9.5, "alike": 0.25 + seed / 8}
+            row["revived"] = layer * (5 + seed)
             made["codes"].append(row)
             made["codes_curve"] += [{**row, "step": step} for step in (0, 4)]
     return {name: pd.DataFrame(rows) for name, rows in made.items()}
@@ -163,19 +164,21 @@ def test_the_summary_has_a_row_for_each_output_and_block() -> None:
         "",
         "codes, after the last step, means over seeds:",
         "",
-        "cat layer 0 2.5 a word of 7, 1 used by none, perplexity 9.5, 12.50 % of words without",
+        "cat layer 0 2.5 a word of 7, 1 used by none, perplexity 9.5, 12.50 % of words without, "
+        "composed vectors alike 0.375",
         "cat layer 1 3.5 a word of 6, 2 used by none, perplexity 9.5, 12.50 % of words without, "
-        "6 times moved to a word",
+        "composed vectors alike 0.375, 6 times moved to a word",
     ]
 
 
-def test_codes_that_nearly_all_words_share_are_told() -> None:
+def test_words_that_are_composed_into_one_vector_are_told() -> None:
     assert result().notes == []
     alike = frames()
-    alike["codes"].loc[alike["codes"]["seed"] == 1, "perplexity"] = 1.5
+    alike["codes"].loc[alike["codes"]["seed"] == 1, "alike"] = 0.99
     found = ic.Pretrained.from_runs(alike, CONFIG)
     (note,) = found.notes
-    assert note.startswith("cat, seed 1: nearly all words have the same codes in layers 0, 1")
+    told = "cat, seed 1: nearly all words are composed into one vector in layers 0, 1 (alike"
+    assert note.startswith(told)
     assert found.summary().endswith(f"\n! {note}")
 
 

@@ -568,6 +568,7 @@ def slow_measures(
     paired: list[list[bool]] = [[] for _ in outputs]
     uses: dict[int, Array] = {}
     without: dict[int, float] = {}
+    composed: dict[int, list[tuple[float, Array]]] = {}
     for batch in slow_batches(objective, passages):
         width = batch.tokens.shape[1]
         for row in range(len(batch.tokens)):
@@ -598,6 +599,9 @@ def slow_measures(
                         uses[layer] = uses.get(layer, 0 * used) + used
                         none = float(not used.any()) / len(places)
                         without[layer] = without.get(layer, 0.0) + none
+                        assert one.comp is not None
+                        counted = (1 / len(places), array(one.comp[at]))
+                        composed.setdefault(layer, []).append(counted)
     rows = [
         [sum(a) / len(a), sum(b) / len(a), len(a), sum(c) / max(len(c), 1), len(c)]
         for a, b, c in zip(nats, right, paired, strict=True)
@@ -613,6 +617,8 @@ def slow_measures(
                 "without_codes": without[layer] / n_words,
                 "dead_codes": sum(one == 0 for one in total),
                 "perplexity": math.exp(-sum(one * math.log(one) for one in p)),
+                "alike": (sum(n * x for n, x in composed[layer]) ** 2).sum()
+                / (n_words * sum(n * (x**2).sum() for n, x in composed[layer])),
                 "revived": 0,
             }
         )
@@ -658,15 +664,17 @@ def test_words_without_any_code() -> None:
     objective = objective_of()
     first, last = measured(objective, model, objective.passages)["codes"]
     assert first["codes_per_word"] > 0
-    assert last == {
+    one = {
         "layer": 1,
         "n_codes": 19,
         "codes_per_word": 0,
         "without_codes": 1,
         "dead_codes": 19,
         "perplexity": 1,
+        "alike": 1,
         "revived": 0,
     }
+    assert last == pytest.approx(one, rel=1e-12)
 
 
 def test_a_curve_is_measured_the_same_each_time() -> None:

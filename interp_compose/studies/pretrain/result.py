@@ -38,9 +38,8 @@ RULES: Final = (
     "n_pairs >= 0",
 )
 OUTPUTS: Final = ("cont", "comp", "mix")
-ALIKE: Final = 1.05
-"""Where codes' perplexity is below one more than this many times those of a word, nearly all words
-of a block have the same."""
+ALIKE: Final = 0.98
+"""Where composed vectors of a block are alike by more, they hardly tell words apart."""
 HELD_OUT: Final = Table(
     "held_out",
     f"model str, seed int, output str, {MEASURES}",
@@ -59,12 +58,13 @@ CURVE: Final = Table(
 )
 CODES_USED: Final = (
     "n_codes int, codes_per_word float, without_codes float, dead_codes int, perplexity float, "
-    "revived int"
+    "alike float, revived int"
 )
 CODES_RULES: Final = (
     "0 <= codes_per_word <= n_codes",
     "0 <= without_codes <= 1",
     "0 <= dead_codes <= n_codes",
+    "0 <= alike <= 1",
     "revived >= 0",
 )
 CODES: Final = Table(
@@ -169,7 +169,8 @@ class Pretrained(StudyResult):
         Columns: model, seed, layer, n_codes, codes_per_word (with a weight that is not 0),
         without_codes (the share of words that have none), dead_codes (that no word of the held-out
         documents has), perplexity (exp of the entropy of the codes' frequencies: how many are used
-        evenly), revived (how many times a code was moved to a word in training).
+        evenly), alike (‖mean h_comp‖² / mean ‖h_comp‖²: 1 where all words are composed into one
+        vector), revived (how many times a code was moved to a word in training).
         """
         return self.frames["codes"]
 
@@ -217,22 +218,21 @@ class Pretrained(StudyResult):
                 f"{decimal(row['codes_per_word'], 1):>8} a word of {row['n_codes']:.0f}, "
                 f"{row['dead_codes']:.0f} used by none, perplexity "
                 f"{decimal(row['perplexity'], 1)}, {100 * row['without_codes']:.2f} % of words "
-                f"without{moved}"
+                f"without, composed vectors alike {decimal(row['alike'], 3)}{moved}"
             )
         return lines
 
     @property
     def notes(self) -> list[str]:
-        """Runs in which nearly all words have the same codes."""
-        codes = self.codes
-        alike = codes[codes["perplexity"] < 1 + ALIKE * codes["codes_per_word"]]
+        """Runs in which nearly all words are composed into one vector."""
+        alike = self.codes[self.codes["alike"] > ALIKE]
         runs: dict[tuple[str, int], list[int]] = {}
         for row in alike.to_dict("records"):
             runs.setdefault((row["model"], row["seed"]), []).append(row["layer"])
         return super().notes + [
-            f"{model}, seed {seed}: nearly all words have the same codes in layer"
-            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (no more are used than those "
-            "of a word), so that composed vectors hardly tell words apart"
+            f"{model}, seed {seed}: nearly all words are composed into one vector in layer"
+            f"{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} (alike by more than "
+            f"{ALIKE}), so that composed vectors hardly tell words apart"
             for (model, seed), layers in runs.items()
         ]
 
