@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from interp_compose._public import short
-from interp_compose.errors import OptionError
+from interp_compose.errors import MissingDataError, OptionError, did_you_mean
 from interp_compose.text.parsers import load_spacy
 from interp_compose.text.units import TokenizedPrompt
 
@@ -29,7 +29,12 @@ def tagger_of(tagger: Any) -> Tagger:
         MissingDataError: spaCy has no such pipeline.
     """
     if isinstance(tagger, str):
-        return _kinds if tagger == KIND else _parts_of_speech(load_spacy(tagger))
+        if tagger == KIND:
+            return _kinds
+        try:
+            return _parts_of_speech(load_spacy(tagger))
+        except MissingDataError as missing:
+            raise MissingDataError(f"{missing}{did_you_mean(tagger, [KIND])}") from missing
     if hasattr(tagger, "pipe_names"):
         return _parts_of_speech(tagger)
     if not callable(tagger):

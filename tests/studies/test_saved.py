@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -125,6 +126,9 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     assert "p_holm" in pairs
     assert set(pairs["pooling"]) >= {"clean", "mean"}
     assert "differences (.parquet, .csv)" in told
+    assert "one minus two, paired by example, in points" in told
+    untouched = next(line for line in told.splitlines() if line.startswith("untouched"))
+    assert untouched.split()[1] == "+0.00"
     assert kept.frames["compared"]["result"].value_counts().to_dict() == {
         "one": len(frame), "two": len(frame),
     }  # fmt: skip
@@ -159,6 +163,17 @@ def test_what_cannot_be_compared_is_refused(
     told = refused(capsys, "compare", one, str(tmp_path / "moved"))
     moved = f"{tmp_path / 'moved'} is of transplant: only results of one study can be compared"
     assert f"InputError: {one} is of cap, {moved}" in told
+
+
+def test_numbers_of_examples_that_differ_are_told() -> None:
+    a, b = make_curve().plot().chart, make_curve().plot().chart
+    assert isinstance(a, Chart)
+    assert isinstance(b, Chart)
+    few = [replace(line, n=[3] * len(line.n)) for line in b.panels[0].lines]
+    found = compare.facets({"a": a, "b": replace(b, panels=[replace(b.panels[0], lines=few)])})
+    assert found is not None
+    n = a.panels[0].lines[0].n[0]
+    assert f" · n: {n} of a, 3 of b · " in found.subtitle
 
 
 def test_heat_maps_and_charts_of_other_axes_are_left_out() -> None:

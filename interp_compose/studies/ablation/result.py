@@ -269,8 +269,8 @@ class AblationCurve(StudyResult):
         group = f"head {worst['group']}" if self.config.get("what") == "heads" else worst["group"]
         return [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
-            f"The answer's log-probability is lowest with “{group}” ablated at layer "
-            f"{worst['layer']}: it changes by {change} nats on average over "
+            f"Most is lost with “{group}” ablated at layer {worst['layer']}: the answer's "
+            f"log-probability changes by {change} nats on average over "
             f"{counted(worst['n'], 'examples')}, and the accuracy is {left}.",
         ]
 

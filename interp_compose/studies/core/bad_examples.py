@@ -32,6 +32,7 @@ REASONS: Final[Mapping[type[InputError], str]] = {
 """What of an example cannot be used, by what is raised."""
 REMEDY: Final = 'correct them, or pass on_bad="skip" (--on-bad skip), which leaves them out'
 BY_HAND: Final = "correct them, or leave them out"
+NONE_LEFT: Final = "none is left; correct them"
 
 
 def sound(
@@ -61,6 +62,7 @@ def sound(
         first = refusal
     if on_bad != "skip" or len(bad) == len(rows):
         remedy = REMEDY if on_bad == "refuse" and len(bad) < len(rows) else BY_HAND
+        remedy = NONE_LEFT if on_bad == "skip" else remedy
         raise together(list(bad.values()), len(rows), what, remedy) from first
     places = [place for place in range(len(rows)) if place not in bad]
     kept = prepared([rows[place] for place in places])

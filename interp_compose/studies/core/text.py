@@ -139,16 +139,21 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
 
 
 def differences_told(
-    found: pd.DataFrame, place: str, unit: str = "points", scale: float = 100.0, digits: int = 1
+    found: pd.DataFrame,
+    place: str,
+    unit: str = "points",
+    scale: float = 100.0,
+    digits: int = 1,
+    what: str = "differences to {other}, paired by seed",
 ) -> list[str]:
     """Lines for a summary: a blank one, a heading, and one for each difference that was tested.
 
     Args:
-        found: differences paired by seed, with columns other, difference, ci_low, ci_high, p and
-            p_holm.
+        found: paired differences, with columns difference, ci_low, ci_high, p and p_holm.
         place: what a line begins with, as a format of the row's columns.
         unit: of the differences, once multiplied by ``scale``.
         digits: of the intervals' ends; differences have one more.
+        what: what the heading says of them, as a format of the first row's columns.
     """
     rows = found[found["p"].notna()].to_dict("records")
     lines = []
@@ -160,9 +165,8 @@ def differences_told(
             f"  p (Holm) {decimal(row['p_holm'], 3)}"
         )
     if lines:
-        other = rows[0]["other"]
-        head = f"differences to {other}, paired by seed, in {unit} ({UNCORRECTED}, p is by Holm):"
-        lines = ["", head, "", *lines]
+        told = what.format_map(rows[0])
+        lines = ["", f"{told}, in {unit} ({UNCORRECTED}, p is by Holm):", "", *lines]
     return lines
 
 

@@ -88,10 +88,11 @@ class PretrainCommand:
     composes words of the codes of a codebook."""
 
     models: str = "bert,cat-last"
-    """By commas, of: bert, cat (every block composes, the paper's), cat-last (the last one: at the
-    size of the defaults codes of cat become one for nearly all words), and as controls of
-    either cat-fixed, cat-last-fixed (random codes that are not trained), cat-mlp and cat-last-mlp
-    (as many parameters in an MLP, without codes). The first is what others are compared with."""
+    """By commas, of: bert, cat (every block composes, the paper's: at the size of the defaults it
+    learns with --code-norm unit --guided 0.1 --sparsity 0.01, and otherwise composes all words into
+    one vector), cat-last (the last one), and as controls of either cat-fixed, cat-last-fixed
+    (random codes that are not trained), cat-mlp and cat-last-mlp (as many parameters in an MLP,
+    without codes). The first is what others are compared with."""
     model: str | None = None
     """A pretrained BERT to start from (a hub name or a folder), with its tokenizer, instead of
     random weights. Its shape and vocabulary are its own: leave options of these out."""

@@ -19,6 +19,7 @@ from interp_compose.runs.result import Result, store
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
 from interp_compose.studies.core.result import StudyResult
+from interp_compose.studies.core.text import differences_told
 from interp_compose.studies.saved.options import CompareCommand
 from interp_compose.studies.saved.read import load_result
 
@@ -28,6 +29,7 @@ PAIRED: Final = "differences"
 MOST_ROWS: Final = 400
 """Of the table, for the page to have them all; the files have."""
 MOST_PANELS: Final = 12
+WHAT: Final = "{first} minus {second}, paired by example"
 
 
 def run(command: CompareCommand) -> str:
@@ -57,6 +59,10 @@ def run(command: CompareCommand) -> str:
     told = [PAGE, *(f"{name}.html, {name}.png" for name in figures)]
     told += [f"{name} (.parquet, .csv)" for name in frames]
     summaries = [f"{label}\n{result.summary()}\n" for label, result in results.items()]
+    for _, own in pairs.groupby("second", sort=False) if len(pairs) else ():
+        places = zip(own["layer"], own["pooling"], strict=True)
+        where = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
+        summaries += [*differences_told(own.assign(place=where), "{place:<30}", what=WHAT), ""]
     return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(told)}"])
 
 
@@ -156,6 +162,12 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
         return None
     parts = [chart.subtitle.split(" · ") for chart in charts.values()]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    counts = {
+        label: max((line.n[0] for line in chart.panels[0].lines), default=0)
+        for label, chart in charts.items()
+    }
+    if len({*counts.values()}) > 1:
+        shared.append("n: " + ", ".join(f"{n:,} of {label}" for label, n in counts.items()))
     dotted = ["dotted: the level of each"] if any(panel.levels for panel in panels) else []
     return replace(
         first,

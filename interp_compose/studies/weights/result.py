@@ -109,19 +109,21 @@ class ComplexityReport(StudyResult):
         return complexity_figure(self.frame, measure, config=self.config)
 
     def sentences(self) -> list[str]:
-        """The whole matrices whose stable rank is lowest and highest beside a random one's."""
+        """The whole matrices whose stable rank is the lowest and the highest share of a random
+        one's."""
         whole = self.merged if len(self.merged) else self.frame
         order = whole.assign(share=whole["stable_rank"] / whole["random_stable_rank"])
         rows = order.sort_values("share", kind="stable").to_dict("records")
+        n_layers = int(self.config["n_layers"])
         told = "; ".join(
-            f"{row['matrix']} of layer {row['layer']} {decimal(row['stable_rank'], 2)} (random "
-            f"{decimal(row['random_stable_rank'], 2)})"
+            f"{row['matrix']}{f' of layer {i}' if 0 <= (i := row['layer']) < n_layers else ''} "
+            f"{decimal(row['stable_rank'], 2)} of {decimal(row['random_stable_rank'], 2)}"
             for row in (rows[0], rows[-1])
         )
         return [
             f"Asked: how complex the weights of {self.config['model']} are; of "
-            f"{len(rows)} matrices, lowest and highest stable rank beside that of a random matrix: "
-            f"{told}.",
+            f"{len(rows)} matrices, the stable rank that is the lowest and the highest share of a "
+            f"random matrix's of its shape: {told}.",
             "These are numbers of one model, without sampling error; that low ranks make it reason "
             "is not shown.",
         ]
