@@ -236,7 +236,8 @@ def _pictures(
             continue
         title = f"{chart.title}. {chart.subtitle}" if chart is not None else name
         caption = result.CAPTIONS.get(name, "")
-        parts.append(picture(title, png, f"{caption} ({name})" if caption else name))
+        file = f"{name}.png"
+        parts.append(picture(title, png, f"{caption} ({file})" if caption else file))
     return parts
 
 
