@@ -268,10 +268,12 @@ def test_python_on_the_pages_runs(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     made_up.lay_out(tmp_path, monkeypatch)
-    namespace: dict[str, Any] = {"__name__": name, "ic": interp_compose}
-    to_run = [code for before, code in blocks(DOCS / name) if not NOT_RUN.search(before)]
+    namespaces: dict[int, dict[str, Any]] = {0: {"__name__": name, "ic": interp_compose}}
+    to_run = [(before, code) for before, code in blocks(DOCS / name) if not NOT_RUN.search(before)]
     assert to_run
-    for code in to_run:
+    for before, code in to_run:
+        recipe = before.count("\n## ") if name == "how-to.md" else 0  # 0: the lines before them all
+        namespace = namespaces.setdefault(recipe, {**namespaces[0]})
         for long, short in SMALLER.get(name, {}).items():
             code = code.replace(long, short)
         exec(compile(code, name, "exec"), namespace)
