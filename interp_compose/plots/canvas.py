@@ -6,6 +6,7 @@ it gets, and never scaled, so that letters keep their size.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -29,6 +30,7 @@ MARGIN: Final = 17.0
 PLOT: Final = 0.5  # of a width that is asked for, which the plot keeps beside its legend
 LETTER: Final = 0.555  # a letter's width, of its size
 LONGEST: Final = 240  # characters of a title or subtitle
+TOGETHER: Final = re.compile(r"\d %|\([^()]{1,16}\)")
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,17 @@ def head_of(title: str, subtitle: str, width: float) -> Head:
     """The lines of a title and a subtitle on a canvas of this width."""
     sizes = (18.0, 12.3) if width >= NARROW else (14.4, 10.8)
     wrapped = [
-        tuple(textwrap.wrap(short(text, LONGEST), int((width - 2 * MARGIN) / (LETTER * size))))
+        tuple(lines_of(short(text, LONGEST), int((width - 2 * MARGIN) / (LETTER * size))))
         for text, size in zip((title, subtitle), sizes, strict=True)
     ]
     return Head(wrapped[0], wrapped[1], sizes)
+
+
+def lines_of(text: str, most: int) -> list[str]:
+    """A text in lines of so many characters, broken neither before a per cent sign nor in short
+    parentheses."""
+    kept = TOGETHER.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(kept, most)]
 
 
 def pixels(width: Width | None) -> float | None:

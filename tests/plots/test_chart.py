@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
+from interp_compose.plots.canvas import lines_of
 from interp_compose.plots.chart import Chart, Line, Panel, short, spread
 from interp_compose.plots.interactive import harmless
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
@@ -81,3 +82,10 @@ def test_lines_differ_without_colour() -> None:
     names = ("mean", "max", "sum", "last", "first", "shuffled")
     assert len({PROTOCOL_STYLES[name].marker for name in names}) == len(names)
     assert len({style.marker for style in COMPARISON_STYLES}) == len(COMPARISON_STYLES)
+
+
+def test_lines_are_not_broken_in_short_parentheses_or_before_a_per_cent_sign() -> None:
+    text = "layer of pooling (0 = embeddings)"
+    assert lines_of(text, 22) == ["layer of pooling", "(0 = embeddings)"]
+    assert lines_of("bands: 95 % intervals", 10) == ["bands:", "95 %", "intervals"]
+    assert lines_of(text, 99) == [text]
