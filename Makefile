@@ -93,8 +93,14 @@ bench: venv
 	$(BIN)/interp-compose codes --runs out/pretrain --phrases bird --wordnet nltk_data --out out/codes
 	$(BIN)/python -m benchmarks.code_outcomes small out/codes
 	$(BIN)/python -m benchmarks.cat_pooled out/pretrain
-	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --out out/every-block
-	$(BIN)/python -m benchmarks.every_block out/every-block
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models bert,cat --code-norm unit --guided 0.1 --sparsity 0.01 --seeds 3 --out out/every
+	$(BIN)/interp-compose encoders --runs out/every --tasks bird=bird,paws-qqp=paws_qqp,sst=sst --out out/every-judged
+	$(BIN)/python -m benchmarks.encoder_outcomes every out/every out/every-judged
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --out out/causes-1
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --guided 0 --sparsity 0 --reconstruction 0 --nuance 0 --sufficiency 0 --out out/causes-2
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --code-norm unit --out out/causes-3
+	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --code-norm unit --guided 0 --sparsity 0 --reconstruction 0 --nuance 0 --sufficiency 0 --out out/causes-4
+	$(BIN)/python -m benchmarks.every_block out/causes-1 out/causes-2 out/causes-3 out/causes-4 out/every
 	$(BIN)/python -m benchmarks.fitting_speed --out out/speed
 	$(BIN)/python -m benchmarks.fitting_speed --norm post --out out/speed-post
 	$(BIN)/python -m benchmarks.seq2seq

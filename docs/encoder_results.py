@@ -250,19 +250,22 @@ def _mean(rows: list[Row] | None, over: str = "") -> str:
     return f"{sum(values) / len(values):.3f}"
 
 
+CAT_LOSSES = ("guided", "sparsity", "reconstruction", "sufficiency", "nuance")
+
+
 def every_block(name: str = "every_block") -> Table:
-    """A row per step: masked words that are right, and of each block the codes of a word and how
-    many are in use."""
-    result = read(name)
-    codes: dict[int, dict[int, Row]] = {}
-    for row in result["codes_curve"]:
-        codes.setdefault(row["step"], {})[row["layer"]] = row
+    """A row per setting, at an early look and after the last step: masked words that are right, and
+    of each block how alike composed vectors are and how many codes a word has."""
     table = []
-    for row in result["curve"]:
-        if row["output"] == "cont":
-            used = codes[row["step"]].values()
-            cells = [f"{one['codes_per_word']:.1f}, {one['perplexity']:.1f}" for one in used]
-            table.append([str(row["step"]), f"{100 * row['masked_accuracy']:.1f}", *cells])
-    blocks = next(iter(codes.values()))
-    heads = ["step", "masked tokens that are right, %", *(f"block {one}" for one in blocks)]
-    return heads, table
+    for run in read(name)["runs"]:
+        weights = {loss: run[loss] for loss in CAT_LOSSES}
+        others = [f"{loss} {weight:g}" for loss, weight in weights.items() if weight != 1]
+        told = "BERT's two" if not any(weights.values()) else ", ".join(["all", *others])
+        steps = [row["step"] for row in run["curve"]]
+        for step in (steps[1], steps[-1]):
+            (right,) = (row["masked_accuracy"] for row in run["curve"] if row["step"] == step)
+            blocks = [row for row in run["codes"] if row["step"] == step]
+            cells = [f"{row['alike']:.3f}, {row['codes_per_word']:.0f}" for row in blocks]
+            table.append([told, run["code_norm"], str(step), f"{100 * right:.1f}", *cells])
+    heads = ["losses", "`--code-norm`", "step", "masked tokens that are right, %"]
+    return [*heads, *(f"block {i}" for i in range(len(blocks)))], table

@@ -522,16 +522,17 @@ FILES: dict[str, Callable[[], str]] = {
     "encoders_minilm_paws.md": partial(encoders, encoder_results.classified, "encoders_minilm"),
     "encoders_minilm_learned.md": partial(encoders, encoder_results.learned, "encoders_minilm"),
     "encoders_small.md": partial(encoders, encoder_results.scores, "encoders_small"),
+    "encoders_every.md": partial(encoders, encoder_results.scores, "encoders_every"),
     **{
-        f"encoders_small_{task}.md": partial(
-            encoders, partial(encoder_results.classified, task=task), "encoders_small"
-        )
+        f"{name}_{task}.md": partial(encoders, partial(encoder_results.classified, task=task), name)
+        for name in ("encoders_small", "encoders_every")
         for task in ("paws-qqp", "sst")
     },
     "encoders_small_shares.md": partial(
         encoders, partial(encoder_results.by_share, task="sst"), "encoders_small"
     ),
     "encoders_small_learned.md": partial(encoders, encoder_results.learned, "encoders_small"),
+    "encoders_every_learned.md": partial(encoders, encoder_results.learned, "encoders_every"),
     "cat_pooled.md": partial(
         encoders, partial(encoder_results.words_pooled, embedding="mean"), "cat_pooled"
     ),

@@ -612,9 +612,8 @@ PAPERS: Final = (
         "Compositionality* (AAAI 2024). Its models: four layers, 768 wide, pre-trained from "
         "scratch on BooksCorpus and Wikipedia. Here: its modules behind the last block of a frozen "
         "MiniLM, trained for 400 steps, and behind that of a small BERT, four layers, 128 wide, "
-        "trained from random weights; with codes in every block such a model did not learn to tell "
-        "words apart. More in "
-        "[encoders that compose](cat.md).",
+        "trained from random weights; a model with codes in every block, which learns with other "
+        "settings, is not judged here. More in [encoders that compose](cat.md).",
         CAT,
     ),
 )
