@@ -96,6 +96,8 @@ bench: venv
 	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models bert,cat --code-norm unit --guided 0.1 --sparsity 0.01 --seeds 3 --out out/every
 	$(BIN)/interp-compose encoders --runs out/every --tasks bird=bird,paws-qqp=paws_qqp,sst=sst --out out/every-judged
 	$(BIN)/python -m benchmarks.encoder_outcomes every out/every out/every-judged
+	$(BIN)/interp-compose codes --runs out/every --phrases bird --wordnet nltk_data --out out/every-codes
+	$(BIN)/python -m benchmarks.code_outcomes every out/every-codes
 	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --out out/causes-1
 	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --guided 0 --sparsity 0 --reconstruction 0 --nuance 0 --sufficiency 0 --out out/causes-2
 	$(BIN)/interp-compose pretrain --data-dir texts --sememes hownet --models cat --seeds 1 --max-steps 400 --n-looks 8 --code-norm unit --out out/causes-3
