@@ -22,7 +22,7 @@ SETTINGS: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the result."""
+    """Write the result and the picture."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pretrained", nargs="+", help="each written by interp-compose pretrain")
     runs = []

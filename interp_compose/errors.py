@@ -19,7 +19,7 @@ LONGEST = 500
 MOST = 20
 """Problems that one message lists."""
 MOST_ALIKE = 3
-"""Of them, those that differ in numbers alone."""
+"""Of them, those that differ in numbers alone; of others like them the numbers are listed."""
 _OWN_CODE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
@@ -84,8 +84,8 @@ class InputError(InterpComposeError, ValueError):
 
 
 def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> InputError:
-    """The one problem, or one error that lists the first 20 of them, a line each; of those that
-    differ in numbers alone, the first three.
+    """The one problem, or one error that lists the first of them in at most 20 lines, a line each;
+    of those that differ in numbers alone three, and the numbers of others.
 
     Args:
         problems: at least one; of ``n`` rows, which are ``what`` in the plural.
@@ -101,13 +101,24 @@ def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> 
     for problem in problems:
         text = " ".join(str(problem).split())
         alike.setdefault(re.sub(r"\d+", "", text), []).append(text)
-    listed = [text for texts in alike.values() for text in texts[:MOST_ALIKE]][:MOST]
-    more = len(problems) - len(listed)
+    listed: list[tuple[str, int]] = []  # a line, and how many problems it names
+    for texts in alike.values():
+        listed += [(text, 1) for text in texts[:MOST_ALIKE]]
+        if others := _numbers(texts)[MOST_ALIKE:MOST]:
+            listed.append((f"likewise {', '.join(others)}", len(others)))
+    more = len(problems) - sum(named for _, named in listed[:MOST])
     lines = [f"{len(problems)} of {n} {what} cannot be used; {remedy}:"]
-    lines += [shortened(text, LONGEST // 2) for text in listed]
+    lines += [shortened(text, LONGEST // 2) for text, _ in listed[:MOST]]
     error = kinds.pop()() if len(kinds) == 1 else InputError()
     error.args = ("\n".join([*lines, *([f"and {more} more"] if more else [])]),)
     return error
+
+
+def _numbers(texts: Sequence[str]) -> list[str]:
+    """Of each of several texts that differ in numbers alone, the first one that differs; an empty
+    list where none does."""
+    columns = zip(*(re.findall(r"\d+", text) for text in texts), strict=True)
+    return next(([*column] for column in columns if len({*column}) > 1), [])
 
 
 class PromptError(InputError):

@@ -333,7 +333,7 @@ def measured(
             {
                 "layer": layer,
                 "n_codes": len(total),
-                "codes_per_word": min(float(total.sum()) / n_words, len(total)),
+                "codes_per_word": min(float(total.sum()) / n_words, float(len(total))),
                 "without_codes": min(float(without) / n_words, 1.0),
                 "dead_codes": int((total == 0).sum()),
                 "perplexity": float((-(shares * logs).sum()).exp()),

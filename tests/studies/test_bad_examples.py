@@ -65,14 +65,25 @@ def test_twenty_are_listed() -> None:
 
 
 def test_of_like_ones_three_are_listed() -> None:
-    problems = [AnswerError(f"example {i}: no answer") for i in range(30)]
-    problems.insert(9, AnswerError("example 30: no prompt"))
-    lines = str(together(problems, 40, "examples", "correct them")).splitlines()[1:]
+    """Of the others the numbers, by what differs; of texts that are the same nothing more."""
+    problems = [AnswerError(f"2.jsonl, line {i}: no answer") for i in range(30)]
+    problems.insert(9, AnswerError("2.jsonl, line 30: no prompt"))
+    lines = str(together(problems, 40, "rows", "correct them")).splitlines()[1:]
     assert lines == [
-        *(f"example {i}: no answer" for i in range(3)),
-        "example 30: no prompt",
-        "and 27 more",
+        *(f"2.jsonl, line {i}: no answer" for i in range(3)),
+        f"likewise {', '.join(map(str, range(3, 20)))}",
+        "2.jsonl, line 30: no prompt",
+        "and 10 more",
     ]
+    few = str(together(problems[:5], 40, "rows", "correct them")).splitlines()[-1]
+    assert few == "likewise 3, 4"
+    same = str(together([AnswerError("of 2")] * 5, 40, "rows", "correct them")).splitlines()[1:]
+    assert same == ["of 2"] * 3 + ["and 2 more"]
+
+
+def test_where_none_is_left_skipping_is_no_remedy(model: LensModel) -> None:
+    with pytest.raises(AnswerError, match=r"^2 of 2 examples cannot be used; none is left; cor"):
+        ic.cap_curve(model, [SEVERAL, EMPTY], on_bad="skip", progress=False)
 
 
 def test_what_is_wrong_with_all_is_no_example_s(model: LensModel, examples: list[Example]) -> None:

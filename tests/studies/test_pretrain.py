@@ -994,6 +994,8 @@ def test_the_last_block_has_one_code_for_each_sememe(model: str) -> None:
         run = PretrainingRun(**{**vars(TINY), "n_codes": n_codes}, data="", model=model)
         config = run.model_config(VOCAB, SEMEMES, given)
         assert (config.n_codes, config.last_codes) == (n_codes, len(SEMEMES.names))
+        unit = replace(run, code_norm="unit").model_config(VOCAB, SEMEMES, given)
+        assert unit == replace(config, code_norm="unit") != config
 
 
 def test_the_papers_shape_and_tokens() -> None:

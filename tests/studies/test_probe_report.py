@@ -290,3 +290,15 @@ def test_the_bar_can_be_turned_off(llama: LensModel, capsys: pytest.CaptureFixtu
     assert capsys.readouterr() == ("", "")
     complexity_report(llama, heads=False)
     assert "weights of" in capsys.readouterr().err
+
+
+def test_a_report_names_the_extremes_of_a_random_matrixs_share(report: ComplexityReport) -> None:
+    """Embeddings are of no layer."""
+    said = report.sentences()[0]
+    rows = report.merged.to_dict("records")
+    shares = [row["stable_rank"] / row["random_stable_rank"] for row in rows]
+    for at in (int(np.argmin(shares)), int(np.argmax(shares))):
+        row = rows[at]
+        layer = f" of layer {row['layer']}" if 0 <= row["layer"] < LAYERS else ""
+        ranks = f"{row['stable_rank']:.2f} of {row['random_stable_rank']:.2f}"
+        assert f"{row['matrix']}{layer} {ranks}" in said

@@ -140,6 +140,11 @@ def test_what_a_function_gives_is_checked(gives: Any, message: str) -> None:
         unit_tags(units("a cat", 1), tagger)
 
 
+def test_a_word_near_kind_is_asked_back() -> None:
+    with pytest.raises(MissingDataError, match=r"no model 'kinds'; .*; did you mean 'kind'\?$"):
+        tagger_of("kinds")
+
+
 @pytest.mark.parametrize("given_", [3, ["kind"], {"a": "N"}, pd.Series([0], ["mean"])])
 def test_other_things_are_no_tagger(given_: Any) -> None:
     with pytest.raises(OptionError, match=r"tagger=.*: expected 'kind', a spaCy pipeline or its"):
