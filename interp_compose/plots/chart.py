@@ -45,9 +45,10 @@ class Line:
         return self.interval == "bars" or len(self.x) == 1
 
     @property
-    def has_interval(self) -> bool:
-        """Whether it is anywhere wider than a point."""
-        return any(low < high for low, high in zip(self.low, self.high, strict=True))
+    def has_band(self) -> bool:
+        """Whether its interval is a band, and anywhere wider than a point."""
+        wide = any(low < high for low, high in zip(self.low, self.high, strict=True))
+        return wide and not self.has_bars
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ class Panel:
     def only(self) -> Line | None:
         """The line whose interval alone is drawn, where all would be too many: the widest. None
         where none has an interval, as of one seed."""
-        has_bands = any(not line.has_bars and line.has_interval for line in self.lines)
-        if not has_bands or len(self.lines) <= MOST_BANDS:
+        if not any(line.has_band for line in self.lines) or len(self.lines) <= MOST_BANDS:
             return None
         return max(self.lines, key=lambda line: line.style.width)
 
@@ -85,7 +85,7 @@ class Panel:
         """Lines whose interval is drawn as a band."""
         if self.only is not None:
             return [self.only]
-        return [line for line in self.lines if not line.has_bars]
+        return [line for line in self.lines if line.has_band]
 
     @property
     def barred(self) -> list[Line]:

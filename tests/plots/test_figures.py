@@ -115,6 +115,7 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
     points = [replace(line, low=line.y, high=line.y) for line in panel.lines]
     of_one_seed = replace(figure.chart, panels=[replace(panel, lines=points)])
     assert of_one_seed.told == of_one_seed.subtitle
+    assert of_one_seed.panels[0].banded == []
     assert sum(trace.customdata is not None for trace in figure.data) == 5
     clean = figure.data[-1]
     assert (clean.name, set(clean.y), list(clean.x)) == ("clean", {0.5}, list(range(12)))
