@@ -128,7 +128,7 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
     assert list(figure.layout.xaxis.ticktext) == ["0", "3"]
     assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (-9, 9)
     title, subtitle = titles(figure)
-    assert title.startswith("the cat and the dog")
+    assert title.startswith("tiny, one example: the cat and the dog")
     assert title.endswith(" → ran")
     assert len(title) <= 80
     assert subtitle == (
@@ -140,7 +140,7 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
 def test_an_answer_of_blanks_is_written_out() -> None:
     table = pd.DataFrame([[0.5]], index=["x"], columns=[0])
     figure = example_figure(table, "x\ny", "\n", correct=False, logprob=-2.0, config=CONFIG)
-    assert titles(figure)[0] == "x y → '\\n'"
+    assert titles(figure)[0] == "tiny, one example: x y → '\\n'"
     assert "−2.00 nats, wrong" in titles(figure)[1]
 
 

@@ -75,7 +75,8 @@ def example_figure(
     """
     return draw(
         HeatMap(
-            title=f"{short(prompt, 60)} → {answer.strip() or repr(answer)}",
+            title=f"{model_name(config)}, one example: {short(prompt, 50)} → "
+            f"{answer.strip() or repr(answer)}",
             subtitle=_about(
                 config,
                 f"untouched: {logprob:.2f} nats, ".replace("-", MINUS)
