@@ -90,7 +90,7 @@ def test_the_curve_shows_one_weight_decay_with_its_seeds() -> None:
         assert lines[label].n == [3] * 5
     assert [line.style.dash for line in lines.values()].count("dash") == 1
     assert lines["commutativity"].style.dash == "dash"
-    assert made.title == "2 layers, pre norm, width 64: accuracy at weight decay 0.01"
+    assert made.title == "2 layers, pre-LN, width 64: accuracy at weight decay 0.01"
     assert (
         made.subtitle == "5,000 samples · 1,500 steps · 3 seeds · bands: smallest to largest seed"
     )
@@ -137,6 +137,10 @@ def test_seeds_are_counted() -> None:
     alone = curve(frame.assign(n=1)).subtitle
     assert "· 1 seed" in alone
     assert "bands" not in alone
+    made = [phase_map_figure(one, config=CONFIG).chart for one in (frame, frame.assign(n=1))]
+    assert [one.value_name for one in made] == [
+        "OOD accuracy, mean over seeds", "OOD accuracy, one seed"
+    ]  # fmt: skip
 
 
 def test_a_setting_without_clipping_says_so() -> None:
@@ -256,7 +260,7 @@ def test_titles_do_without_a_config() -> None:
     assert chart.subheading.startswith("3 seeds · ")
     assert bubbles.subheading == "3 seeds"
     one = phase_map_figure(cells(), config={"n_layers": 1, "norm": "post"}).chart
-    assert one.title == "1 layer, post norm: accuracy on unseen pairs"
+    assert one.title == "1 layer, post-LN: accuracy on unseen pairs"
 
 
 def test_a_grid_of_nothing_but_gaps_is_drawn_as_gaps() -> None:

@@ -127,7 +127,7 @@ def test_pairs_stand_in_the_order_of_the_smallest_initialisation() -> None:
     assert chart.panels[0].lines[1].x == [1]
     assert "wrong targets: a b, b a · bars: fastest to slowest seed" in chart.subtitle
     assert "not drawn: 1 point that" in chart.subtitle
-    assert chart.title.startswith("2 layers, pre norm, width 64")
+    assert chart.title.startswith("2 layers, pre-LN, width 64")
 
 
 def test_curves_with_chance_and_their_areas() -> None:

@@ -11,10 +11,10 @@ from interp_compose.plots.chart import short
 
 
 def shape_of(config: Mapping[str, Any]) -> str:
-    """Like "2 layers, pre norm, width 64"."""
+    """Like "2 layers, pre-LN, width 64"."""
     layers = config.get("n_layers")
     parts = [f"{layers} layer{'' if layers == 1 else 's'}"] if layers is not None else []
-    parts += [f"{short(str(config['norm']))} norm"] if config.get("norm") is not None else []
+    parts += [f"{short(str(config['norm']))}-LN"] if config.get("norm") is not None else []
     parts += [f"width {config['d_model']}"] if config.get("d_model") is not None else []
     return ", ".join(parts) or "Model"
 
@@ -23,6 +23,11 @@ def seeds_of(counts: Sequence[int]) -> str:
     """Like "3 seeds", or "2–3 seeds" where cells have more and fewer."""
     low, high = min(counts), max(counts)
     return f"{low}–{high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
+
+
+def mean_of(counts: Sequence[int]) -> str:
+    """Whether numbers are means over seeds, of cells with so many."""
+    return "mean over seeds" if max(counts) > 1 else "one seed"
 
 
 def clipping_of(config: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, GREEN, VERMILLION, Style
 from interp_compose.studies.anchors.phase import COMMUTES, FITS_ID, phase_name
-from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
+from interp_compose.studies.anchors.titles import clipping_of, mean_of, seeds_of, shape_of
 from interp_compose.studies.core.figures import line_of
 
 PHASES: Final = {"0": "not fitted", "1": "1", "2": "2", "2c": "2, commutative", "3": "3"}
@@ -125,7 +125,7 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
             columns=[f"{rate:g}" for rate in grid.rates],
             rows=[f"{decay:g}" for decay in grid.falling],
             values=[[grid.number(r, d, "ood") for r in grid.rates] for d in grid.falling],
-            value_name="OOD accuracy, mean over seeds",
+            value_name=f"OOD accuracy, {mean_of(cells['n'].tolist())}",
             value_format=".0%",
             limits=(0.0, 1.0),
             marked=below("commutativity", COMMUTES),

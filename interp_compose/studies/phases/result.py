@@ -17,7 +17,7 @@ from interp_compose.studies.anchors.phase import (
     phase_name,
     with_phases,
 )
-from interp_compose.studies.anchors.titles import diverged_runs
+from interp_compose.studies.anchors.titles import diverged_runs, mean_of
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import LIMITS, counted, over_seeds, text_table
@@ -189,7 +189,7 @@ class PhaseDiagram(StudyResult):
                 f"{over_seeds({**ends, 'n_seeds': row['n'] - row['diverged']})}, at γ "
                 f"{row['init_rate']:g} and weight decay {row['weight_decay']:g}."
             )
-        return [*said, f"Phases are of means over seeds. {LIMITS}"]
+        return [*said, f"Each phase is that of the {mean_of(cells['n'].tolist())}. {LIMITS}"]
 
     def figures(self) -> dict[str, ChartFigure]:
         """Every figure, by the name its files get; no curve where every run diverged."""
@@ -206,7 +206,7 @@ class PhaseDiagram(StudyResult):
         """Phases as aligned text, a row per weight decay; then accuracies, a row per cell."""
         cells = self.cells
         rates = sorted(cells["init_rate"].unique().tolist())
-        lines = ["phase by weight decay and init rate γ (of means over seeds)", ""]
+        lines = [f"phase by weight decay and init rate γ ({mean_of(cells['n'].tolist())})", ""]
         lines.append(f"{'':>8}" + "".join(f"{rate:>6g}" for rate in rates))
         for decay in sorted(cells["weight_decay"].unique().tolist(), reverse=True):
             own = cells[cells["weight_decay"] == decay].set_index("init_rate")
