@@ -248,9 +248,10 @@ def test_the_figure_holds_the_numbers(report: ComplexityReport) -> None:
     for i, name in enumerate(chart.rows):
         for layer in range(LAYERS):
             row = cell(report, layer, name)
-            assert chart.values[i][layer] == row["stable_rank"]
-            assert chart.hover[i][layer].startswith(f"{row['rows']} × {row['cols']}; random")
-    assert f"W_E {cell(report, -1, 'W_E')['stable_rank']:.1f}" in chart.subtitle
+            assert chart.values[i][layer] == row["stable_rank"] / row["random_stable_rank"]
+            assert chart.hover[i][layer].startswith(f"{row['rows']} × {row['cols']}; ")
+    tokens = cell(report, -1, "W_E")
+    assert f"W_E {tokens['stable_rank'] / tokens['random_stable_rank']:.2f}" in chart.subtitle
 
 
 def test_an_unknown_measure(report: ComplexityReport) -> None:

@@ -27,13 +27,15 @@ REFERENCES: Final = {
     "stable_rank": "random_stable_rank",
     "mean_abs_cosine": "random_abs_cosine",
 }
-"""Columns with the value of a random matrix of the same shape."""
+"""Columns with the value of a random matrix of the same shape. It depends on the shape: a map shows
+numbers divided by it, so that colours can be compared."""
 
 
 def complexity_figure(
     frame: pd.DataFrame, measure: str, *, config: Mapping[str, Any]
 ) -> ChartFigure:
-    """One measure of every matrix of every layer, heads merged; a row per kind of matrix.
+    """One measure of every matrix of every layer, heads merged; a row per kind of matrix. One that
+    has a reference in :data:`REFERENCES` is divided by it.
 
     Embedding and unembedding belong to no layer and stand in the subtitle.
 
@@ -47,11 +49,14 @@ def complexity_figure(
     inside = merged[merged["layer"].between(0, n_layers - 1)]
     cells = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
     rows = [name for name in MATRICES if name in set(inside["matrix"])]
-    style = FORMATS.get(measure, ".1f")
+    against = measure in REFERENCES
+    style = ".2f" if against else FORMATS.get(measure, ".1f")
+    unit = "1: a random matrix of the same shape" if against else ""
+    ends = _ends(merged[~merged.index.isin(inside.index)], measure, style)
     return draw(
         HeatMap(
             title=f"{short(str(config.get('model', 'Model')), 30)}: {TITLES[measure]} of weights",
-            subtitle=_ends(merged[~merged.index.isin(inside.index)], measure, style),
+            subtitle=" · ".join(filter(None, (unit, ends))),
             x_title="layer",
             y_title="matrix",
             columns=[str(layer) for layer in range(n_layers)],
@@ -60,10 +65,10 @@ def complexity_figure(
                 [_number(cells.get((layer, name)), measure) for layer in range(n_layers)]
                 for name in rows
             ],
-            value_name=TITLES[measure],
+            value_name=TITLES[measure] + ", divided by a random matrix's" * against,
             value_format=style,
             hover=[
-                [_hover(cells.get((layer, name)), measure, style) for layer in range(n_layers)]
+                [_hover(cells.get((layer, name)), measure) for layer in range(n_layers)]
                 for name in rows
             ],
         )
@@ -71,24 +76,30 @@ def complexity_figure(
 
 
 def _number(row: Mapping[Hashable, Any] | None, measure: str) -> float | None:
-    return None if row is None else float(row[measure])
+    """As it is drawn."""
+    if row is None:
+        return None
+    return float(row[measure] / (row[REFERENCES[measure]] if measure in REFERENCES else 1))
 
 
-def _hover(row: Mapping[Hashable, Any] | None, measure: str, style: str) -> str:
-    """Like "768 × 768; random matrix: 192.0"."""
+def _hover(row: Mapping[Hashable, Any] | None, measure: str) -> str:
+    """Like "768 × 768; 81.3, a random matrix: 192.0"."""
     if row is None:
         return ""
     shape = f"{row['rows']} × {row['cols']}"
     if measure not in REFERENCES:
         return shape
-    return f"{shape}; random matrix: {format(row[REFERENCES[measure]], style)}"
+    own, random = (
+        format(row[name], FORMATS.get(measure, ".1f")) for name in (measure, REFERENCES[measure])
+    )
+    return f"{shape}; {own}, a random matrix: {random}"
 
 
 def _ends(rows: pd.DataFrame, measure: str, style: str) -> str:
-    """Like "W_E 45.1 · W_pos 3.2 · W_U is W_E"."""
+    """Like "W_E 0.31 · W_pos 0.06 · W_U is W_E"."""
     return " · ".join(
         f"{row['matrix']} is {row['tied_to']}"
         if row["tied_to"]
-        else f"{row['matrix']} {format(row[measure], style)}"
+        else f"{row['matrix']} {format(_number(row, measure), style)}"
         for row in rows.to_dict("records")
     )
