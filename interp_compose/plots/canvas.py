@@ -6,6 +6,7 @@ it gets, and never scaled, so that letters keep their size.
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from dataclasses import dataclass
@@ -109,6 +110,11 @@ def legend_is_beside(plot: float, width: float | None) -> bool:
     ``plot`` wide: where no width is asked for, or where that is half of it; else they stand below.
     """
     return width is None or plot >= PLOT * width
+
+
+def per_row_of(n: int, most: int) -> int:
+    """How many of ``n`` panels stand in a row of at most so many; rows are as even as may be."""
+    return math.ceil(n / math.ceil(n / most))
 
 
 def check_room(needed: float, width: float, what: str) -> None:

@@ -15,6 +15,7 @@ from interp_compose.plots.canvas import (
     head_of,
     legend_is_beside,
     lines_of,
+    per_row_of,
 )
 from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short
 from interp_compose.plots.scene import (
@@ -33,7 +34,8 @@ from interp_compose.plots.scene import (
     said,
 )
 
-MORE: Final = 229.0  # wider with each further panel, where no width is asked for
+MORE: Final = 229.0  # wider with each further panel in a row, where no width is asked for
+IN_A_ROW: Final = 3  # panels at most, where no width is asked for
 HEIGHTS: Final = (130.0, 335.0)  # of a panel
 NARROWEST: Final = 110.0  # a panel
 FLATNESS: Final = 0.62  # a panel's height, of its width
@@ -75,13 +77,15 @@ class ChartLayout:
 
 
 def lay_out(chart: Chart, width: float | None) -> ChartLayout:
-    """Panels side by side; where a width is given, in as many rows as they need."""
+    """Panels in rows of three; where a width is given, in as many rows as they need."""
     n, asked = len(chart.panels), width
-    width = WIDTH + MORE * (n - 1) if asked is None else asked
+    usual = per_row_of(n, IN_A_ROW)
+    width = WIDTH + MORE * (usual - 1) if asked is None else asked
     head = head_of(chart.title, chart.told, width)
-    right = 35 + 8.3 * chart.label_length
+    # where the last row is not full, labels stand in what it leaves blank
+    right = EDGE if asked is None and n % usual else 35 + 8.3 * chart.label_length
     room = _room(chart, width - right, asked)
-    beside = room.per_row == n and legend_is_beside(n * room.across, asked)
+    beside = asked is None or (room.per_row == n and legend_is_beside(n * room.across, asked))
     if not beside:
         right = EDGE
         room = _room(chart, width - right, asked)
@@ -132,16 +136,15 @@ class _Room(NamedTuple):
 
 
 def _room(chart: Chart, end: float, asked: float | None) -> _Room:
-    """Panels from their titles' left to ``end``: side by side, or in rows as even as may be."""
+    """Panels from their titles' left to ``end``."""
     n = len(chart.panels)
     left = 74.0 if chart.y_is_share else 87.0
     high = HEIGHTS[1] - 19.0 * any(panel.title for panel in chart.panels)
-    n_rows = 1
+    most = IN_A_ROW
     if asked is not None:
         left = min(left, 80.0)
-        most = max(min(int((end - left + GAP) / (_least(chart) + GAP)), n), 1)
-        n_rows = -(-n // most)
-    per_row = -(-n // n_rows)
+        most = max(int((end - left + GAP) / (_least(chart) + GAP)), 1)
+    per_row = per_row_of(n, most)
     across = (end - left - (per_row - 1) * GAP) / per_row
     if asked is not None:
         high = min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])

@@ -19,6 +19,7 @@ from interp_compose.plots.static import DPI, PRINT_DPI, picture
 from interp_compose.runs.files import atomic_write
 
 PICTURES: Final = ("pdf", "png", "svg")
+LOW: Final = 600.0  # pixels: a higher figure, of several rows of panels, keeps its height
 
 
 def page_bytes(figure: ChartFigure) -> bytes:
@@ -27,11 +28,13 @@ def page_bytes(figure: ChartFigure) -> bytes:
     No text in the figure can leave its JSON string: plotly writes ``<``, ``>`` and ``/`` of every
     string as escapes.
     """
-    as_high_as_window = isinstance(figure.chart, Chart | Scatter) and figure.layout.width is None
+    is_wide = isinstance(figure.chart, Chart | Scatter) and figure.layout.width is None
+    as_high_as_window = is_wide and figure.layout.height < LOW
     shown = go.Figure(figure).update_layout(height=None) if as_high_as_window else figure
     page = shown.to_html(
         config=CONFIG, include_plotlyjs=True, include_mathjax=False, full_html=True, div_id="figure"
     )
+    page = page.replace("<body>", '<body style="margin: 0">', 1)  # else the page scrolls
     return page.encode()  # type: ignore[no-any-return]
 
 

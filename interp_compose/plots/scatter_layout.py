@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from interp_compose.plots.canvas import SMALLEST, WIDTH, Head, check_room, head_of, legend_is_beside
+from interp_compose.plots.canvas import (
+    SMALLEST,
+    WIDTH,
+    Head,
+    check_room,
+    head_of,
+    legend_is_beside,
+    per_row_of,
+)
 from interp_compose.plots.chart import short
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_scene import LONGEST_HOVER
@@ -58,8 +66,7 @@ def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
     beside = legend_is_beside(canvas - LEFT - MARGIN - legend, width)
     right = MARGIN + legend * beside
     room = canvas - LEFT - right
-    per_row = n if usual else max(min(int((room + GAP) / (LEAST + GAP)), n), 1)
-    per_row = -(-n // -(-n // per_row))  # rows as even as may be
+    per_row = per_row_of(n, n if usual else max(int((room + GAP) / (LEAST + GAP)), 1))
     panel = max(NARROWEST if usual else 0.0, (room - (per_row - 1) * GAP) / per_row)
     check_room(LEFT + right + LEAST, LEFT + right + panel, "this scatter")
     canvas = LEFT + per_row * panel + (per_row - 1) * GAP + right

@@ -74,6 +74,7 @@ FIGURES: dict[str, Made] = {
     "transplants": lambda: list(transplants.result().figures().values()),
     "pretrain": lambda: list(pretrain.result().figures().values()),
     "cap": lambda: [cap.curve(), cap.comparison(["tiny", "small", "large"])],
+    "cap: five panels": lambda: [draw(cap.facets())],
     **dict(each("similarity", similarity.EVERY_FIGURE, as_it_is)),
     **dict(each("speed", speed.FIGURES, as_it_is)),
     **dict(each("heat map", heatmaps.EVERY_MAP, draw)),

@@ -19,9 +19,12 @@ import pytest
 
 from interp_compose.errors import InputError, OptionError
 from interp_compose.plots.canvas import PIXELS
+from interp_compose.plots.chart import Chart
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
+from interp_compose.studies.saved import compare
 from tests.plots.reading import HOSTILE, Tags
 from tests.plots.test_matrices import EVERY_GRID
 
@@ -59,6 +62,28 @@ def comparison(labels: list[str]) -> ChartFigure:
     frames = {label: frame(("mean",), 5 + i) for i, label in enumerate(labels)}
     clean = dict.fromkeys(labels, 0.4)
     return comparison_figure(frames, clean, pooling="mean", normalised_depth=True)
+
+
+def facets() -> Chart:
+    """A panel for each of five poolings, as results are compared."""
+    found = compare.facets({"tiny": curve().chart, "large": curve("large").chart})
+    assert found is not None
+    assert len(found.panels) == 5
+    return found
+
+
+def test_many_panels_stand_in_rows() -> None:
+    """Three at most in each; the labels are within what the last row leaves blank."""
+    scene = scene_of(facets())
+    assert scene.width <= 1340
+    left, top, across, high = zip(*(axes.box for axes in scene.axes), strict=True)
+    assert list(left[:2]) == list(left[3:])
+    assert top[0] == top[2] < top[3] - high[0]
+    assert len({*across}) == 1
+    assert len(scene.labels) == 2
+    alone, four = (scene_of(replace(facets(), panels=facets().panels[:n])) for n in (1, 4))
+    assert alone.width < four.width < scene.width
+    assert four.axes[2].box[0] == four.axes[0].box[0]
 
 
 def test_html_is_self_contained_and_repeatable(tmp_path: Path) -> None:

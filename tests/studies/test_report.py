@@ -195,6 +195,22 @@ def test_tokens_are_the_prompts_own_text(model: Any, examples: list[Any]) -> Non
     assert set(found.outcomes["prediction"]) == set(found.frames["predictions"]["prediction"])
 
 
+def test_lines_that_are_no_rows_of_a_table_may_be_broken() -> None:
+    page = report.report_page(curve(), {}, {})
+    (text,) = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    broken = [line.startswith("<span>") for line in text.splitlines() if line]
+    told = [len(re.findall(r"\S {2,}\S", line)) for line in text.splitlines() if line]
+    assert any(line.startswith("<span>mean − control, ") for line in text.splitlines())
+    assert broken == [not columns for columns in told]
+
+
+def test_pictures_have_letters_of_one_size() -> None:
+    png = curve().plot()._repr_mimebundle_()["image/png"]
+    shown = report.picture("a", png, "b")
+    width = int.from_bytes(png[16:20], "big") * 0.65
+    assert f'width="{width:.0f}" style="min-width: {0.6 * width:.0f}px"' in shown
+
+
 def test_show_opens_the_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,5 +283,16 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
             text = " kitten" if outcome["correct"] else MARKUP
             assert cell == f"“{text}” {decimal(outcome['target_logprob'], 3)}"
         assert texts(".unit span:nth-child(2)") == [MARKUP[9:]]
+        for width in (1200, 900, 420):
+            browser.call(
+                "Emulation.setDeviceMetricsOverride",
+                width=width, height=800, deviceScaleFactor=1, mobile=False,
+            )  # fmt: skip
+            assert browser.js("document.documentElement.scrollWidth") <= width
+            ends = browser.js(
+                "[...document.querySelectorAll('pre span')].map((one) =>"
+                " one.getBoundingClientRect().right)"
+            )
+            assert max(ends) <= width
         assert browser.problems == []
         assert [url for url in browser.requested if not url.startswith("data:")] == [address]

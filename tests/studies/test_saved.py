@@ -135,7 +135,8 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     with pytest.raises(InputError, match=r"no study's result .*read them with ic\.Result"):
         load_result(out)
     page = (out / "compare.html").read_text()
-    assert "cap: 2 results" in page
+    assert "<h1>What constituent-aware pooling does to a model" in page
+    assert "2 results compared: one, two" in page
     assert page.count("<figure>") == 1
     cli.main(argv)  # again, into its own folder
     assert "holds a different result" in refused(capsys, *argv, "--labels", "a", "b")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.interactive import ChartFigure
+from interp_compose.plots.static import DPI
 from interp_compose.studies.core.text import counted, decimal, probability
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ ROWS: Final = 10
 """A table of more than ``LONG`` rows is shown by its first ``ROWS``."""
 WIDTH: Final = 80
 """Characters of a table's cell."""
+SMALLEST: Final = 0.6
+"""Of a picture's size, below which a narrow page scrolls it: its letters have 7 pixels then."""
 CSS: Final = """
 :root { color-scheme: light; --ink: #222; --muted: #666; --rule: #d8d8d8; }
 body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 68rem; background: white;
@@ -40,6 +44,7 @@ p, li { max-width: 46rem; overflow-wrap: anywhere; }
   max-width: 44rem; margin: .8rem 0; }
 .scroll { overflow-x: auto; margin: 1rem 0 1.6rem; }
 pre { font-size: .82rem; line-height: 1.4; }
+pre span { white-space: pre-wrap; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .45rem; }
 th, td { padding: .28rem .75rem; text-align: left; vertical-align: top; }
@@ -49,8 +54,8 @@ td.name { white-space: nowrap; }
 th.number, td.number, .dataframe th, .dataframe td { text-align: right; white-space: nowrap; }
 .dataframe { font-size: .82rem; }
 .dataframe th, .dataframe td { padding: .2rem .5rem; }
-figure { margin: 1.4rem 0 2rem; }
-figure img { max-width: min(100%, 52rem); }
+figure { margin: 1.4rem 0 2rem; overflow-x: auto; }
+figure img { max-width: 100%; }
 .controls { display: flex; flex-wrap: wrap; align-items: baseline; gap: .5rem 1.2rem; }
 .controls * { font: inherit; }
 #x-list details { border-bottom: 1px solid #ececec; padding: .3rem 0; }
@@ -64,7 +69,8 @@ figure img { max-width: min(100%, 52rem); }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   .controls { display: none; }
-  .scroll { overflow: visible; }
+  .scroll, figure { overflow: visible; }
+  figure img { min-width: 0 !important; }
   .scroll table, pre { font-size: 7pt; }
   .scroll th, .scroll td { padding: .1rem .3rem; white-space: normal; }
   pre { white-space: pre-wrap; }
@@ -136,10 +142,12 @@ def frame_table(name: str, frame: pd.DataFrame, longest: int = LONG) -> str:
 
 
 def picture(title: str, png: bytes, caption: str) -> str:
-    """A figure; ``title`` is for those who do not see it."""
+    """A figure, as large as its letters ask for; ``title`` is for those who do not see it."""
     data = base64.b64encode(png).decode()
+    width = int.from_bytes(png[16:20], "big") * PIXELS / DPI
+    size = f'width="{width:.0f}" style="min-width: {SMALLEST * width:.0f}px"'
     return (
-        f'<figure><img alt="{escaped(title)}" src="data:image/png;base64,{data}">'
+        f'<figure><img alt="{escaped(title)}" {size} src="data:image/png;base64,{data}">'
         f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )
 
@@ -180,6 +188,18 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def title_of(kind: type[StudyResult]) -> str:
+    """What a study's results are, in words: the first sentence on them."""
+    about = " ".join((kind.__doc__ or kind.__name__).partition("\n\n")[0].split())
+    return re.sub(r":\w+:`~?([^`]+)`", r"\1", about).partition("; made by ")[0].rstrip(".")
+
+
+def _line(line: str) -> str:
+    """A line of a summary; one that is no row of a table may be broken."""
+    text = html.escape(line)
+    return text if re.search(r"\S {2,}\S", line) else f"<span>{text}</span>"
+
+
 def report_page(
     result: StudyResult, figures: Mapping[str, ChartFigure], pictures: Mapping[str, bytes]
 ) -> str:
@@ -190,15 +210,13 @@ def report_page(
         figures: the result's.
         pictures: each of them as a PNG.
     """
-    about = " ".join((type(result).__doc__ or type(result).__name__).partition("\n\n")[0].split())
-    title = re.sub(r":\w+:`~?([^`]+)`", r"\1", about).partition("; made by ")[0].rstrip(".")
-    head = result.head()
+    title, head = title_of(type(result)), result.head()
     lines = [
         line
         for line in result.summary().splitlines()
         if not line.startswith("! ") and not (line and line in head)
     ]
-    text = html.escape("\n".join(lines).strip("\n"))
+    text = "\n".join(map(_line, "\n".join(lines).strip("\n").splitlines()))
     examples = result._examples()
     before = [
         f"<h1>{escaped(title)}</h1>",

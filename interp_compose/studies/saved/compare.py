@@ -51,7 +51,7 @@ def run(command: CompareCommand) -> str:
     frames = {TABLE: table} | ({PAIRED: pairs} if len(pairs) else {})
     kept = Result(config=config, frames=frames, versions=environment_versions())
     pictures = {name: picture_bytes(figure) for name, figure in figures.items()}
-    whole = page(study, results, figures, pictures, frames, unpaired)
+    whole = page(results, figures, pictures, frames, unpaired)
     others: dict[str, bytes | str] = {PAGE: whole.encode()}
     for name, figure in figures.items():
         others |= {f"{name}.html": page_bytes(figure), f"{name}.png": pictures[name]}
@@ -221,7 +221,6 @@ def _title(titles: Sequence[str]) -> str:
 
 
 def page(
-    study: str,
     results: Mapping[str, StudyResult],
     figures: Mapping[str, ChartFigure],
     pictures: Mapping[str, bytes],
@@ -233,10 +232,11 @@ def page(
         [name, *(shortened(str(values[label]), 40) for label in results)]
         for name, values in differing(results).items()
     ]
+    title = report.title_of(type(next(iter(results.values()))))
     return report.page(
-        f"{study}: {len(results)} results",
-        f"<h1>{report.escaped(f'{study}: {len(results)} results')}</h1>",
-        report.paragraph(", ".join(results), "lead"),
+        title,
+        f"<h1>{report.escaped(title)}</h1>",
+        report.paragraph(f"{len(results)} results compared: {', '.join(results)}", "lead"),
         *(
             report.picture(figure.chart.told, pictures[name], figure.chart.told)
             for name, figure in figures.items()
