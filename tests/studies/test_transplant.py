@@ -362,6 +362,10 @@ def test_what_is_remembered_is_the_sources_own_answer(model: LensModel) -> None:
     assert again.outcomes["remembered"].tolist() == [True, False]
     assert (again.frame["remembered"].tolist(), again.frame["n_remembered"].tolist()) == ([1], [1])
     assert set(again.figures()) == {"expected", "untouched", "remembered"}
+    for figure in again.figures().values():
+        (level, *_) = figure.chart.panels[0].levels
+        assert level.label.startswith("target as it is")
+    assert again.frame["clean_remembered"].tolist() == [level.y] == [0]
     assert set(first.figures()) == {"expected", "untouched"}
     with pytest.raises(OptionError, match="expected one of expected, untouched$"):
         first.plot("remembered")

@@ -32,7 +32,9 @@ TITLES: Final = {
     "untouched": "the untouched answer",
     "remembered": "the source's own answer",
 }
-CLEAN: Final = {"expected": "clean_expected", "untouched": "clean_answer"}
+CLEAN: Final = {
+    "expected": "clean_expected", "untouched": "clean_answer", "remembered": "clean_remembered"
+}  # fmt: skip
 
 
 def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any]) -> ChartFigure:
@@ -47,7 +49,7 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
         raise OptionError(f"answer={answer!r}: expected one of {', '.join(known)}")
     columns = ("layer", *ANSWERS[answer])
     levels = []
-    if answer in CLEAN:
+    if CLEAN[answer] in first:  # a result that was saved before has no share that is remembered
         target = float(first[CLEAN[answer]])
         levels.append(
             Level(f"target as it is {target:.1%}", target, Style(INK, "circle", width=1.3))

@@ -160,9 +160,10 @@ class Transplants(StudyResult):
         expected_high; answer_accuracy, answer_low, answer_high of the untouched answer;
         remembered, remembered_low, remembered_high, the share of the source's own answer among the
         n_remembered pairs where that is known (NaN where there is none);
-        expected_logprob and answer_logprob (means, nats); n; clean_expected and clean_answer, both
-        accuracies of the untouched model on the targets; composed_expected, that of the expected
-        answer on the n_composed composed prompts (NaN where there is none).
+        expected_logprob and answer_logprob (means, nats); n; clean_expected, clean_answer and
+        clean_remembered, the same shares of the untouched model on the targets;
+        composed_expected, that of the expected answer on the n_composed composed prompts (NaN where
+        there is none).
         """
         return self.frames["curve"]
 
@@ -337,6 +338,9 @@ def _summarise(
     frame["n_remembered"] = len(known)
     frame["clean_expected"] = float(of_target["expected_right"].mean())
     frame["clean_answer"] = float(of_target["answer_right"].mean())
+    frame["clean_remembered"] = float(
+        of_target.loc[of_target["pair"].isin(known), "remembered"].mean()
+    )
     frame["composed_expected"] = float(of_composed["expected_right"].mean())
     frame["n_composed"] = len(of_composed)
     return frame.sort_values(["pooling", "vector", "layer"], key=OUTCOMES.place, ignore_index=True)
