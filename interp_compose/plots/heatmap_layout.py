@@ -104,7 +104,8 @@ def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
 
     widest = (WIDEST_BUBBLE_COLUMN if bubbles else WIDEST_COLUMN) * n_columns
     scale = scale_of(heatmap)
-    bar_title = _wrapped(heatmap.value_name, height + BEYOND)
+    # above bubbles stands their legend, into which the bar's title must not reach
+    bar_title = _wrapped(heatmap.value_name, height + BEYOND * (not bubbles))
     tick = max((len(text) for _, text in scale.ticks), default=0)
     right = 2 * BAR + 12 + CHARACTER * tick + LINE * len(bar_title) + 18
     longest_row = min(_longest(heatmap.row_labels), LONGEST_ROW)

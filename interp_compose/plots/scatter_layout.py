@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from interp_compose.plots.canvas import (
     per_row_of,
 )
 from interp_compose.plots.chart import short
-from interp_compose.plots.heatmap import NOT_MEASURED
+from interp_compose.plots.heatmap import NOT_MEASURED, with_notes
 from interp_compose.plots.heatmap_scene import LONGEST_HOVER
 from interp_compose.plots.scatter import (
     LONGEST_NAME,
@@ -39,6 +40,9 @@ MARGIN: Final = 24.0  # right of all
 LINE: Final = 20.0  # of the legend
 KEY: Final = 26.0  # from the panels to a legend's name
 CHARACTER: Final = 7.6
+TEXT: Final = (6.7, 11.0)  # the width of a letter of a point's text, and its height
+DOT: Final = 3.0  # the diameter of a point whose text has no room
+DOTS_MEAN: Final = "dots: points whose text has no room"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class ScatterLayout:
     per_row: int
     titles: list[str]
     names: list[tuple[float, float, str]]
+    shown: list[list[list[bool]]]  # of each panel's groups, whether a point has room for its text
 
 
 def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
@@ -70,11 +75,14 @@ def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
     panel = max(NARROWEST if usual else 0.0, (room - (per_row - 1) * GAP) / per_row)
     check_room(LEFT + right + LEAST, LEFT + right + panel, "this scatter")
     canvas = LEFT + per_row * panel + (per_row - 1) * GAP + right
-    head = head_of(scatter.title, scatter.subtitle, canvas)
+    high = max(USUAL_HEIGHT, LINE * len(names)) if usual else min(panel, USUAL_HEIGHT)
+    shown = [_with_room(one, panel, high) for one in scatter.panels]
+    texts = sum(bool(text) for one in scatter.panels for g in one.groups for *_, text in g.measured)
+    dots = DOTS_MEAN if sum(sum(map(sum, one)) for one in shown) < texts else ""
+    head = head_of(scatter.title, with_notes(scatter.subtitle, dots), canvas)
     longest = LONGEST_TITLE if usual else min(LONGEST_TITLE, int((panel + 0.4 * GAP) / CHARACTER))
     titles = [short(one.heading, longest) for one in scatter.panels]
     top = TOP + head.more + PANEL_TITLE * any(titles)
-    high = max(USUAL_HEIGHT, LINE * len(names)) if usual else min(panel, USUAL_HEIGHT)
     down = high + 36 + PANEL_TITLE * any(titles)
     panels = [
         (LEFT + (k % per_row) * (panel + GAP), top + (k // per_row) * down, panel, high)
@@ -92,7 +100,26 @@ def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
         per_row=per_row,
         titles=titles,
         names=placed,
+        shown=shown,
     )
+
+
+def _with_room(panel: ScatterPanel, across: float, high: float) -> list[list[bool]]:
+    """Of two texts that would cover each other, the first has room."""
+    (left, right), (low, top) = panel.x_range, panel.y_range
+    wide, line = TEXT
+    placed: list[tuple[float, float, float]] = []  # the middle, and half of the width
+    found = []
+    for group in panel.groups:
+        own = []
+        for x, y, text in group.measured:
+            x, y = across * (x - left) / (right - left), high * (y - low) / (top - low)
+            half = wide * len(text) / 2
+            free = all(abs(x - a) > half + b or abs(y - c) > line for a, c, b in placed)
+            own.append(bool(text) and free)
+            placed += [(x, y, half)] if own[-1] else []
+        found.append(own)
+    return found
 
 
 def _beside(names: list[str], left: float, top: float) -> list[tuple[float, float, str]]:
@@ -134,7 +161,11 @@ def scene_of(scatter: Scatter, width: float | None) -> Scene:
                 box,
                 Axis(*panel.x_range, most=max(2, min(5, int(box[2] / 45))), **how),
                 Axis(*panel.y_range, first, most=6, **how),
-                [item for group in panel.groups for item in _points(group, panel)],
+                [
+                    item
+                    for group, shown in zip(panel.groups, layout.shown[i], strict=True)
+                    for item in _points(group, shown, panel)
+                ],
             )
         )
     keys = zip(layout.names, scatter.legend.items(), strict=True)
@@ -148,22 +179,29 @@ def scene_of(scatter: Scatter, width: float | None) -> Scene:
     )
 
 
-def _points(group: Group, panel: ScatterPanel) -> list[Item]:
-    """The group's markers, and its texts; five digits, so that a figure stays small."""
+def _points(group: Group, shown: Sequence[bool], panel: ScatterPanel) -> list[Item]:
+    """The group's markers, its texts, and a dot where a text has no room; five digits, so that a
+    figure stays small."""
     name = said(short(group.name, LONGEST_HOVER))
     where = "({x:.3g}, {y:.3g})"
+    kinds: dict[str, list[tuple[float, float, str]]] = {"marker": [], "dot": [], "text": []}
+    for (x, y, text), is_shown in zip(group.measured, shown, strict=True):
+        kind = "text" if is_shown else "dot" if text else "marker"
+        kinds[kind].append((float(f"{x:.5g}"), float(f"{y:.5g}"), text))
     items: list[Item] = []
-    for is_text in (False, True):
-        points = [point for point in group.measured if bool(point[2]) == is_text]
+    for kind, points in kinds.items():
         if not points:
             continue
-        x, y = ([float(f"{point[k]:.5g}") for point in points] for k in (0, 1))
-        if is_text:
+        x, y, texts = (list(part) for part in zip(*points, strict=True))
+        if kind == "text":
             hover = Hover(f"{{text}} {name}\n{where}")
-            texts, ink = [text for _, _, text in points], group.style.text_colour
-            items.append(Words(x, y, texts, ink, SMALLEST, hover, group.name))
-        else:
-            hover = Hover(f"{name}\n{where}" if name else where)
-            look = (panel.point, group.style.marker, group.style.colour)
-            items.append(Marks(x, y, *look, opacity=0.85, hover=hover, group=group.name))
+            items.append(Words(x, y, texts, group.style.text_colour, SMALLEST, hover, group.name))
+            continue
+        hover = Hover(f"{name}\n{where}" if name else where)
+        size, marker, opacity = panel.point, group.style.marker, 0.85
+        if kind == "dot":
+            hover = Hover(f"{{0}} {name}\n{where}", [[text] for text in texts])
+            size, marker, opacity = DOT, "circle", 0.5
+        look = (size, marker, group.style.colour)
+        items.append(Marks(x, y, *look, opacity=opacity, hover=hover, group=group.name))
     return items

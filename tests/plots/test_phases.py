@@ -90,6 +90,7 @@ def test_the_curve_shows_one_weight_decay_with_its_seeds() -> None:
         assert lines[label].n == [3] * 5
     assert [line.style.dash for line in lines.values()].count("dash") == 1
     assert lines["commutativity"].style.dash == "dash"
+    assert made.y_title == "accuracy, or commutativity (dashed)"
     assert made.title == "2 layers, pre-LN, width 64: accuracy at weight decay 0.01"
     assert (
         made.subtitle == "5,000 samples · 1,500 steps · 3 seeds · bands: smallest to largest seed"

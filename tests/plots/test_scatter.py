@@ -65,6 +65,12 @@ def tokens() -> ScatterPanel:
     return ScatterPanel([Group("", BLUES, places, places[::-1], texts)], "phase 3")
 
 
+def crowded() -> ScatterPanel:
+    rng = random.Random(0)
+    x, y = ([rng.gauss(0, 1) for _ in range(80)] for _ in range(2))
+    return ScatterPanel([Group("", BLUES, x, y, [str(20 + k) for k in range(80)])], "phase 1")
+
+
 def nothing() -> ScatterPanel:
     return ScatterPanel([Group("(a, b)", BLUES, [NAN], [NAN])], "phase 2")
 
@@ -75,6 +81,7 @@ EVERY_SCATTER: dict[str, Callable[[], Scatter]] = {
     ),
     "two panels": lambda: scatter(clouds("phase 1"), clouds("phase 2", 40)),
     "tokens": lambda: scatter(tokens(), tokens()),
+    "crowded": lambda: scatter(crowded(), tokens()),
     "gaps": lambda: scatter(panel(), nothing(), ScatterPanel([])),
     "one point": lambda: scatter(ScatterPanel([Group("a", BLUES, [0.0], [7.5])])),
     "long": lambda: scatter(
@@ -104,6 +111,21 @@ def test_hover_names_group_text_and_place() -> None:
     blue, _, text, *_ = draw(scatter()).data
     assert blue.hovertemplate == "(a, b)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
     assert text.hovertemplate == "%{text} (b, a)<br>(%{x:.3g}, %{y:.3g})<extra></extra>"
+
+
+def test_a_text_that_would_cover_another_is_a_dot_that_the_hover_names() -> None:
+    dots, texts = draw(scatter(crowded())).data
+    assert (dots.mode, texts.mode) == ("markers", "text")
+    assert len(dots.x) > 5
+    assert len(dots.x) + len(texts.x) == 80
+    (group,) = crowded().groups
+    of_place = {(float(f"{x:.5g}"), float(f"{y:.5g}")): text for x, y, text in group.measured}
+    assert [of_place[at] for at in zip(dots.x, dots.y, strict=True)] == [
+        text for (text,) in dots.customdata
+    ]
+    assert texts.text[0] == "20"  # the first of each that would overlap
+    subtitles = [draw(scatter(one)).layout.title.subtitle.text for one in (crowded(), tokens())]
+    assert subtitles == ["t-SNE · dots: points whose text has no room", "t-SNE"]
 
 
 def test_each_panel_has_axes_of_its_own() -> None:

@@ -93,7 +93,7 @@ def phase_curve_figure(
                 ]
             ),
             x_title=f"{RATE}, phase below{explained}",
-            y_title="accuracy",
+            y_title="accuracy, or commutativity (dashed)",
             x_is_share=False,
             panels=[Panel(lines, [])],
             x_name=RATE,
