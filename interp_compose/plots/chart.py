@@ -8,7 +8,7 @@ cannot disagree.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -241,6 +241,22 @@ def short(text: str, longest: int = 32) -> str:
         return text
     half = (longest - 1) // 2
     return f"{text[:half]}…{text[-half:]}"
+
+
+def short_each(
+    texts: Sequence[str], longest: int = 32, cut: Callable[[str, int], str] = short
+) -> list[str]:
+    """Each text as ``cut`` shortens it; different ones that it makes alike end in a number."""
+    cuts = [cut(text, longest) for text in texts]
+    alike: dict[str, list[str]] = {}
+    for text, one in dict(zip(texts, cuts, strict=True)).items():
+        alike.setdefault(one, []).append(text)
+    found = []
+    for text, one in zip(texts, cuts, strict=True):
+        number = f" ({alike[one].index(text) + 1})"
+        several = len(alike[one]) > 1
+        found.append(short(text, max(longest - len(number), 3)) + number if several else one)
+    return found
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

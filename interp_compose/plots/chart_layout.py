@@ -17,7 +17,7 @@ from interp_compose.plots.canvas import (
     lines_of,
     per_row_of,
 )
-from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short
+from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short_each
 from interp_compose.plots.scene import (
     Axes,
     Axis,
@@ -166,8 +166,8 @@ def _legend(chart: Chart, left: float, right: float, top: float) -> list[Key]:
         named |= {level.label: (level.style, True) for level in panel.levels if level.label}
     keys: list[Key] = []
     x, y = left, top + LINE / 2
-    for name, (style, is_level) in named.items():
-        text = short(name, int((right - left - KEY) / NAME))
+    texts = short_each(list(named), int((right - left - KEY) / NAME))
+    for text, (style, is_level) in zip(texts, named.values(), strict=True):
         end = x + KEY + NAME * len(text)
         if x > left and end > right:
             x, y = left, y + LINE
@@ -287,7 +287,8 @@ def _labels(chart: Chart, layout: ChartLayout) -> list[Label]:
     named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
     named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
     heights = chart.label_heights(layout.label_share)
+    texts = short_each([text for text, *_ in named])
     return [
-        Label(short(text), x, y, height, style.text_colour)
-        for (text, x, y, style), height in zip(named, heights, strict=True)
+        Label(text, x, y, height, style.text_colour)
+        for text, (_, x, y, style), height in zip(texts, named, heights, strict=True)
     ]

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeGuard
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import LONGEST
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 
 LONGEST_ROW: Final = 42  # characters of a label
 LONGEST_COLUMN: Final = 16
@@ -95,11 +95,11 @@ class HeatMap:
 
     @property
     def row_labels(self) -> list[str]:
-        return [short(row, LONGEST_ROW) for row in self.rows]
+        return short_each(self.rows, LONGEST_ROW)
 
     @property
     def column_labels(self) -> list[str]:
-        return [short(column, LONGEST_COLUMN) for column in self.columns]
+        return short_each(self.columns, LONGEST_COLUMN)
 
     @property
     def measured(self) -> list[tuple[int, int, float]]:

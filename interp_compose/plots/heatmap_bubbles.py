@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import HeatMap
 
 SMALLEST: Final = 0.34  # of the largest bubble's diameter
@@ -76,8 +76,8 @@ class Bubbles(HeatMap):
         title = short(self.size_title, LONGEST_NAME)
         keys = [Key(0, left, 0.0, left, title)] if title else []
         x, row = left + LETTER * len(title) + 14 * bool(title), 0
-        for diameter, name in zip(self.diameters(cell), self.size_names, strict=True):
-            text = short(name, LONGEST_NAME)
+        names = short_each(self.size_names, LONGEST_NAME)
+        for diameter, text in zip(self.diameters(cell), names, strict=True):
             wide = diameter + 6 + LETTER * len(text)
             if x > left and x + wide > right:
                 x, row = left, row + 1

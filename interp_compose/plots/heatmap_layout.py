@@ -21,7 +21,7 @@ from interp_compose.plots.canvas import (
     head_of,
     legend_is_beside,
 )
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import LONGEST_ROW, HeatMap
 from interp_compose.plots.heatmap_bubbles import LEGEND, Bubbles, Key
 from interp_compose.plots.heatmap_scale import Scale, scale_of
@@ -115,10 +115,11 @@ def lay_out(heatmap: HeatMap, width: float | None = None) -> Layout:
     least = max(LEAST_CELLS, least if asked is None else min(widest, PLOT * canvas))
     longest_row = int((canvas - right - least - TITLE - 16) / CHARACTER)
     n_lines = 1 if beside else int(row / LINE)
-    rows = [
-        _fitted(label, min(max(longest_row, 8), LONGEST_ROW), n_lines)
-        for label in heatmap.row_labels
-    ]
+    rows = short_each(
+        heatmap.row_labels,
+        min(max(longest_row, 8), LONGEST_ROW),
+        lambda label, longest: _fitted(label, longest, n_lines),
+    )
     left = TITLE + CHARACTER * max(_longest(label.split("\n")) for label in rows) + 16
     check_room(left + LEAST_CELLS + right, canvas, "this map")
 

@@ -17,7 +17,7 @@ from PIL import Image as Picture
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import WIDTH, Head, check_room, head_of
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.scene import Axes, Axis, Hover, Image, Item, Marks, Scene, Side, Text
 
 NARROWEST: Final = 84.0  # a cell, where no width is asked for
@@ -80,12 +80,12 @@ class ImageLayout:
     @property
     def row_names(self) -> list[str]:
         most = LONGEST if self.asked is None else int(MOST_LEFT * self.asked / CHARACTER)
-        return [short(name, min(most, LONGEST)) for name in self.grid.rows]
+        return short_each(self.grid.rows, min(most, LONGEST))
 
     @property
     def column_names(self) -> list[str]:
         most = min(int((self.cell[0] + GAP) / CHARACTER) - 1, LONGEST_COLUMN)
-        return [short(name, most) for name in self.grid.columns]
+        return short_each(self.grid.columns, most)
 
     @cached_property
     def left(self) -> float:

@@ -22,7 +22,7 @@ from interp_compose.plots.canvas import (
     head_of,
     legend_is_beside,
 )
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED
 from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE
 from interp_compose.plots.heatmap_scale import GREY, STROKE
@@ -104,12 +104,12 @@ class GridLayout:
     @property
     def column_titles(self) -> list[str]:
         most = int((self.side + self.gap[0] - 6) / CHARACTER)
-        return [short(title, most) for title in self.grid.columns]
+        return short_each(self.grid.columns, most)
 
     @property
     def row_titles(self) -> list[str]:
         most = int((self.side + self.gap[1] - 6) / CHARACTER) if self.turned_rows else FLAT
-        return [short(title, most) for title in self.grid.rows]
+        return short_each(self.grid.rows, most)
 
     @property
     def turned_rows(self) -> bool:
@@ -314,7 +314,7 @@ def _axes(
         items += [Strokes(ends, INK, 0.7, LINE_OPACITY)] if ends else []
     longest = LONGEST_NAME if layout.named else LONGEST_HOVER
     numbers = [str(k) for k in range(n)] if step > 1 else []
-    names = [short(text, longest) for text in _names(panel) or numbers][::step]
+    names = short_each(_names(panel) or numbers, longest)[::step]
     ticks = [(k * step + (step - 1) / 2, text) for k, text in enumerate(names)] or None
     labels, turned = layout.labelled(panel), not layout.flat_names(panel)
     return Axes(

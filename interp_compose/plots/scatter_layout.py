@@ -15,7 +15,7 @@ from interp_compose.plots.canvas import (
     legend_is_beside,
     per_row_of,
 )
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED, with_notes
 from interp_compose.plots.heatmap_scene import LONGEST_HOVER
 from interp_compose.plots.scatter import (
@@ -65,7 +65,7 @@ def lay_out(scatter: Scatter, width: float | None = None) -> ScatterLayout:
     """Panels fill the usual width, and from three on the figure grows; where a width is given, they
     stand in as many rows as they need."""
     usual, n = width is None, len(scatter.panels)
-    names = [short(name, LONGEST_NAME) for name in scatter.legend]
+    names = short_each(list(scatter.legend), LONGEST_NAME)
     legend = KEY + CHARACTER * max(map(len, names)) if names else 0.0
     canvas = WIDTH if width is None else width
     beside = legend_is_beside(canvas - LEFT - MARGIN - legend, width)
@@ -192,10 +192,10 @@ def _points(group: Group, shown: Sequence[bool], panel: ScatterPanel) -> list[It
     for kind, points in kinds.items():
         if not points:
             continue
-        x, y, texts = (list(part) for part in zip(*points, strict=True))
+        xs, ys, texts = (list(part) for part in zip(*points, strict=True))
         if kind == "text":
             hover = Hover(f"{{text}} {name}\n{where}")
-            items.append(Words(x, y, texts, group.style.text_colour, SMALLEST, hover, group.name))
+            items.append(Words(xs, ys, texts, group.style.text_colour, SMALLEST, hover, group.name))
             continue
         hover = Hover(f"{name}\n{where}" if name else where)
         size, marker, opacity = panel.point, group.style.marker, 0.85
@@ -203,5 +203,5 @@ def _points(group: Group, shown: Sequence[bool], panel: ScatterPanel) -> list[It
             hover = Hover(f"{{0}} {name}\n{where}", [[text] for text in texts])
             size, marker, opacity = DOT, "circle", 0.5
         look = (size, marker, group.style.colour)
-        items.append(Marks(x, y, *look, opacity=opacity, hover=hover, group=group.name))
+        items.append(Marks(xs, ys, *look, opacity=opacity, hover=hover, group=group.name))
     return items

@@ -7,8 +7,10 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from interp_compose.plots.canvas import lines_of
-from interp_compose.plots.chart import Chart, Line, Panel, short, spread
+from interp_compose.plots.canvas import PIXELS, lines_of
+from interp_compose.plots.chart import Chart, Line, Panel, short, short_each, spread
+from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap_layout import lay_out
 from interp_compose.plots.interactive import harmless
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
 
@@ -49,6 +51,25 @@ def test_short_keeps_both_ends() -> None:
     assert short("x" * 32) == "x" * 32
     assert short("begin" + "-" * 99 + "end", 11) == "begin…--end"
     assert all(len(short("y" * n, 10)) <= 10 for n in range(40))
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=30), max_size=9), st.integers(8, 20))
+def test_labels_that_differ_stay_apart_when_they_are_cut(labels: list[str], longest: int) -> None:
+    cut = short_each(labels, longest)
+    assert len({*cut}) == len({*labels})
+    assert all(len(label) <= longest for label in cut)
+    assert [
+        k for k, label in enumerate(cut) if len(labels[k]) <= longest and label != labels[k]
+    ] == []
+
+
+def test_rows_of_a_narrow_map_stay_apart() -> None:
+    rows = ["validation loss of the large model", "validation loss at a large model", "b", "b"]
+    values = [[1.0]] * 4
+    shown = lay_out(HeatMap("", "", "", "", ["0"], rows, values, "n"), 2.0 * PIXELS).rows
+    assert len({*shown}) == 3
+    assert shown[0].endswith(" (1)")
+    assert shown[1].endswith(" (2)")
 
 
 @pytest.mark.parametrize(
