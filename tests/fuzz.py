@@ -459,7 +459,7 @@ def calls_of_a_model(kind: str) -> Iterator[Call]:
     yield method("__call__", **given)
     yield method("forward", **given, read=lambda: "logits")
     yield method("encode", **given)
-    yield method("capture", **given, names=lambda: [POINT], grad=lambda: False)
+    yield method("capture", **given, names_filter=lambda: [POINT], grad=lambda: False)
     yield method("run_with_hooks", **given, fwd_hooks=hooks)
     yield block("hooks", fwd_hooks=hooks)
     yield block("around", wrapper=lambda: wrapper)

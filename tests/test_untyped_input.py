@@ -166,7 +166,7 @@ EXPECTED = {
     "another batch's positions": "OptionError: SmallDecoderModel.resume: position_ids is a Tensor ",
     "a residual without rows": "InputError: resid is [0, 4, 8] of torch.float32; expected [batch p",
     "hooks nothing": "OptionError: BridgeModel.hooks: fwd_hooks=None; expected a sequence (each it",
-    "names a number": "OptionError: BridgeModel.capture: names=3 is an int; expected a string or a",
+    "names a number": "OptionError: BridgeModel.capture: names_filter=3 is an int; expected a",
     "weights of nothing": "InputError: the weights are not those of this SmallDecoder(norm='pre'):",
     "pool at a text": "OptionError: pool_at: layer='0' is a str; expected an integer",
     "pool at a half": "OptionError: pool_at: layer=0.5 is a float; expected an integer",

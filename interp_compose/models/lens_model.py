@@ -415,7 +415,7 @@ class LensModel(ABC):
     def run_with_cache(
         self,
         tokens: Inputs,
-        names: Names = None,
+        names_filter: Names = None,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         read: Read = "logits",
@@ -429,12 +429,12 @@ class LensModel(ABC):
             OptionError, CapabilityError, InterventionError, UserWarning: as :meth:`capture`.
         """
         options: Any = {"attention_mask": attention_mask, "grad": False, "read": read}
-        return captured(self, tokens, names, **options)
+        return captured(self, tokens, names_filter, **options)
 
     def capture(
         self,
         tokens: Inputs,
-        names: Names,
+        names_filter: Names,
         *,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         grad: bool = False,
@@ -447,9 +447,9 @@ class LensModel(ABC):
 
         Args:
             tokens: ids, or texts.
-            names: of hook points; a filter, which is given every name; None for all hook points,
-                each by one of its names. Of the last two, those that the call does not pass
-                through are left out.
+            names_filter: names of hook points; a filter, which is given every name; None for all
+                hook points, each by one of its names. Of the last two, those that the call does
+                not pass through are left out.
             attention_mask: 0 at padding.
             grad: see above.
             read: what is returned beside the activations.
@@ -461,7 +461,7 @@ class LensModel(ABC):
             InterventionError: a named hook point that never fired; of a filter's, that none did.
         """
         options: Any = {"attention_mask": attention_mask, "grad": grad, "read": read}
-        return captured(self, tokens, names, **options)
+        return captured(self, tokens, names_filter, **options)
 
     def capture_as_shown(
         self,
