@@ -180,12 +180,16 @@ def pool_at(
         check_changed(resid, out, layout, layer)
         return out
 
+    name = f"pool_at(layer={layer}, mode={mode!r})"
     with _alone(model, mode):
         if mode == "collapse":
-            with model.around(collapse):
+            with model.around(collapse, name):
                 yield record
         else:
-            with model.around(note), model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]):
+            with (
+                model.around(note, name),
+                model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]),
+            ):
                 yield record
     if record.calls == 0:
         raise InterventionError(

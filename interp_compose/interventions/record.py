@@ -59,7 +59,7 @@ class AblationRecord(Record):
             with call_positions.of_call(tokens, mask):
                 yield
 
-        with model.preparing(prepare), model.hooks(hooks):
+        with model.preparing(prepare, self._name), model.hooks(hooks):
             yield
         if call_positions.chosen and self.n_changed == 0:
             raise InterventionError(

@@ -450,7 +450,7 @@ def is_edited(model: SmallSeq2Seq | EncoderDecoderModel) -> bool:
     """Whether a hook or an edit may act on any part of the model."""
     parts = model.lens.modules() if isinstance(model, EncoderDecoderModel) else model.modules()
     return bool(
-        (isinstance(model, EncoderDecoderModel) and (model.active_hooks or model.preparations))
+        (isinstance(model, EncoderDecoderModel) and model.active_hooks)
         or torch_module._global_forward_hooks
         or torch_module._global_forward_pre_hooks
         or any(

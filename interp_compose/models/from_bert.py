@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CapabilityError, InterventionError
+from interp_compose.errors import CapabilityError
 from interp_compose.models.bert import ComposedBlocks, Composer, EncoderConfig, SmallEncoder
 from interp_compose.models.decoder import Act
 from interp_compose.models.encoder import EncoderModel
 from interp_compose.models.init import init_bert
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.ready import check_unedited
 from interp_compose.models.small_encoder import SmallEncoderModel
 
 KIND: Final = "bert"
@@ -101,11 +102,7 @@ def encoder_from_bert(model: LensModel) -> SmallEncoderModel:
             f"{model.name!r} is a {model.architecture}; expected a BERT as Hugging Face has it: of "
             "others a small encoder cannot be made"
         )
-    if model.active_hooks or model.wrappers or model.preparations:
-        raise InterventionError(
-            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which "
-            "would be left out; end their `with` blocks first."
-        )
+    check_unedited(model, "would be left out")
     theirs: Any = model._core.config
     if theirs.hidden_act not in get_args(Act):
         raise CapabilityError(

@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_compose.errors import CapabilityError, InterventionError, OptionError, warn
+from interp_compose.errors import CapabilityError, OptionError, warn
 from interp_compose.models.decoder import Act, DecoderConfig, SmallDecoder
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.ready import check_unedited
 from interp_compose.text.vocabulary import SPECIALS, Vocabulary
 
 ARCHITECTURE: Final = "GPT2LMHeadModel"
@@ -67,11 +68,7 @@ def decoder_from_gpt2(model: LensModel, words: Vocabulary, n_ctx: int) -> SmallD
             f"{model.name!r} has no tokenizer with an end of text (eos_token, or bos_token): load "
             "it with load_model(tokenizer=…)"
         )
-    if model.active_hooks or model.wrappers or model.preparations:
-        raise InterventionError(
-            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which "
-            "would be left out of the training; end their `with` blocks first."
-        )
+    check_unedited(model, "would be left out of the training")
     if n_ctx > model.n_ctx:
         raise OptionError(
             f"the task's longest sequence has {n_ctx} tokens, and {model.name!r} "

@@ -118,7 +118,9 @@ def generated(
         )
     config, beside = _config(model, {**options, "max_new_tokens": max_new_tokens})
     with model.exclusive.held(model.name), in_evaluation_mode(model.lens):
-        caches = not acting(model) and options.get("use_cache") is not False and has_cache(model)
+        caches = (
+            not model.active_hooks and options.get("use_cache") is not False and has_cache(model)
+        )
         if caches:
             module = model.lens.original_model
         else:
@@ -141,13 +143,6 @@ def generated(
         return out
     texts = _texts(model, prompt, out, given.shape[1], config)
     return texts[0] if isinstance(inputs, str) and len(texts) == 1 else texts
-
-
-def acting(model: LensModel) -> list[str]:
-    """What acts on calls of the model now."""
-    blocks = ["pool_at"] if model.wrappers else []
-    blocks += ["a mask or an ablation"] if model.preparations else []
-    return blocks + model.active_hooks
 
 
 def has_cache(model: LensModel) -> bool:
@@ -237,7 +232,8 @@ def _check(
 
 
 def _check_without_cache(model: LensModel, options: Mapping[str, Any]) -> None:
-    why = f"{', '.join(acting(model)[:3])} act" if acting(model) else "this model has no cache"
+    acting = model.active_hooks
+    why = f"{', '.join(acting[:3])} act" if acting else "this model has no cache"
     for name in READ_BY_CALLS:
         if options.get(name):
             raise OptionError(

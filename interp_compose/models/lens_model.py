@@ -132,8 +132,8 @@ class LensModel(ABC):
         self._padding = PaddingProof(self)
         self._d_mlp: int | None = None
         self.exclusive = Exclusive()
-        self._wrappers: list[CallWrapper] = []
-        self._preparations: list[Prepare] = []
+        self._wrappers: list[tuple[str, CallWrapper]] = []
+        self._preparations: list[tuple[str, Prepare]] = []
         self._calling = 0  # calls of this object under way now
         self._running = 0  # calls of `lens` that this object makes, under way now
         self.hook_versions: dict[int, str | None] = {}
@@ -160,8 +160,8 @@ class LensModel(ABC):
         }
         if self.training:
             values["mode"] = "training: measurements are refused until model.eval()"
-        if self.wrappers or self.preparations or self.active_hooks:
-            values["open now"] = ", ".join(self.active_hooks) or "pool_at, a mask or an ablation"
+        if self.active_hooks:
+            values["open now"] = ", ".join(self.active_hooks)
         return block(type(self).__name__, f"{self.name} · {self.architecture}", facts(values))
 
     # ---- what an implementation provides ------------------------------------------------
@@ -630,7 +630,7 @@ class LensModel(ABC):
         with self._read_by_name(tokens), self.exclusive.held(self.name), ExitStack() as blocks:
             if not self._calling:  # by the user, not by a wrapper of a call
                 self.refuse_wrappers(f"model.resid_pre(…, {layer})")
-                for prepare in self._preparations:
+                for _, prepare in self._preparations:
                     blocks.enter_context(prepare(tokens, mask))
             return self._resid_pre(tokens, layer, mask)
 
@@ -707,7 +707,7 @@ class LensModel(ABC):
     def continues(self) -> bool:
         """Whether streams may leave out what comes before their first change: the probe ``prefix``
         held, and nothing acts on the model, which would miss what is not run."""
-        if self.active_hooks or self.wrappers or self.preparations:
+        if self.active_hooks:
             return False
         return self.capabilities["prefix"].held
 
@@ -724,45 +724,47 @@ class LensModel(ABC):
     @property
     def wrappers(self) -> Sequence[CallWrapper]:
         """Those of the :meth:`around` blocks that are open."""
-        return tuple(self._wrappers)
+        return tuple(wrapper for _, wrapper in self._wrappers)
 
     @contextmanager
-    def around(self, wrapper: CallWrapper) -> Iterator[LensModel]:
+    def around(self, wrapper: CallWrapper, name: str = "a wrapper") -> Iterator[LensModel]:
         """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
         other calls of :attr:`lens` are refused in it.
 
         ``wrapper(inner, tokens, attention_mask, read)`` returns the output that ``read``
-        names; ``inner`` is the call as it was outside the block, so that blocks nest.
+        names; ``inner`` is the call as it was outside the block, so that blocks nest. ``name``
+        stands in :attr:`active_hooks`.
         """
         with self.exclusive.held(self.name):
-            self._wrappers.append(wrapper)
+            self._wrappers.append((name, wrapper))
             guard = self.lens.register_forward_pre_hook(self._refuse_past_wrappers)
             try:
                 yield self
             finally:
                 guard.remove()
-                self._wrappers.remove(wrapper)
+                self._wrappers.remove((name, wrapper))
 
     @contextmanager
-    def preparing(self, prepare: Prepare) -> Iterator[LensModel]:
+    def preparing(self, prepare: Prepare, name: str = "a preparation") -> Iterator[LensModel]:
         """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
-        block, whatever wrappers do to the call; for edits that depend on the call's tokens."""
+        block, whatever wrappers do to the call; for edits that depend on the call's tokens.
+        ``name`` stands in :attr:`active_hooks`."""
         with self.exclusive.held(self.name):
-            self._preparations.append(prepare)
+            self._preparations.append((name, prepare))
             try:
                 yield self
             finally:
-                self._preparations.remove(prepare)
+                self._preparations.remove((name, prepare))
 
     @property
     def preparations(self) -> Sequence[Prepare]:
         """Those of the :meth:`preparing` blocks that are open."""
-        return tuple(self._preparations)
+        return tuple(prepare for _, prepare in self._preparations)
 
     def _called(self, tokens: Tensor, mask: Tensor, read: Read) -> Tensor:
         """One call: prepared, wrapped, run."""
         with ExitStack() as open_blocks:
-            for prepare in self._preparations:
+            for _, prepare in self._preparations:
                 open_blocks.enter_context(prepare(tokens, mask))
             self._calling += 1
             try:
@@ -773,7 +775,7 @@ class LensModel(ABC):
     def _wrapped(self, depth: int) -> ForwardFn:
         if depth == 0:
             return lambda tokens, mask, read: self._forward(tokens, mask, read=read)
-        wrapper, inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
+        (_, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
         return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
     def _call_lens(self, *args: Any, **kwargs: Any) -> Any:
@@ -805,15 +807,21 @@ class LensModel(ABC):
     def active_hooks(self) -> list[str]:
         """What acts on the model now and did not come with TransformerLens or transformers.
 
-        Hooks at hook points (with their version, see :meth:`LensModel.hooks`), plain PyTorch hooks
-        on any module, registered before or after loading, and edited attentions.
+        Open interventions by name, then hooks at hook points (with their version, see
+        :meth:`LensModel.hooks`), plain PyTorch hooks on any module, registered before or after
+        loading, and edited attentions.
         """
-        return sorted({name for name, _ in self._acting()})
+        return self._open_blocks() + sorted({name for name, _ in self._acting()})
 
     @property
     def unversioned_hooks(self) -> list[str]:
         """Those of :attr:`active_hooks` that no version names: what they compute is not known."""
-        return sorted({name for name, version in self._acting() if version is None})
+        unversioned = {name for name, version in self._acting() if version is None}
+        return self._open_blocks() + sorted(unversioned)
+
+    def _open_blocks(self) -> list[str]:
+        named = (*self._wrappers, *self._preparations)
+        return list(dict.fromkeys(name for name, _ in named))
 
     def _acting(self) -> Iterator[tuple[str, str | None]]:
         for hook in found_hooks(self.lens, self.hook_dict):

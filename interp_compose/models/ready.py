@@ -42,6 +42,16 @@ def check_model(model: LensModel) -> None:
     check_tokenizer(model)
 
 
+def check_unedited(model: LensModel, why: str) -> None:
+    """Refuse a model inside any intervention; ``why`` goes on after "which"."""
+    if model.active_hooks:
+        acting = ", ".join(model.active_hooks)
+        raise InterventionError(
+            f"{model.name!r} has open interventions ({acting}), which {why}; end their `with` "
+            "blocks first."
+        )
+
+
 def check_evaluating(model: LensModel) -> None:
     """Refuse a model in training mode. That nothing in it is random then cannot be told from its
     modules: Llama, for one, has its dropout inside of a function, at a rate that its config says.

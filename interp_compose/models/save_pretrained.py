@@ -24,7 +24,6 @@ from interp_compose._public import public
 from interp_compose.errors import (
     CapabilityError,
     CorruptFileError,
-    InterventionError,
     OptionError,
     first_line,
 )
@@ -32,6 +31,7 @@ from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import LOADING_LOCK
 from interp_compose.models.own_folder import OwnModel, new_folder
 from interp_compose.models.own_forward import OwnForward
+from interp_compose.models.ready import check_unedited
 from interp_compose.models.sentence_config import write_sentence_config
 from interp_compose.runs.files import disk, temporary_folder
 from interp_compose.tensors import check_autocast
@@ -77,11 +77,7 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
         InterventionError: interventions are open, which would not be saved.
         OutputError: the folder cannot be written.
     """
-    if model.active_hooks or model.wrappers or model.preparations:
-        raise InterventionError(
-            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which "
-            "would not be saved; end their `with` blocks first."
-        )
+    check_unedited(model, "would not be saved")
     check_autocast(model.device, f"saving {model.name!r}")
     folder = new_folder(folder)
     module = _module(model)

@@ -11,9 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from interp_compose._public import public
-from interp_compose.errors import CapabilityError, CorruptFileError, InterventionError, OptionError
+from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.ready import check_unedited
 from interp_compose.runs.checksums import check_listed, check_sums, write_sums
 from interp_compose.runs.files import write_safetensors
 
@@ -27,11 +28,7 @@ def copy_model(model: LensModel) -> LensModel:
         InterventionError: hooks or ``pool_at`` blocks are open: the copy would keep them.
         CapabilityError: the copy computes something else, or shares memory with the original.
     """
-    if model.active_hooks or model.wrappers or model.preparations:
-        raise InterventionError(
-            f"{model.name!r} has open interventions ({model.active_hooks or 'pool_at'}), which a "
-            "copy would keep for good; end their `with` blocks first."
-        )
+    check_unedited(model, "a copy would keep for good")
     # What a call left behind, such as an attention pattern in its graph, cannot be copied as it is.
     left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
     memo = {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}

@@ -122,6 +122,19 @@ def test_edited_attentions_are_seen(small: LensModel) -> None:
     assert small.active_hooks == []
 
 
+def test_interventions_are_seen_by_name(small: LensModel) -> None:
+    groups = torch.tensor([[0, 0, 1, 2, 3]]).expand(len(TOKENS), -1)
+    opened: dict[str, Any] = {
+        "pool_at(layer=1, mode='collapse')": ic.pool_at(small, 1, groups),
+        "mask_attention": ic.mask_attention(small, keys=[0]),
+    }
+    for name, block in opened.items():
+        with block:
+            assert small.active_hooks[0] == name
+            small(TOKENS)
+        assert small.active_hooks == []
+
+
 @pytest.mark.parametrize("name", [*KINDS, "BERT", "RoBERTa"])
 @torch.no_grad()
 def test_what_the_frameworks_bring_is_not_the_users(name: str) -> None:

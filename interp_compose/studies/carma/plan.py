@@ -15,11 +15,11 @@ import pandas as pd
 from jaxtyping import Bool
 
 from interp_compose.checks import drawn
-from interp_compose.errors import InputError, InterventionError, OptionError
+from interp_compose.errors import InputError, OptionError
 from interp_compose.models.layers import resolve_layers
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.memory import weights_digest
-from interp_compose.models.ready import check_model
+from interp_compose.models.ready import check_model, check_unedited
 from interp_compose.runs.sweep import Where
 from interp_compose.studies.cap.measure import plan_asked_less
 from interp_compose.studies.cap.options import CapOptions
@@ -127,11 +127,7 @@ def plan_comparison(
     """
     _check_alone()
     check_model(model)
-    if model.active_hooks:
-        raise InterventionError(
-            f"{model.name!r} has open interventions ({', '.join(model.active_hooks)}), which only "
-            "one of the versions would feel; end their `with` blocks first."
-        )
+    check_unedited(model, "only one of the versions would feel")
     versions, rates, synonyms = asked.versions, asked.rates, asked.synonyms
     _check_versions(versions)
     chosen = checked_seeds(asked.seeds)
