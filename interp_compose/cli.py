@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 import tyro
 
@@ -106,25 +106,39 @@ RENAMED: Final = {"complexity": "phases", "probe": "weights"}
 """Commands by what they were called before; still understood."""
 UNSAID: Final = "unset"
 """The default, in a help, of an option that has none: its text says what that means."""
+NUMBERS: Final = {
+    "INT": "a whole number",
+    "FLOAT": "a number",
+    "[INT|FLOAT [INT|FLOAT ...]]": "numbers",
+}
 READABLE: Final = tyro.constructors.ConstructorRegistry()
 """How the parser shows options that may be left out."""
 
 
 @READABLE.primitive_rule
-def _without_none(kind: tyro.constructors.PrimitiveTypeInfo) -> Any:
-    """``INT`` in place of ``{None}|INT``; None is understood all the same."""
-    if type(None) not in get_args(kind.type) or UNSAID in kind.markers:
+def _readable(kind: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    """``INT`` in place of ``{None}|INT``, though None is understood all the same; and what was
+    expected, where something else is given."""
+    if UNSAID in kind.markers:
         return None
     again = tyro.constructors.PrimitiveTypeInfo.make(kind.type, {*kind.markers, UNSAID})
     spec = tyro.constructors.ConstructorRegistry.get_primitive_spec(again)
     if isinstance(spec, tyro.constructors.UnsupportedTypeAnnotationError):
         return spec
     shown = spec.metavar.removeprefix("{None}|").replace("{None,", "{")
-    return replace(
-        spec,
-        metavar=shown.strip("{}") if " " in shown else shown,
-        str_from_instance=lambda one: [UNSAID] if one is None else spec.str_from_instance(one),
-    )
+    shown = shown.strip("{}") if " " in shown else shown
+
+    def read(given: list[str]) -> Any:
+        try:
+            return spec.instance_from_str(given)
+        except ValueError:
+            wanted = NUMBERS.get(shown, shown)
+            raise ValueError(f"got {' '.join(given)!r}; expected {wanted}") from None
+
+    def write(one: Any) -> list[str]:
+        return [UNSAID] if one is None else spec.str_from_instance(one)
+
+    return replace(spec, metavar=shown, instance_from_str=read, str_from_instance=write)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -74,6 +74,23 @@ def test_help_lists_commands_by_group(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--limit ten", "--limit: got 'ten'; expected a whole number"),
+        ("--seed 1.5", "--seed: got '1.5'; expected a whole number"),
+        ("--layers 0 two", "--layers: got '0 two'; expected numbers"),
+    ],
+)
+def test_what_is_no_number_is_told_in_words(
+    given: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cap", *given.split()])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("given", "read"),
     [
         ("cap --layers 0,1 --pooling mean,max -q", "cap --layers 0 1 --pooling mean max -q"),

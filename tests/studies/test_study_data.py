@@ -29,7 +29,7 @@ def test_what_data_may_come_as(model: LensModel, task: ic.Task) -> None:
     rows = [(example.prompt, example.answer) for example in task.test]
     frame = pd.DataFrame(rows, columns=["prompt", "answer"])
     for data in (task, rows, frame):
-        found = ic.cap_curve(model, data, layers=[-1], pooling="mean", progress=False)
+        found = ic.cap_curve(model, data, layers=-1, pooling="mean", progress=False)
         pd.testing.assert_frame_equal(found.outcomes, expected.outcomes)
         name = "mini-idm (test)" if data is task else ""
         assert found.config == {**expected.config, "task": name}

@@ -20,7 +20,14 @@ Part = Annotated[O_co, tyro.conf.OmitArgPrefixes]
 ApiOnly = Annotated[O_co, tyro.conf.Fixed, tyro.conf.Suppress]
 """Options of the function that the command line sets by itself."""
 
-Layers = Annotated[Sequence[int | float] | None, tyro.conf.arg(metavar="LAYER [LAYER ...]")]
+Layers = Annotated[  # the command line takes one or several
+    Sequence[int | float] | int | float | None,
+    tyro.conf.arg(
+        metavar="LAYER [LAYER ...]",
+        constructor=tuple[int | float, ...] | None,
+        help_behavior_hint="(default: unset)",
+    ),
+]
 Labels = Annotated[frozenset[str] | None, tyro.conf.arg(metavar="LABEL [LABEL ...]")]
 OnBad = Literal["refuse", "skip"]
 Parser = Literal["benepar", "stanza", "spacy"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from interp_compose.studies.core.options import Layers
+from interp_compose.studies.core.options import How, Layers
 from interp_compose.tasks.pairs import Pair
 from interp_compose.training.history import Tracker
 from interp_compose.types import Example
@@ -51,7 +51,7 @@ class WatchOptions:
     by default."""
     unit: Literal["word", "pretoken", "constituent", "span"] = "word"
     """Of ``examples``: what is pooled, or knocked out. Of pairs whole texts are pooled."""
-    pooling: Sequence[Literal["mean", "max", "sum"]] = ("mean",)
+    pooling: Sequence[How] | How = ("mean",)
     """How the tokens of a unit become one vector."""
     tokenizer: Any = None
     """For a model that was not loaded with :func:`load_model`."""
