@@ -10,7 +10,7 @@ from typing import Any
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError
-from interp_compose.tasks.rows import Keys, cell, is_text, mapping_of, read_all, shown
+from interp_compose.tasks.rows import Keys, cell, mapping_of, read_all, shown
 from interp_compose.types import Example, Span
 
 ExampleRow = Example | Mapping[str, Any] | tuple[Any, Any]
@@ -58,9 +58,7 @@ def read_example(row: Any, where: str) -> Example:
     row = mapping_of(row, where, "an Example, (prompt, answer) or an object with these two")
     row = {key: value for key, value in row.items() if value == value}
     KEYS.check(row, where)
-    for key in ("prompt", "answer"):
-        if not is_text(row.get(key)):
-            raise DataFormatError(f"{where} has {cell(row, key)}; give a text that is not blank")
+    KEYS.check_texts(row, ("prompt", "answer"), where)
     tree = row.get("tree")
     if tree is not None and not isinstance(tree, str):
         raise DataFormatError(

@@ -160,9 +160,7 @@ def read_pair(row: Any, where: str) -> Pair:
     row = mapping_of(row, where, "a Pair or an object with text1, text2 and score or label")
     KEYS.check(row, where)
     given = {key: value for key, value in row.items() if not _absent(value)}
-    for key in ("text1", "text2"):
-        if not is_text(given.get(key)):
-            raise DataFormatError(f"{where} has {cell(row, key)}; give a text that is not blank")
+    KEYS.check_texts(row, ("text1", "text2"), where)
     for key in ("subset", "tree1", "tree2"):
         if key in given and not is_text(given[key]):
             raise DataFormatError(f"{where} has {cell(row, key)}; give a text, or leave it out")

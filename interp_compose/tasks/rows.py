@@ -145,6 +145,15 @@ class Keys:
             f"{' and lacks ' if lacking else ''}{', '.join(lacking)}; the keys (columns) are {self}"
         )
 
+    def check_texts(self, row: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
+        """``DataFormatError`` for what is no text at one of these keys."""
+        for key in keys:
+            if not is_text(row.get(key)):
+                names = f". The keys (columns) are {self}" if row.get(key) is None else ""
+                raise DataFormatError(
+                    f"{where} has {cell(row, key)}; give a text that is not blank{names}"
+                )
+
 
 def mapping_of(row: Any, where: str, expected: str) -> Mapping[str, Any]:
     """A row; ``DataFormatError``, in which ``where`` names it, for anything but a mapping."""

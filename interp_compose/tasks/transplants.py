@@ -16,7 +16,7 @@ from interp_compose._public import public
 from interp_compose.errors import DataFormatError, OptionError, SpanError
 from interp_compose.tasks.load import HasTokenizer
 from interp_compose.tasks.prompts import prompt_for
-from interp_compose.tasks.rows import Keys, cell, is_text, mapping_of, read_all, shown, unknown_task
+from interp_compose.tasks.rows import Keys, cell, mapping_of, read_all, shown, unknown_task
 from interp_compose.types import Span
 
 TASKS: Final = ("mini-idm", "anchors", "scan")
@@ -104,9 +104,7 @@ def _pair(row: Any, where: str) -> TransplantPair:
     given = mapping_of(row, where, "a TransplantPair or an object with its fields")
     given = {key: one for key, one in given.items() if one is not None and one == one}
     KEYS.check(given, where)
-    for key in TEXTS:
-        if not is_text(given.get(key)):
-            raise DataFormatError(f"{where} has {cell(given, key)}; give a text that is not blank")
+    KEYS.check_texts(given, TEXTS, where)
     for key in KEYS.optional:
         if not isinstance(given.get(key, ""), str):
             raise DataFormatError(f"{where} has {cell(given, key)}; give a text, or leave it out")

@@ -41,7 +41,7 @@ def test_rows_and_files_give_the_same_examples(tmp_path: Path) -> None:
 
 BAD: list[tuple[Any, str]] = [
     ({"answer": " x"}, "has no prompt; give a text"),
-    ({"prompt": "x"}, "has no answer; give a text"),
+    ({"prompt": "x"}, r"has no answer; give a text .*\. The keys \(columns\) are prompt, answer"),
     ({"prompt": " ", "answer": " x"}, "' ' as its prompt; give a text"),
     ({"prompt": 3, "answer": " x"}, "3 as its prompt; give a text"),
     ({"prompt": "x", "answer": ""}, "'' as its answer"),
