@@ -42,13 +42,17 @@ def found_hooks(lens: Any, points: Mapping[str, Any]) -> list[FoundHook]:
 
 
 def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
-    """Each point under the last of its names (aliases such as ``hook_resid_pre``)."""
-    points = {id(point): (name, point) for name, point in sorted(by_name.items())}
+    """Each point under one of its names: ``attn.hook_z`` rather than ``attn.o.hook_in``."""
+    points = {id(by_name[name]): (name, by_name[name]) for name in sorted(by_name, key=_says_more)}
     for name, point in points.values():
         for handle in point.fwd_hooks:
             function = getattr(handle, "user_hook", None)  # not kept by transformer-lens 3.9
             of_framework = function is not None and of_a_framework(function)
             yield FoundHook(name, id(handle), of_framework)
+
+
+def _says_more(name: str) -> tuple[bool, str]:
+    return not name.endswith((".hook_in", ".hook_out")), name
 
 
 def _on_modules(lens: Any) -> Iterator[FoundHook]:

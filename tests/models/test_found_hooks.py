@@ -122,6 +122,14 @@ def test_edited_attentions_are_seen(small: LensModel) -> None:
     assert small.active_hooks == []
 
 
+def test_a_hook_point_of_two_names_is_named_as_in_transformerlens() -> None:
+    model = load_model(gpt2())
+    for name in ("blocks.1.attn.hook_z", "blocks.1.mlp.hook_post", "blocks.1.hook_resid_post"):
+        with model.hooks([(name, lambda activation, hook: activation)]):
+            assert model.active_hooks == [name]
+            model(TOKENS)
+
+
 def test_interventions_are_seen_by_name(small: LensModel) -> None:
     groups = torch.tensor([[0, 0, 1, 2, 3]]).expand(len(TOKENS), -1)
     opened: dict[str, Any] = {
