@@ -12,13 +12,14 @@ import pytest
 import interp_compose
 
 ROOT = Path(interp_compose.__file__).parent
-BASE = {"errors", "types", "tensors", "checks", "_public", "_versions", "notebook"}
+BASE = {"errors", "types", "tensors", "checks", "_public", "_versions", "hub_waits", "notebook"}
 MAY_IMPORT = {
     "errors": set(),
     "_public": {"errors"},
     "_versions": set(),
     "types": {"_public"},
     "tensors": {"errors"},
+    "hub_waits": set(),
     "notebook": {"errors"},
     "runs": {"errors", "_public", "_versions", "notebook"},
     "checks": {"errors", "runs"},

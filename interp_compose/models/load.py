@@ -25,6 +25,7 @@ from interp_compose.errors import (
     did_you_mean,
     first_line,
 )
+from interp_compose.hub_waits import told_once
 from interp_compose.models.bert import SmallEncoder
 from interp_compose.models.bridge import (
     BridgeModel,
@@ -104,7 +105,7 @@ def load_model(
         CapabilityError: an architecture that TransformerLens refuses.
     """
     if isinstance(source, str | Path):
-        with LOADING_LOCK, _no_bar() if source in SHIPPED else nullcontext():
+        with LOADING_LOCK, told_once(), _no_bar() if source in SHIPPED else nullcontext():
             return _load_pretrained(
                 str(source), tokenizer, device, dtype, revision, device_map, trust_remote_code
             )

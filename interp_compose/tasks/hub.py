@@ -9,6 +9,7 @@ from typing import Any
 
 from interp_compose._public import public
 from interp_compose.errors import DataFormatError, MissingDataError, MissingPackageError, first_line
+from interp_compose.hub_waits import told_once
 from interp_compose.tasks.labelled import LabelledTask, LabelledText, counted, score_of
 from interp_compose.tasks.rows import shown
 
@@ -104,7 +105,8 @@ def load_split(
             "pip install 'interp-compose[hub]'"
         ) from error
     try:
-        data = datasets.load_dataset(source, config, split=split)
+        with told_once():
+            data = datasets.load_dataset(source, config, split=split)
     except (OSError, ValueError, LookupError, datasets.exceptions.DatasetsError) as error:
         raise MissingDataError(
             f"the split {split!r} of {source!r} cannot be loaded ({first_line(error)}); check the "
