@@ -166,5 +166,13 @@ def answer_tokens(
 
 
 def _pieces(tokenizer: Any, ids: Int[np.ndarray, "_"]) -> list[str]:
-    pieces: list[str] = tokenizer.convert_ids_to_tokens(ids.tolist())
+    """Tokens as text: " p" in the place of "Ġp"; a part of a character as the tokenizer has it."""
+    pieces = []
+    for token, piece in zip(
+        ids.tolist(), tokenizer.convert_ids_to_tokens(ids.tolist()), strict=True
+    ):
+        text = tokenizer.decode([token])
+        if piece.startswith(("Ġ", "▁")) and not text.startswith(" "):
+            text = f" {text}"
+        pieces.append(piece if not text or "\N{REPLACEMENT CHARACTER}" in text else text)
     return pieces

@@ -28,7 +28,7 @@ def test_the_id_is_what_follows_the_prompt(tokenizers: dict[str, Any], kind: str
 def test_an_answer_of_several_tokens_is_refused(bpe: Any) -> None:
     with pytest.raises(AnswerError, match=r"example 1: the answer ' zebra' after 'a' is") as got:
         ids_of(bpe, Example("a", " dog"), Example("a", " zebra"))
-    pieces = bpe.tokenize(" zebra")
+    pieces = [piece.replace("Ġ", " ") for piece in bpe.tokenize(" zebra")]
     assert f"is {len(pieces)} tokens, {pieces}, and has to be one" in str(got.value)
     assert "multi_token" not in str(got.value)  # whoever asks has no such option
 
@@ -48,7 +48,7 @@ def test_answers_of_several_tokens_where_they_are_asked_for(bpe: Any) -> None:
 def test_an_answer_that_changes_the_prompt_is_refused(bpe: Any) -> None:
     assert bpe.tokenize("the ") == ["the", "Ġ"]
     with pytest.raises(
-        AnswerError, match=r"prompt's tokens \['Ġ'\] into .*Ġdog.*; move a leading space"
+        AnswerError, match=r"prompt's tokens \[' '\] into .*' dog'.*; move a leading space"
     ):
         ids_of(bpe, Example("the ", "dog"))
 
