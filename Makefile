@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BIN3 := .venv-tl3/bin
 
-.PHONY: venv demo test check test-tl3 test-gpu bench docs clean
+.PHONY: venv demo explore test check test-tl3 test-gpu bench docs clean
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
@@ -17,6 +17,10 @@ demo test docs: export OMP_WAIT_POLICY = PASSIVE
 
 demo: venv
 	$(BIN)/interp-compose cap --model mini-idm --task mini-idm --out out/
+
+# The page on which mini-idm runs in a browser.
+explore: venv
+	$(BIN)/python -m docs.explore_page out/explore.html
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not docs'

@@ -3,6 +3,7 @@
 time, for ``docs/conf.py``; it is not kept in the repository, which has the model already.
 
 A script and not a file of JSON, since a page that was opened from a folder may read no other files.
+``python -m docs.explore_page FILE`` writes the page alone, as one file.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from markdown_it import MarkdownIt
 from safetensors.numpy import load_file
 
 from interp_compose.shipped import shipped_folder
@@ -22,6 +25,16 @@ from interp_compose.tasks.mini.idm import splits
 from interp_compose.tasks.prompts import prompt_for
 
 FOLDER: Final = Path(__file__).parent / "explore"
+STYLES: Final = """body {
+  font: 16px/1.5 sans-serif; max-width: 52rem; margin: 1rem auto; padding: 0 1rem;
+  --color-background-primary: #fff; --color-background-secondary: #f8f8f8;
+  --color-background-border: #ddd;
+  --color-foreground-primary: #222; --color-foreground-secondary: #666;
+  --color-foreground-muted: #777; --color-foreground-border: #999;
+  --font-stack--monospace: monospace;
+}
+"""
+"""What the documentation's theme gives the page there."""
 PLAIN: Final = re.compile("[A-Za-z]+|[0-9]+")
 """Words that are one word, and one pretoken of the tokenizer, wherever they stand."""
 
@@ -60,3 +73,33 @@ def write_model(folder: Path = FOLDER) -> None:
     path = folder / "model.js"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
+
+
+def alone() -> str:
+    """The page as one file, styles and scripts within, and no link to other pages."""
+    write_model()
+    text = (FOLDER.parent / "explore.md").read_text(encoding="utf-8").split("---\n", 2)[2]
+    text = re.sub(r"^%.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\{py:obj\}", "", text)
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+    before, after = re.split(r"```.*?```", text, maxsplit=1, flags=re.DOTALL)
+    page = (FOLDER / "page.html").read_text(encoding="utf-8")
+    page = re.sub(r"<link [^>]*>", "", page)
+    page = re.sub(r'<script src="_static/(.*?)"></script>', _inline, page)
+    styles = STYLES + (FOLDER / "explore.css").read_text(encoding="utf-8")
+    above, below = map(MarkdownIt().render, (before, after))
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>CAP on mini-idm</title>\n'
+        f'<meta name="viewport" content="width=device-width"><style>\n{styles}</style>\n'
+        f'<body data-theme="light">\n{above}{page}{below}</body></html>\n'
+    )
+
+
+def _inline(script: re.Match[str]) -> str:
+    return "<script>\n" + (FOLDER / script[1]).read_text(encoding="utf-8") + "</script>"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).parent.mkdir(parents=True, exist_ok=True)
+    Path(sys.argv[1]).write_text(alone(), encoding="utf-8")
+    print(f"written: {sys.argv[1]}")

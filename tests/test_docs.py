@@ -25,6 +25,7 @@ from docs import (
     audit_scripts,
     audits,
     carma_results,
+    explore_page,
     hooked,
     measured,
     reference_pages,
@@ -188,6 +189,16 @@ def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
         assert all(url.startswith(site.as_uri()) for url in files), files
         of_files = {Path(urlsplit(url).path) for url in files}
         assert sum(path.stat().st_size for path in of_files) < 6_000_000
+
+        alone = tmp_path / "explore.html"
+        alone.write_text(explore_page.alone(), encoding="utf-8")
+        browser.open(alone.as_uri())
+        assert browser.js("document.querySelector('#x-numbers td').textContent") == clean
+        assert browser.problems == []
+        assert [url for url in browser.requested if not url.startswith("data:")] == [
+            *files,
+            alone.as_uri(),
+        ]
 
 
 @pytest.mark.docs
