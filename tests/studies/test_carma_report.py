@@ -200,5 +200,6 @@ def test_numbers_line_up() -> None:
     assert (decimal(-0.03, 1), decimal(0.05, 1), decimal(0.0012, 4)) == ("−0.030", "0.1", "0.0012")
     assert (decimal(0.049, 1), decimal(0.49, 0)) == ("0.049", "0.49")  # not 0.0, not 0
     assert (probability(1e-9), probability(0.0312345)) == ("<0.0001", "0.0312")
+    assert (probability(1e-9, 3), probability(0.0312345, 3)) == ("<0.0001", "0.031")
     made = table(("a", "b", "c"), [("x", "1.0", "<b>")], numbers=1)
     assert '<td class="name">x</td><td class="number">1.0</td><td>&lt;b&gt;</td>' in made

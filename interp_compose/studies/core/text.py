@@ -48,9 +48,9 @@ def interval(value: float, low: float, high: float, *, sign: bool = False) -> st
     return of if math.isnan(low) else f"{of} [{', '.join(ends)}]"
 
 
-def probability(p: float | None) -> str:
-    """With four decimals; never 0."""
-    return decimal(p, 4) if p is None or not p < 0.0001 else "<0.0001"
+def probability(p: float | None, digits: int = 4) -> str:
+    """With so many decimals; never 0."""
+    return decimal(p, digits) if p is None or not p < 0.0001 else "<0.0001"
 
 
 def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
@@ -162,7 +162,7 @@ def differences_told(
         change = decimal(scale * row["difference"], digits + 1, sign=True)
         lines.append(
             f"{place.format_map(row)}{change:>8}  {low} to {high}"
-            f"  p (Holm) {decimal(row['p_holm'], 3)}"
+            f"  p (Holm) {probability(row['p_holm'], 3)}"
         )
     if lines:
         told = what.format_map(rows[0])
