@@ -30,7 +30,7 @@ SMALLEST: Final = 10.2  # pixels: letters of 7 points
 MARGIN: Final = 17.0
 PLOT: Final = 0.5  # of a width that is asked for, which the plot keeps beside its legend
 LETTER: Final = 0.555  # a letter's width, of its size
-LONGEST: Final = 240  # characters of a title or subtitle
+LONGEST: Final = 280  # characters of a title or subtitle
 TOGETHER: Final = re.compile(r"\d %|\([^()]{1,16}\)")
 
 

@@ -495,7 +495,13 @@ def test_a_result_is_kept_and_shown(found: ic.Codes, tmp_path: Path) -> None:
         "words that guided training",
         "words held out",
     ]
-    assert [line.label for line in chart.panels[0].lines] == ["codes", "commonest", "permuted"]
+    assert [line.label for line in chart.panels[0].lines] == [
+        "codes", "commonest sememes (control)", "permuted words (control)"
+    ]  # fmt: skip
+    assert (
+        "cat: every block composes · cat-last: the last block composes · -fixed: random"
+        in chart.subtitle
+    )
     assert chart.panels[1].lines[0].y == pytest.approx(
         found.frame.query("side == 'held_out' and source == 'codes' and measure == 'r_precision'")[
             "mean"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -12,8 +12,17 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
 from interp_compose.studies.core.figures import beside, by_value, lines_of, n_seeds, of_several
+from interp_compose.studies.pretrain.figures import told_of_models
 
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
+SOURCES: Final = {
+    "codes": "codes",
+    "commonest": "commonest sememes (control)",
+    "permuted": "permuted words (control)",
+}
+R_PRECISION: Final = (
+    "R-precision: of as many codes as the word has sememes, the share that is right"
+)
 
 LINES = (
     ("codes, same word", "same", "codes", Style(BLUE, "circle")),
@@ -38,20 +47,29 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     panels = []
     for side, own in rows.groupby("side", sort=False):
         named = [
-            (name, replace(style, width=0.0), one) for name, style, one in by_value(own, "source")
+            (SOURCES[name], replace(style, width=0.0), one)
+            for name, style, one in by_value(own, "source")
         ]
         panels.append(Panel(lines_of(named, *columns, interval="bars"), [], title=SIDES[str(side)]))
     return draw(
         Chart(
             title="Sememes named by the last block's codes",
-            subtitle=" · ".join((n_seeds(config), _means(config), "bars: 95 % over words")),
+            subtitle=" · ".join(
+                (
+                    n_seeds(config),
+                    _means(config),
+                    "bars: 95 % over words",
+                    R_PRECISION,
+                    *told_of_models(models),
+                )
+            ),
             x_title="",
-            y_title="R-precision",
+            y_title="sememes named right (R-precision)",
             x_is_share=False,
             panels=panels,
             x_name="",
             x_ticks=[float(i) for i in range(len(models))],
-            x_notes=[model.replace("-", "\n") for model in models],
+            x_notes=models,
             x_is_category=True,
         )
     )

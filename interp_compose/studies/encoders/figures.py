@@ -12,6 +12,7 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.core.figures import BARS, beside, lines_of, n_seeds, of_several
+from interp_compose.studies.pretrain.figures import told_of_models
 
 TITLES: Final = {
     "pearson": "Pearson's r with people's ratings",
@@ -23,16 +24,27 @@ TITLES: Final = {
     "exact_match": "answers that are right (exact match)",
     "token_f1": "F1 of an answer's words",
 }
+TASKS: Final = {"bird": "BiRD", "paws-qqp": "PAWS-QQP", "sst": "SST", "squad": "SQuAD"}
+"""Names of data sets in titles."""
+READINGS: Final = {
+    "cont": "cont: contextual",
+    "comp": "comp: composed",
+    "mix": "mix: both",
+    "mirror": "mirror: “a b” with “b a”",
+    "cls": "cls: [CLS]",
+}
+"""What a subtitle says of outputs, subsets and embeddings."""
 
 
 def _training(row: pd.Series) -> str:
     """How the encoder, or a classifier of it, was trained, where it was and that is not the usual:
-    like ", end-to-end on paws-qqp, 50 %"."""
+    like ", end-to-end, 50 %", or ", tuned on PAWS-QQP" of another task."""
     if row["tuned"] == "no":
         return ""
-    other = "" if row["trained_on"] == row["task"] else f" on {row['trained_on']}"
     share = "" if row["share"] == 1 else f", {100 * row['share']:g} %"
-    return f", {row['tuned']}{other}{share}"
+    if row["trained_on"] == row["task"]:
+        return f", {row['tuned']}{share}"
+    return f", tuned on {TASKS.get(row['trained_on'], row['trained_on'])}{share}"
 
 
 def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any]) -> ChartFigure:
@@ -43,18 +55,24 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     place = (rows["model"] + "\n" + rows["output"]).map(readings.index).astype(float)
     several = rows["task"].nunique() > 1
     named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
-    named = rows["task"] + ": " + named if several else named
+    titles = rows["task"].map(lambda task: TASKS.get(task, task))
+    named = titles + ": " + named if several else named
     groups = rows.assign(place=place + beside(named), name=named).groupby("name", sort=False)
     lines = [
         (str(name), replace(COMPARISON_STYLES[i % len(COMPARISON_STYLES)], width=0.0), own)
         for i, (name, own) in enumerate(groups)
     ]
     columns = ("place", "mean", "smallest", "largest")
-    tasks = ", ".join(dict.fromkeys(rows["task"]))
+    tasks = ", ".join(dict.fromkeys(titles))
+    shown = {*rows["output"], *rows["subset"], *rows["embedding"]}
+    about = (
+        *told_of_models(dict.fromkeys(rows["model"])),
+        *(told for name, told in READINGS.items() if name in shown),
+    )
     return draw(
         Chart(
             title=f"{tasks}: {TITLES[metric]}",
-            subtitle=" · ".join((n_seeds(config), *of_several(config, BARS))),
+            subtitle=" · ".join((n_seeds(config), *of_several(config, BARS), *about)),
             x_title="",
             y_title=TITLES[metric],
             x_is_share=False,
@@ -62,7 +80,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
             panels=[Panel(lines_of(lines, *columns, n="n_seeds", interval="bars"), [])],
             x_name="",
             x_ticks=[float(i) for i in range(len(readings))],
-            x_notes=[reading.replace("-", "\n") for reading in readings],
+            x_notes=readings,
             x_is_category=True,
         )
     )

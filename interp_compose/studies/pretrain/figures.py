@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pandas as pd
 
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.studies.core.figures import curve_figure, n_seeds
+
+COMPOSED: Final = {
+    "cat": "cat: every block composes",
+    "cat-last": "cat-last: the last block composes",
+    "fixed": "-fixed: random codes (control)",
+    "mlp": "-mlp: no codes (control)",
+}
+"""What a subtitle says of models, by name or by its end."""
+
+
+def told_of_models(models: Iterable[str]) -> list[str]:
+    """What composes in each, and each control, once."""
+    found = []
+    for model in models:
+        name, _, end = model.rpartition("-")
+        found += [name, end] if end in COMPOSED and name else [model]
+    return [COMPOSED[one] for one in dict.fromkeys(found) if one in COMPOSED]
 
 
 def loss_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
