@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "differences": plain_rows(differences(frame)),
     }
     write("carma_watched_mini_idm", {"machine": machine(), "config": about, **kept})
-    title = "mini-idm: CARMA and fine-tuning, while they train"
+    title = "mini-idm: CARMA and fine-tuning (FT), while they train"
     weights_figure(frame, "version", title).save(IMAGES / "carma_watched_mini_idm.png")
     print(differences(frame).round(4).to_string())
 

@@ -15,7 +15,7 @@ from interp_compose.errors import InputError
 from interp_compose.plots.canvas import LONGEST
 from interp_compose.plots.chart import short, short_each
 
-LONGEST_ROW: Final = 42  # characters of a label
+LONGEST_ROW: Final = 54  # characters of a label
 LONGEST_COLUMN: Final = 16
 NOT_MEASURED: Final = "not measured"
 GREY_MEANS: Final = f"grey: {NOT_MEASURED}"

@@ -62,7 +62,7 @@ def test_a_model_is_named_in_30_characters() -> None:
 def test_cap_is_drawn_as_shares_over_depth() -> None:
     figure = cap_figure(summary(), ["average"], config=CONFIG, notice="1 of 5 ft runs")
     lines = drawn(figure)
-    assert [name for name, _, _ in lines] == ["Original", "FT", "CARMA"]
+    assert [name for name, _, _ in lines] == ["Original", "FT (fine-tuning)", "CARMA"]
     assert lines[2][1] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert lines[2][2] == pytest.approx([0.02, 0.12, 0.22, 0.32])
     line = chart(figure).panels[0].lines[2]
@@ -100,7 +100,7 @@ def test_each_protocol_has_a_panel() -> None:
 
 def test_consistency_is_marked_at_the_rates() -> None:
     figure = consistency_figure(summary(), config=CONFIG)
-    assert drawn(figure)[1] == ("FT", [0.25, 0.4], [66.0, 51.0])
+    assert drawn(figure)[1] == ("FT (fine-tuning)", [0.25, 0.4], [66.0, 51.0])
     assert list(figure.layout.xaxis.tickvals) == [0.25, 0.4]
     assert figure.layout.xaxis.unifiedhovertitle.text == "replaced: %{x:.0%}"
     axes = paint(chart(figure)).axes[0]

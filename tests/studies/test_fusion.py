@@ -542,14 +542,14 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     assert isinstance(heads, HeatMap)
     assert isinstance(kinds, HeatMap)
     assert isinstance(cuts, HeatMap)
-    assert heads.rows[:2] == ["lrf encoder 1, head 0", "lrf encoder 1, head 1"]
+    assert heads.rows[:2] == ["LRF encoder 1, head 0", "LRF encoder 1, head 1"]
     assert heads.columns == ["embeddings", "layer 0"]
     by_hand = (30 * 0.25 + 10 * 0.75) / 40  # tokens of both kinds
     np.testing.assert_allclose(heads.values[0], [by_hand, 1 - by_hand])
-    assert kinds.rows[:2] == ["lrf encoder 1, noun", "lrf encoder 1, verb"]
+    assert kinds.rows[:2] == ["LRF encoder 1, noun", "LRF encoder 1, verb"]
     np.testing.assert_allclose(kinds.values[0], [0.5, 0.5])
     assert cuts.columns == ["nothing", "embeddings", "layer 0"]
-    assert cuts.rows[:3] == ["lrf encoder 0", "lrf encoder 1", "lrf encoder all"]
+    assert cuts.rows[:3] == ["LRF encoder 0", "LRF encoder 1", "LRF encoder all"]
     np.testing.assert_allclose(cuts.values[1], [30 / 40, 20 / 40, 21 / 40])
     assert np.isnan(cuts.values[0][2])
     probes, forgetting, cap = (found[f"fusion_{name}"] for name in ("probes", "forgetting", "cap"))
@@ -573,7 +573,7 @@ def test_figures_show_the_last_split_and_means_over_tokens() -> None:
     tokens = found["fusion_tokens"]
     assert isinstance(tokens, HeatMap)
     assert tokens.columns == ["structure", "name", "bracket"]
-    assert tokens.rows == ["long, transformer", "long, lrf", "short, transformer", "short, lrf"]
+    assert tokens.rows == ["long, transformer", "long, LRF", "short, transformer", "short, LRF"]
     np.testing.assert_allclose(tokens.values[1], [1 / 20, 4 / 20, 7 / 20])
 
 

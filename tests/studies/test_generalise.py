@@ -155,10 +155,10 @@ def test_maps_of_what_is_read_are_means_over_tokens() -> None:
     """A kind of three tokens weighs three times as much as one of one."""
     drawn = result().figures()
     weights, depths = (drawn[name].chart for name in ("generalise_reads", "generalise_reads_kinds"))
-    assert weights.rows == ["lrf encoder 1"]
+    assert weights.rows == ["LRF encoder 1"]
     np.testing.assert_allclose(weights.values, [[(0.5 + 3 * 0.1) / 4, (0.5 + 3 * 0.9) / 4]])
     assert (depths.rows, depths.columns) == (
-        ["lrf encoder 1, end", "lrf encoder 1, word"],
+        ["LRF encoder 1, end", "LRF encoder 1, word"],
         ["4"],
     )
     np.testing.assert_allclose(depths.values, [[0.5], [0.9]])

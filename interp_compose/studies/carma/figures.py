@@ -20,6 +20,7 @@ STYLES: Final = {
     "ft": Style(VERMILLION, "square"),
     "carma": Style(BLUE, "circle"),
 }
+NAMES: Final = {**LABELS, "ft": "FT (fine-tuning)"}
 DEPTH: Final = "depth at which words are pooled (0 % = embeddings, 100 % = last block)"
 
 
@@ -154,7 +155,7 @@ def _lines(
         ends = {"ci_low": scale * (rows["mean"] - half), "ci_high": scale * (rows["mean"] + half)}
     scaled = rows.assign(mean=scale * rows["mean"], **ends)
     named = [
-        (LABELS[version], style, scaled[scaled["version"] == version])
+        (NAMES[version], style, scaled[scaled["version"] == version])
         for version, style in STYLES.items()
     ]
     interval = "bars" if bars else "band"

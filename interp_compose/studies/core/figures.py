@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final, Literal
@@ -20,6 +21,12 @@ APART: Final = 0.08
 """From one group's points to the next one's, of the distance between categories."""
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
+ACRONYMS: Final = re.compile(r"\b(carma|ft|lrf)\b")
+
+
+def spelt(name: str) -> str:
+    """A model or version as texts spell it: "LRF-relative" of "lrf-relative"."""
+    return ACRONYMS.sub(lambda found: found[0].upper(), name)
 
 
 def beside(groups: pd.Series) -> pd.Series:
@@ -78,7 +85,7 @@ def by_value(
     rows of all panels, in which a value has one style."""
     values = list(dict.fromkeys((frame if among is None else among)[column]))
     return [
-        (value, COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame[column] == value])
+        (spelt(value), COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame[column] == value])
         for i, value in enumerate(values)
     ]
 
@@ -236,19 +243,19 @@ def kinds_figure(
             y_title="type",
             columns=[named(column) for column in columns],
             rows=[
-                _readable(kind) if one_split else f"{split}: {_readable(kind)}"
+                readable(kind) if one_split else f"{split}: {readable(kind)}"
                 for split, kind in rows
             ],
             values=means.to_numpy().tolist(),
             value_name="exact match",
             limits=(0.0, 1.0),
             marked=marked,
-            mark_name=f"p (Holm) < {ALPHA:.0%} against {columns[0]}" if marked else "",
+            mark_name=f"p (Holm) < {ALPHA:.0%} against {named(columns[0])}" if marked else "",
         )
     )
 
 
-def _readable(kind: str) -> str:
+def readable(kind: str) -> str:
     """Like "unacc subj → unerg subj" of COGS' "only_seen_as_unacc_subj_as_unerg_subj"."""
     short = kind.removeprefix("only_seen_as_").replace("_as_", " → ").replace("_to_", " → ")
     return short.replace("_", " ")

@@ -14,7 +14,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import lines_of, readable
 from interp_compose.studies.core.grammar import LEXICAL
 from interp_compose.studies.fusion.tokens import STRUCTURE
 from interp_compose.studies.generalise.figures import mean_reads
@@ -179,18 +179,19 @@ def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
     rows = [
         (type_, model)
         for type_ in dict.fromkeys(own["type"])
-        for model in config["models"]
+        for model in dict.fromkeys(own["model"])
         if (type_, model) in shares.index
     ]
     shares = shares.loc[rows]
+    lexical = ", ".join(kind for kind in LEXICAL if kind in kinds)
     return draw(
         HeatMap(
             title=f"{_task(config)}which tokens of the target are right",
             subtitle=_subtitle(config, f"{split}, given the tokens before"),
-            x_title=f"kind of token ({STRUCTURE}: all but {', '.join(LEXICAL)})",
+            x_title=f"kind of token ({STRUCTURE}: all but {lexical})",
             y_title="type and model" if any(type_ for type_, _ in rows) else "model",
             columns=shares.columns.tolist(),
-            rows=[f"{type_}, {model}" if type_ else model for type_, model in rows],
+            rows=[f"{readable(type_)}, {model}" if type_ else model for type_, model in rows],
             values=shares.to_numpy().tolist(),
             value_name="sequences with all right",
             limits=(0.0, 1.0),

@@ -231,9 +231,13 @@ class Fusion(StudyResult):
     def figures(self) -> dict[str, ChartFigure]:
         """Those of fuse-attention where a model has some, that of pooling where there are phrases,
         that of kinds of tokens where the task has a grammar here, and those of probes."""
+        from interp_compose.studies.core.figures import spelt
         from interp_compose.studies.fusion import figures
 
-        frames, config = self.frames, self.config
+        config = self.config
+        frames = {
+            name: rows.assign(model=rows["model"].map(spelt)) for name, rows in self.frames.items()
+        }
         found: dict[str, ChartFigure] = {}
         if (frames["reads"]["earlier"] < frames["reads"]["layer"]).any():
             found["fusion_heads"] = figures.heads_figure(frames["reads"], config)

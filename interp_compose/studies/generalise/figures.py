@@ -13,7 +13,14 @@ from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import BARS, kinds_figure, lines_of, n_seeds, of_several
+from interp_compose.studies.core.figures import (
+    BARS,
+    kinds_figure,
+    lines_of,
+    n_seeds,
+    of_several,
+    spelt,
+)
 
 ALL: Final = "all"
 
@@ -39,7 +46,7 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
             panels=[Panel(lines_of(named, *columns, n="n_seeds", interval="bars"), [])],
             x_name="",
             x_ticks=[float(i) for i in range(len(models))],
-            x_notes=[model.replace("-", "\n") for model in models],
+            x_notes=[spelt(model).replace("-", "\n") for model in models],
             x_is_category=True,
         )
     )
@@ -128,9 +135,9 @@ def _means(config: Mapping[str, Any]) -> str:
 
 
 def _shortened(model: str) -> str:
-    """Like "transformer rel."."""
+    """Like "LRF rel."."""
     variant, _, positions = model.rpartition("-")
-    return f"{variant} {positions[:3]}." if positions in get_args(Positions) else model
+    return spelt(f"{variant} {positions[:3]}." if positions in get_args(Positions) else model)
 
 
 def about(config: Mapping[str, Any]) -> tuple[str, str]:
