@@ -55,7 +55,7 @@ def many(
 ) -> MatrixGrid:
     own = {"names": names, "blocks": blocks}
     rows = [
-        [matrix(n, text=f"within − between .{i}{j}", **own) for j in range(n_columns)]
+        [matrix(n, text=f"anchor contrast .{i}{j}", **own) for j in range(n_columns)]
         for i in range(n_rows)
     ]
     return grid(*rows, **changes)

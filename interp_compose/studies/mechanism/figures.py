@@ -241,7 +241,7 @@ def _outputs(
     values = samples["value"].to_numpy()
     return MatrixPanel(
         matrix_of(cosines),
-        text=f"within − between {_told(contrast)}",
+        text=f"anchor contrast {_told(contrast)}",
         names=[
             f"g = {value}: {key} {anchor}"
             for value, key, anchor in zip(values, samples["key"], samples["anchor"], strict=True)
