@@ -489,7 +489,7 @@ SPEED_RUNS: Final = ("speed-pre", "speed-post")
 
 
 def fits(rate: float, norm: str) -> dict[int, list[Cell]]:
-    """Fitting speeds at one init rate: by depth, in order of wrong groups."""
+    """Fitting speeds at one init rate: by depth, in order of violating groups."""
     found: dict[int, list[Cell]] = {}
     for cell in read(SPEEDS[norm])["cells"]:
         if cell["init_rate"] == rate:
@@ -514,7 +514,7 @@ def epochs(cell: Cell) -> str:
 def all_epochs(rate: float) -> str:
     """A line for each architecture and depth."""
     each = (f"{name}: {' / '.join(map(epochs, cells))}" for name, cells in all_fits(rate).items())
-    return lines(f"epochs to a loss of 0.05 at γ {rate:g}, 0 / 1 / 5 wrong groups", *each)
+    return lines(f"epochs to a loss of 0.05 at γ {rate:g}, 0 / 1 / 5 violating groups", *each)
 
 
 @CLAIMS.add(
@@ -569,8 +569,8 @@ def _speed_post() -> Found:
         later = " and ".join(f"{mean:+.1f}" for mean in means)
         each.append(f"{depth} layers: {later}{'; apart at γ 0.5 alone' if slowed else ''}")
     text = lines(
-        "epochs that five wrong groups cost on average at γ 0.5 and at 0.8; where the ranges over "
-        "seeds lie apart",
+        "epochs that five violating groups cost on average at γ 0.5 and at 0.8; where the ranges "
+        "over seeds lie apart",
         *each,
         f"at γ 0.8 this model does not reason (claim {CLAIMS.number('The post-LN model')}), as the "
         "paper's does",
@@ -598,7 +598,7 @@ def _touched() -> Found:
 
 
 def _later(norm: str) -> tuple[list[float], list[float]]:
-    """Epochs later with one wrong group: the pairs that are wrong or touched, and the others."""
+    """Epochs later with one violating group: the pairs that violate or are touched, and others."""
     cells = {
         (cell["violations"], cell["pair"]): cell
         for cell in read(SPEEDS[norm])["pair_cells"]
@@ -623,7 +623,7 @@ def _lateness() -> Found:
     each = (f"{name}: {told(cell, 'auc')}" for name, cell in cells.items())
     below = NOT in (by_ranges((0.5, 0.5), ends(cell, "auc")) for cell in cells.values())
     holds = below and max(cell["auc"] for cell in cells.values()) < 0.6
-    return lines("area under the ROC curve by wrong groups, γ 0.8 (chance: .5)", *each), judged(
+    return lines("area under the ROC curve by violating groups, γ 0.8 (chance: .5)", *each), judged(
         NOT, holds
     )
 

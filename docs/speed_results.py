@@ -20,13 +20,13 @@ def epochs(name: str) -> Table:
             low, high = share(cell["auc_low"]), share(cell["auc_high"])
             area = f"{share(cell['auc'])} ({low}–{high})"
         rows.append([*place, *told, area])
-    heads = ["γ", "layers", "wrong groups", "epochs to accuracy 1", "epochs to a loss of 0.05"]
+    heads = ["γ", "layers", "violating groups", "epochs to accuracy 1", "epochs to a loss of 0.05"]
     return [*heads, "ROC AUC"], rows
 
 
 def delays(name: str) -> Table:
-    """A row per init rate, depth and number of wrong groups: epochs to a loss of 0.05 beyond those
-    that the same seed takes without wrong groups."""
+    """A row per init rate, depth and number of violating groups: epochs to a loss of 0.05 beyond
+    those that the same seed takes without violating groups."""
     cells: dict[tuple[float, int, int], dict[int, float]] = {}
     for run in read(name)["runs"]:
         place = run["init_rate"], run["n_layers"], run["violations"]
@@ -41,7 +41,7 @@ def delays(name: str) -> Table:
         part = _signed(sum(later) / sum(before.values()), "+.0%")
         told = [f"{mean} ({low} to {high})", part, f"{sum(d > 0 for d in later)} of {len(later)}"]
         rows.append([f"{rate:g}", str(depth), str(groups), *told])
-    heads = ["γ", "layers", "wrong groups", "epochs later", "of those without", "seeds later"]
+    heads = ["γ", "layers", "violating groups", "epochs later", "of those without", "seeds later"]
     return heads, rows
 
 
@@ -50,7 +50,7 @@ def _signed(value: float, style: str) -> str:
 
 
 def pairs(name: str, n_layers: int) -> Table:
-    """A row per pair of anchors: epochs without and with one wrong group, per init rate."""
+    """A row per pair of anchors: epochs without and with one violating group, per init rate."""
     cells = [cell for cell in read(name)["pair_cells"] if cell["n_layers"] == n_layers]
     by_place = {(c["init_rate"], c["violations"], c["pair"]): c for c in cells}
     rates = sorted({cell["init_rate"] for cell in cells})
@@ -59,9 +59,9 @@ def pairs(name: str, n_layers: int) -> Table:
     for one in sorted(ones, key=lambda cell: (not cell["violates"], not cell["touched"])):
         pair = one["pair"].replace(" ", "")
         told = [_pair(by_place[rate, n, one["pair"]]) for rate in rates for n in (0, 1)]
-        kind = "wrong" if one["violates"] else "touched" if one["touched"] else ""
+        kind = "violating" if one["violates"] else "touched" if one["touched"] else ""
         rows.append([f"({pair[0]}, {pair[1]})", kind, *told])
-    heads = [f"γ {rate:g}, {n} wrong" for rate in rates for n in (0, 1)]
+    heads = [f"γ {rate:g}, {n} violating" for rate in rates for n in (0, 1)]
     return ["pair", "", *heads], rows
 
 

@@ -101,7 +101,7 @@ def test_a_panel_for_each_rate_and_a_line_for_each_number_of_groups() -> None:
     chart = chart_of(FIGURES["epochs"]())
     assert [panel.title for panel in chart.panels] == ["γ = 0.4", "γ = 0.8"]
     large, small = chart.panels
-    assert [line.label for line in large.lines] == ["0 groups wrong", "5 groups wrong"]
+    assert [line.label for line in large.lines] == ["0 violating groups", "5 violating groups"]
     assert (large.lines[1].x, large.lines[1].y) == ([2, 4], [65, 85])
     assert (large.lines[1].low, large.lines[1].high) == ([63, 83], [66, 86])
     assert (small.lines[1].x, small.lines[1].y) == ([2], [105])
@@ -115,7 +115,7 @@ def test_a_line_that_the_last_panel_lacks_is_named_by_its_marker() -> None:
     frame.loc[(frame["init_rate"] == 0.8) & (frame["violations"] == 5), "accuracy_epochs"] = NAN
     figure = fitting_epochs_figure(frame, measure="accuracy", config=CONFIG)
     titles = [panel.title for panel in chart_of(figure).panels]
-    assert titles == ["γ = 0.4, square: 5 groups wrong", "γ = 0.8"]
+    assert titles == ["γ = 0.4, square: 5 violating groups", "γ = 0.8"]
 
 
 def test_pairs_stand_in_the_order_of_the_smallest_initialisation() -> None:
@@ -125,7 +125,7 @@ def test_pairs_stand_in_the_order_of_the_smallest_initialisation() -> None:
     assert (touched.x, touched.y, touched.style.colour) == ([3, 4], [7, 9], VERMILLION)
     assert (others.x, others.y) == ([1, 2], [4, 5])
     assert chart.panels[0].lines[1].x == [1]
-    assert "wrong targets: a b, b a · bars: fastest to slowest seed" in chart.subtitle
+    assert "violating: a b, b a · bars: fastest to slowest seed" in chart.subtitle
     assert "not drawn: 1 point that" in chart.subtitle
     assert chart.title.startswith("2 layers, pre-LN, width 64")
 
@@ -133,10 +133,10 @@ def test_pairs_stand_in_the_order_of_the_smallest_initialisation() -> None:
 def test_curves_with_chance_and_their_areas() -> None:
     chart = chart_of(FIGURES["roc"]())
     assert [panel.title for panel in chart.panels] == [
-        "γ = 0.4, AUC 0.60 (5 groups wrong)", "γ = 0.8, AUC 0.70 (5 groups wrong)"
+        "γ = 0.4, AUC 0.60 (5 violating groups)", "γ = 0.8, AUC 0.70 (5 violating groups)"
     ]  # fmt: skip
     line, chance = chart.panels[1].lines
-    assert (line.label, line.y) == ("5 groups wrong", [0.4, 0.9, 1.0])
+    assert (line.label, line.y) == ("5 violating groups", [0.4, 0.9, 1.0])
     assert (chance.label, chance.x, chance.y) == ("chance", [0, 1], [0, 1])
 
 

@@ -77,7 +77,7 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
     for rate, own in pair_cells.groupby("init_rate", sort=True):
         placed = own.assign(place=[order.index(pair) + 1.0 for pair in own["pair"]])
         named = [
-            ("both anchors in wrong pairs", TOUCHED, placed[own["touched"]]),
+            ("both anchors in violating pairs", TOUCHED, placed[own["touched"]]),
             ("others", OTHERS, placed[~own["touched"]]),
         ]
         lines = lines_of(named, "place", "epochs", "low", "high", interval="bars")
@@ -85,7 +85,7 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
     depth, number = (int(pair_cells[name].iloc[0]) for name in ("n_layers", "violations"))
     shape = shape_of({**config, "n_layers": depth})
     violating = [row["pair"] for row in _rows(smallest) if row["violates"]]
-    told = f"wrong targets: {', '.join(violating)}" if violating else "no wrong targets"
+    told = f"violating: {', '.join(violating)}" if violating else "no violating pairs"
     return draw(
         Chart(
             title=f"{shape}: epochs until a pair is learned",
@@ -170,8 +170,8 @@ def _rows(frame: pd.DataFrame) -> list[Row]:
 
 
 def _groups(number: int) -> str:
-    """Like "3 groups wrong"."""
-    return f"{number} group{'' if number == 1 else 's'} wrong"
+    """Like "3 violating groups"."""
+    return f"{number} violating group{'' if number == 1 else 's'}"
 
 
 def _subtitle(

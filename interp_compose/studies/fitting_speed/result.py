@@ -426,12 +426,12 @@ class FittingSpeed(StudyResult):
 
 
 def _span(cell: Mapping[Hashable, Any], measure: str, mean: str) -> str:
-    """Like "21.3 (19 to 24 over 3 seeds) at γ 0.8, 3 layers, 1 group wrong"."""
+    """Like "21.3 (19 to 24 over 3 seeds) at γ 0.8, 3 layers, 1 violating group"."""
     ends = {"mean": cell[mean], "smallest": cell[f"{measure}_low"]}
     ends |= {"largest": cell[f"{measure}_high"], "n_seeds": cell["n"] - cell["diverged"]}
     return (
         f"{over_seeds(ends)} at γ {cell['init_rate']:g}, {counted(cell['n_layers'], 'layers')}, "
-        f"{counted(cell['violations'], 'groups')} wrong"
+        f"{counted(cell['violations'], 'violating groups')}"
     )
 
 
