@@ -156,7 +156,8 @@ def test_heads_are_drawn_with_dots_where_the_interval_leaves_out_zero() -> None:
     places = {(round(float(y)), round(float(x))) for x, y in zip(dots.x, dots.y, strict=True)}
     assert places == {(head, layer) for head in range(11) for layer in (0, 1)} - {(2, 1)}
     assert titles(figure) == (
-        "tiny: effect on the answer when a head gives its mean",
+        "tiny: change of the answer's log-probability when a head's output is replaced by its"
+        "<br>mean",
         "task toy · mean over 40 examples · dot: 95 % interval excludes 0, uncorrected",
     )
     assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("layer", "head")
@@ -180,4 +181,7 @@ def test_a_curve_knows_its_figures() -> None:
     tables["config"] = {**made.CONFIG, "what": "mlp", "reach": "at"}
     part: AblationCurve = made.make_curve(**tables)
     assert list(part.figures()) == ["ablation_curve"]
-    assert titles(part.heatmap())[0] == "tiny: effect on the answer when the MLP adds nothing"
+    assert (
+        titles(part.heatmap())[0]
+        == "tiny: change of the answer's log-probability when the MLP adds nothing"
+    )

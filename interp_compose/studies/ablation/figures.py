@@ -15,7 +15,8 @@ from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about, filtered_of
 
 MINUS: Final = "\N{MINUS SIGN}"
-CHANGE: Final = "change of the answer's log-probability (nats)"
+CHANGE: Final = "change of the answer's log-probability"
+NATS: Final = f"{CHANGE} (nats)"
 REACH: Final = {"from": "layers ℓ and above", "at": "layer ℓ alone", "until": "layers 0 … ℓ"}
 PARTS: Final = {
     "layers": "a block adds nothing",
@@ -23,9 +24,9 @@ PARTS: Final = {
     "mlp": "the MLP adds nothing",
 }
 HEADS: Final = {
-    "zero": "a head is set to zero",
-    "mean": "a head gives its mean",
-    "resample": "a head gives what it gave elsewhere",
+    "zero": "a head's output is set to zero",
+    "mean": "a head's output is replaced by its mean",
+    "resample": "a head's output is replaced by that at a random token",
 }
 MASKS: Final = {"exclude": "masked before the softmax", "zero": "masked after the softmax"}
 LINES: Final = tuple(style for style in COMPARISON_STYLES if style.colour != INK)
@@ -88,7 +89,7 @@ def example_figure(
             columns=[str(layer) for layer in table.columns],
             rows=[str(text) for text in table.index],
             values=table.to_numpy(float).tolist(),
-            value_name=CHANGE,
+            value_name=NATS,
             diverging=True,
         )
     )
@@ -104,14 +105,14 @@ def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigu
     heads = config["what"] == "heads"
     return draw(
         HeatMap(
-            title=f"{model_name(config)}: effect on the answer when {_what(config)}",
+            title=f"{model_name(config)}: {CHANGE} when {_what(config)}",
             subtitle=_about(config, f"mean over {_examples(frame)}"),
             x_title="layer" if heads else f"layer ℓ; knocked out in {REACH[config['reach']]}",
             y_title="head" if heads else "",
             columns=[str(layer) for layer in change.columns],
             rows=[str(name) for name in names],
             values=change.to_numpy(float).tolist(),
-            value_name=CHANGE,
+            value_name=NATS,
             diverging=True,
             marked=[(int(row), int(column)) for row, column in zip(*sure.nonzero(), strict=True)],
             mark_name="95 % interval excludes 0, uncorrected" if sure.any() else "",
