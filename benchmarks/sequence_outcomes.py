@@ -140,7 +140,7 @@ def draw(name: str) -> None:
             depths = pd.DataFrame(found["depths"])
             own = {**config, "seeds": sorted(set(depths["seed"]))}  # not kept of every seed
             figures["reads_kinds"] = generalise_figures.depths_figure(depths, own)
-    if config["study"] == "text_phases":
+    if config["study"] == "text_phases" and len(config["sizes"]) > 1:  # of one a table says it
         figures["perplexity"] = perplexity_figure(summary, config)
     if config["study"] == "task_phases":
         config["seeds"] = sorted({run["seed"] for run in found["runs"]})

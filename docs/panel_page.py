@@ -109,7 +109,7 @@ PANELS: Final = (
         "Wikipedia. On both, perplexity is lower with smaller initialisations.",
         ("text",),
         ("text_perplexity",),
-        (("text_phases_text_perplexity", "Perplexity of held-out text, at the two settings"),),
+        (),
         "task-phases.md#language-modelling",
     ),
     Panel(
