@@ -44,7 +44,7 @@ BEYOND: Final = 30.0  # the bar's title reaches over it
 BAR: Final = 14  # the colour bar's width, and its distance from the cells
 BUBBLE_ROWS: Final = (28.0, 60.0)  # or their sizes could hardly be told apart
 BUBBLE_HEIGHTS: Final = (150.0, 940.0)
-MOST_NUMBERS: Final = 200
+MOST_NUMBERS: Final = 400
 FLAT_LABEL: Final = 4  # characters up to which column labels lie flat and are thinned out instead
 
 

@@ -144,7 +144,7 @@ def test_the_grid_is_drawn_where_both_axes_vary() -> None:
     """Of 10 sequences, 10 γ + seed are right: .35 and .55 are the means."""
     chart = result().figures()["task_phases_map"].chart
     assert isinstance(chart, HeatMap)
-    assert (chart.rows, chart.columns) == (["gen: 0.3", "gen: 0.5"], ["0", "0.1"])
+    assert (chart.rows, chart.columns) == (["gen, γ 0.3", "gen, γ 0.5"], ["0", "0.1"])
     assert np.allclose(np.array(chart.values, dtype=float), [[0.35, 0.35], [0.55, 0.55]])
     assert "7 training sequences" in chart.subtitle
     tables = {name: frame[frame["weight_decay"] == 0] for name, frame in frames().items()}

@@ -203,9 +203,9 @@ def grid_figure(
                 (*about_decoders(config), size, *of_several(config, "mean over seeds"))
             ),
             x_title="weight decay",
-            y_title="init rate γ",
+            y_title=f"{by} and init rate γ" if any(part for part, _ in parts) else "init rate γ",
             columns=[f"{decay:g}" for decay in decays],
-            rows=[f"{part}: {rate:g}" if part else f"{rate:g}" for part, rate in parts],
+            rows=[f"{part}, γ {rate:g}" if part else f"{rate:g}" for part, rate in parts],
             values=means.reindex(index=parts, columns=decays).to_numpy().tolist(),
             value_name=title,
             limits=(0.0, 1.0) if y_is_share else None,

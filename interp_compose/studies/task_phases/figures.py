@@ -4,7 +4,7 @@ square of sums that is held out."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -21,6 +21,11 @@ from interp_compose.studies.core.figures import (
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.addition import block_of
 
+SQUARE: Final = {
+    "outside": "outside the held-out square",
+    "inside": "inside the held-out square",
+}
+"""Splits of sums, in words."""
 CELL = ["setting", "init_rate", "weight_decay", "size"]
 
 
@@ -39,8 +44,9 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
 
 def map_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure | None:
     """What each init rate and weight decay gets right, where both vary."""
+    own = summary[summary["kind"] == ALL]
     return grid_figure(
-        summary[summary["kind"] == ALL],
+        own.assign(split=own["split"].map(lambda split: SQUARE.get(split, split))),
         config,
         by="split",
         title="exact match",
