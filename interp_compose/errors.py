@@ -15,7 +15,10 @@ from difflib import get_close_matches
 from types import FrameType
 
 LONGEST = 500
-"""Characters of a message."""
+LONGEST_LINE = 350
+"""Characters of a message, and of a line where it lists several."""
+WORD = 20
+"""Characters of a word that is left out whole where a message is cut."""
 MOST = 20
 """Problems that one message lists."""
 MOST_ALIKE = 3
@@ -30,11 +33,16 @@ what beartype writes around functions."""
 
 
 def shortened(text: str, limit: int = LONGEST) -> str:
-    """At most ``limit`` characters: a value repeated in the middle gives way."""
+    """At most ``limit`` characters: a value repeated in the middle gives way, whole words of it
+    where there are words."""
     if len(text) <= limit:
         return text
     end = limit // 3
-    return f"{text[: limit - end - 3]} … {text[-end:]}"
+    before, after = text[: limit - end - 3], text[-end:]
+    first, last = after.find(" "), before.rfind(" ")
+    before = before[:last] if len(before) - last < WORD else before
+    after = after[first + 1 :] if 0 <= first < WORD else after
+    return f"{before} … {after}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -108,7 +116,7 @@ def together(problems: Sequence[InputError], n: int, what: str, remedy: str) -> 
             listed.append((f"likewise {', '.join(others)}", len(others)))
     more = len(problems) - sum(named for _, named in listed[:MOST])
     lines = [f"{len(problems)} of {n} {what} cannot be used; {remedy}:"]
-    lines += [shortened(text, LONGEST // 2) for text, _ in listed[:MOST]]
+    lines += [shortened(text, LONGEST_LINE) for text, _ in listed[:MOST]]
     error = kinds.pop()() if len(kinds) == 1 else InputError()
     error.args = ("\n".join([*lines, *([f"and {more} more"] if more else [])]),)
     return error

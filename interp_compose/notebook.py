@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -18,7 +20,8 @@ LONGEST: Final = 240
 """Characters of one value."""
 LINES: Final = 30
 WIDTH: Final = 160
-"""Lines of a text, and characters of each."""
+SENTENCE: Final = 110
+"""Lines of a text, and characters of a row of a table and of a line of a sentence."""
 
 
 def in_notebook() -> bool:
@@ -50,8 +53,15 @@ def aligned(lines: Iterable[str]) -> str:
     more = len(kept) - LINES
     if more > 0:
         kept = [*kept[: LINES - 1], f"… and {more + 1} more lines"]
-    text = "\n".join(shortened(line, WIDTH) for line in kept)
+    text = "\n".join(map(_fitted, kept))
     return f'<pre style="overflow-x: auto">{html.escape(text)}</pre>'
+
+
+def _fitted(line: str) -> str:
+    """A long row of a table is shortened; a long sentence becomes several lines."""
+    if len(line) > SENTENCE and not re.search(r"\S {2,}\S", line):
+        return textwrap.fill(shortened(line, LONGEST), SENTENCE)
+    return shortened(line, WIDTH)
 
 
 def picture(png: bytes, text: str) -> str:

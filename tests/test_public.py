@@ -280,6 +280,7 @@ def test_no_message_is_longer_than_500_characters() -> None:
         assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  made here
     assert str(InputError("short")) == "short"
     assert shortened("abc", 3) == "abc"
+    assert shortened("choose another answer, or leave it out", 30) == "choose another … it out"
     with pytest.raises(OptionError) as refusal:
         taken(table={long: [long, 3]})
     assert len(str(refusal.value)) <= 500
@@ -293,7 +294,7 @@ def test_values_are_shown_whatever_they_are() -> None:
 
     assert short(Broken()) == "a Broken"
     assert short("a\nb") == r"'a\nb'"
-    assert len(short(list(range(10_000)))) == 80
+    assert 70 < len(short(list(range(10_000)))) <= 80
     assert short(torch.zeros(2, 3)) == "a Tensor [2, 3] of torch.float32"
     assert short(pd.Series([1])) == "a Series [1] of int64"
     with pytest.raises(OptionError, match="^taken: whole is a Broken; expected an integer$"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -16,6 +17,7 @@ import interp_compose as ic
 from interp_compose.interventions.ablate import ablate
 from interp_compose.interventions.mask_attention import mask_attention
 from interp_compose.models.load import load_model
+from interp_compose.notebook import aligned
 from interp_compose.runs.result import Result
 from tests import architectures
 from tests.studies.test_cap_curve_result import CONFIG, make_clean, make_outcomes
@@ -126,10 +128,12 @@ def test_tasks_show_sizes_and_one_example() -> None:
 
 
 def test_models_and_what_is_open_on_them() -> None:
-    model = load_model(architectures.build("GPT-2"))
+    original = architectures.build("GPT-2")
+    count = sum(weight.numel() for weight in original.parameters())  # before it is wrapped
+    model = load_model(original)
     tokens = torch.tensor([[3, 5, 7]])
     shown = page(model)
-    assert f"{sum(weight.numel() for weight in model.parameters()):,}" in shown.text
+    assert f"{count:,}" in shown.text
     assert "open now" not in shown.text
     with ablate(model, heads=[2], layers=1) as record:
         model(tokens)
@@ -142,3 +146,11 @@ def test_models_and_what_is_open_on_them() -> None:
     assert str(knocked.n_cut) in page(knocked).text
     model.lens.train()
     assert "training" in page(model).text
+
+
+def test_a_long_sentence_is_broken_and_a_long_row_cut() -> None:
+    sentence, row = "word " * 40, "name   " + "0.123  " * 40
+    *words, cut = re.sub("<.*?>", "", aligned([sentence, row])).splitlines()
+    assert " ".join(words).split() == sentence.split()
+    assert max(map(len, words)) <= 110
+    assert " … " in cut

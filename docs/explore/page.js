@@ -176,7 +176,7 @@ class Page {
       ["Rank", rank],
     ];
     byId("numbers").replaceChildren(
-      element("caption", {}, "Answer: ", element("b", { textContent: this.answer })),
+      element("caption", {}, "Asked for: ", element("b", { textContent: this.answer })),
       row("th", "", "untouched", "now"),
       ...rows.map(([name, of]) => row("td", name, of(whole), of(now))),
     );
@@ -203,6 +203,7 @@ class Page {
 
   draw() {
     const { curves, unpooled, layer, how } = this;
+    const shown = this.pooled.length ? [...curves] : [];
     byId("curve-title").textContent = `log P(${this.answer}), by the layer of pooling`;
     byId("values").replaceChildren(
       row("th", "layer", ...Array(this.model.n_layers).keys()),
@@ -224,7 +225,7 @@ class Page {
     for (const tick of ticks) {
       image.append(
         svg("line", { class: "x-grid", x1: plot.left, x2: plot.right, y1: y(tick), y2: y(tick) }),
-        svg("text", { x: plot.left - 8, y: y(tick) + 4, "text-anchor": "end" }, number(tick, 0)),
+        svg("text", { x: plot.left - 8, y: y(tick) + 4, "text-anchor": "end" }, number(tick, ticks[1] - ticks[0] < 1 ? 1 : 0)),
       );
     }
     for (let at = 0; at < this.model.n_layers; at += 1) {
@@ -234,7 +235,7 @@ class Page {
       svg("text", { x: (plot.left + plot.right) / 2, y: height - 4, "text-anchor": "middle" }, "layer"),
       svg("line", { class: "x-clean", x1: plot.left, x2: plot.right, y1: y(unpooled), y2: y(unpooled) }),
     );
-    for (const [name, values] of curves) {
+    for (const [name, values] of shown) {
       const points = values.map((value, at) => `${x(at)},${y(value)}`);
       image.append(svg("polyline", { class: `x-line x-${name}`, points: points.join(" ") }));
       values.forEach((value, at) => {
@@ -248,7 +249,7 @@ class Page {
       const value = curves.get(how)[layer];
       image.append(svg("circle", { class: "x-chosen", cx: x(layer), cy: y(value), r: 10 }));
     }
-    const ends = [...curves].map(([name, values]) => [name, y(values[values.length - 1])]);
+    const ends = shown.map(([name, values]) => [name, y(values[values.length - 1])]);
     ends.push(["not pooled", y(unpooled)]);
     for (const [name, at] of apart(ends, 15, plot)) {
       image.append(

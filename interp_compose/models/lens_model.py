@@ -154,7 +154,7 @@ class LensModel(ABC):
             "d_model": self.d_model,
             "vocabulary": self.d_vocab,
             "context": self.n_ctx,
-            "weights": f"{sum(weight.numel() for weight in self.parameters()):,}",
+            "weights": f"{self.n_weights:,}",
             "device, dtype": f"{self.device}, {str(self.dtype).removeprefix('torch.')}",
             "tokenizer": "none" if self.tokenizer is None else type(self.tokenizer).__name__,
         }
@@ -885,6 +885,18 @@ class LensModel(ABC):
     def parameters(self) -> Iterator[nn.Parameter]:
         """Trainable parameters, each once."""
         return iter(self.lens.parameters())
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are, shared ones once, as in the model that TransformerLens wraps:
+        of a fused projection that it splits, :meth:`parameters` has the unused original, too."""
+        buffers = {buffer.data_ptr() for buffer in self.lens.buffers()}
+        sizes = {
+            tensor.data_ptr(): tensor.numel()
+            for tensor in self.state_dict().values()
+            if tensor.is_floating_point() and tensor.data_ptr() not in buffers
+        }
+        return sum(sizes.values())
 
     def train(self, mode: bool = True) -> LensModel:
         """Dropout on (or off); returns the model."""

@@ -326,7 +326,10 @@ def test_the_summary_of_heads_is_of_log_probabilities() -> None:
     rows = curve.frame[curve.frame["layer"] == 0]
     ends = rows[["logprob_change", "logprob_change_low", "logprob_change_high"]].to_numpy()
     marks = ["*" if low > 0 or high < 0 else " " for _, low, high in ends]
-    cells = [f"{value:.3f}{mark}" for (value, _, _), mark in zip(ends, marks, strict=True)]
+    cells = [
+        f"{value:.3f}{mark}".replace("-", "−")
+        for (value, _, _), mark in zip(ends, marks, strict=True)
+    ]
     assert lines[3] == ("    0" + "".join(f"{cell:>13}" for cell in cells)).rstrip()
     marked = curve.frame["logprob_change_low"].gt(0) | curve.frame["logprob_change_high"].lt(0)
     assert sum(line.count("*") for line in lines[3:-2]) == marked.sum() > 0

@@ -60,7 +60,7 @@ def test_twenty_are_listed() -> None:
     assert len(lines) == 22
     assert lines[0] == "32 of 50 examples cannot be used; correct them:"
     assert lines[-1] == "and 12 more"
-    assert all(len(line) <= 250 for line in lines)
+    assert all(len(line) <= 350 for line in lines)
     assert together(problems[:1], 50, "", "") is problems[0]
 
 

@@ -245,7 +245,8 @@ class AblationCurve(StudyResult):
             table = pd.concat([clean.to_frame("clean").T, table])
         columns = [("layer", "index", ">5")]
         if heads:
-            table = table.map("{:.3f} ".format).where(~self._sure(), table.map("{:.3f}*".format))
+            numbers = table.map(lambda one: f"{one:.3f}".replace("-", "−"))
+            table = (numbers + " ").where(~self._sure(), numbers + "*")
             columns += [(f"head {name} ", name, f">{wide}") for name in shown]
         else:
             columns += [(name, name, f">{wide}.3f") for name in shown]
@@ -275,6 +276,7 @@ class AblationCurve(StudyResult):
         ]
 
     def _examples(self) -> Examples:
+        framed = "Framed words are those knocked out, one at a time. "
         cells = {place: rows["text"].tolist() for place, rows in self.cells.groupby("example")}
         outcomes = self.outcomes.sort_values(["example", "unit", "layer"])
         key = ["unit"] if (self.cells["example"] == -1).all() else ["example", "unit"]
@@ -290,7 +292,7 @@ class AblationCurve(StudyResult):
             right="correct",
             predictions=self.frames.get("predictions", PREDICTIONS.of(())),
             measured="log-probability of the answer (nats)",
-            marks="Framed words are those knocked out, one at a time. Bold predictions are right.",
+            marks=f"{framed * (self.config['what'] == 'words')}Bold predictions are right.",
         )
 
     @property
