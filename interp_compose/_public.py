@@ -400,6 +400,7 @@ WORDS: Mapping[str, str] = {
     "Example": "an Example (such as those of task.test)",
     "Task": "a Task from load_task",
     "Any": "anything",
+    "HasTest": "a task of ic.load_task",
 }
 KINDS: Mapping[str, str] = {"Int": "integers", "Float": "floats", "Bool": "booleans"}
 
@@ -423,7 +424,8 @@ def _words(hint: Any) -> str:
             return "a mapping"
         return f"a mapping from {_words(items[0])} to {_words(items[1])}"
     if origin is tuple and items[-1:] != (...,):
-        return f"({', '.join(map(_words, items))})"
+        named = any(item is not Any for item in items)
+        return f"({', '.join(map(_words, items))})" if named else f"a tuple of {len(items)}"
     if origin in (set, frozenset):
         return f"a set (each item {_words(items[0])})"
     if origin in (*LISTS, Iterable, Collection):

@@ -169,6 +169,12 @@ def test_the_model_runs_in_the_browser(site: Path, tmp_path: Path) -> None:
         log_probability()
         assert "keys=[" in of_page("python")
 
+        browser.js("page.choose('a young cat')")
+        click('[data-x="pooled 1"]')  # of one token each: the curve is near 0
+        ticks = "[...document.querySelectorAll('#x-curve text[text-anchor=end]')]"
+        texts = browser.js(f"{ticks}.map((one) => one.textContent)")
+        assert len(texts) == len({*texts}) >= 3
+
         browser.js("page.choose('a young zebra')")
         assert "has never read the word “zebra”" in of_page("refusal")
         assert browser.js("document.getElementById('x-rest').inert")

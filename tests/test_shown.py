@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pandas as pd
+import pytest
 import torch
 from PIL import Image
 
@@ -134,6 +135,10 @@ def test_models_and_what_is_open_on_them() -> None:
     tokens = torch.tensor([[3, 5, 7]])
     shown = page(model)
     assert f"{count:,}" in shown.text
+    with pytest.raises(AttributeError, match="TransformerLens' own is model.lens.to_tokens$"):
+        _ = model.to_tokens  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'to_token'$"):
+        _ = model.to_token  # type: ignore[attr-defined]
     assert "open now" not in shown.text
     with ablate(model, heads=[2], layers=1) as record:
         model(tokens)

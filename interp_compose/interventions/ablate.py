@@ -160,7 +160,6 @@ def ablate(
     check_to_edit(model)
     if heads is None and neurons is None:
         raise OptionError("nothing to ablate: name heads or neurons, such as heads=[(0, 3)].")
-    check_reference(model, how, reference, reference_mask, seed)
     call_positions = CallPositions(model, positions, "positions")
     chosen = resolve_layers(layers, model.n_layers)
     ablated: dict[str, list[int]] = {}  # by hook point, numbers of heads or neurons
@@ -182,6 +181,7 @@ def ablate(
         for layer, numbers in by_layer.items():
             name = f"{model.prefix(layer)}.mlp.hook_post"
             ablated[name], sides[name] = numbers, model.side_of(layer)
+    check_reference(model, how, reference, reference_mask, seed)
     with torch.no_grad():
         fill = fills(model, sides, how, reference, reference_mask, seed)
     record = AblationRecord(f"ablate(how={how!r})")

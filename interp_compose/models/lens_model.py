@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -139,6 +139,15 @@ class LensModel(ABC):
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
         self._built_in = self._hooks_of_the_lens()
+
+    if not TYPE_CHECKING:  # a type checker refuses unknown names itself
+
+        def __getattr__(self, name: str) -> Any:
+            lens = vars(self).get("lens")
+            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in vars(lens))
+            where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
+            kind = type(self).__name__
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
 
     def __repr__(self) -> str:
         return (

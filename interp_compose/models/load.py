@@ -328,7 +328,7 @@ def _known_name(name: str) -> str:
     TransformerLens is near."""
     known = {alias: hub for hub, aliases in MODEL_ALIASES.items() for alias in aliases}
     known |= {hub: hub for hub in OFFICIAL_MODEL_NAMES}
-    near = [known[alias] for alias in get_close_matches(name, known, 1)]
+    near = [known[alias] for alias in get_close_matches(name, known, 1, cutoff=0.75)]
     return f"; did you mean {near[0]!r}?" if near and near != [name] else ""
 
 

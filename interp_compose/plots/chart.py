@@ -203,7 +203,7 @@ def answers_note(config: Mapping[str, Any]) -> list[str]:
     notes = [] if isinstance(labels, str) else [f"answers among {len(labels)} labels"]
     notes += filter(None, [answer_lengths(config)])
     skipped = config.get("skipped") or {}
-    reasons = ", ".join(f"{reason} {n}" for reason, n in skipped.items())
+    reasons = ", ".join(f"{n} for the {reason}" for reason, n in skipped.items())
     return notes + ([f"{sum(skipped.values())} left out ({reasons})"] if skipped else [])
 
 

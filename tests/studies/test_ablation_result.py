@@ -301,10 +301,10 @@ def test_summary_is_an_aligned_table() -> None:
     )
     low, high = wilson(4, 6)
     assert lines[1] == f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy:"
-    assert lines[2] == "layer    all words      content     function       number"
-    assert lines[3] == "clean        0.600        0.600        0.500        0.000"
+    assert lines[2] == "layer  all words (n 5)    content (n 5)   function (n 4)     number (n 1)"
+    assert lines[3] == "clean            0.600            0.600            0.500            0.000"
     expected = curve.frame[curve.frame["layer"] == 2]["accuracy"]
-    assert lines[5] == "    2" + "".join(f"{number:>13.3f}" for number in expected)
+    assert lines[5] == "    2" + "".join(f"{number:>17.3f}" for number in expected)
     assert lines[4 + len(LAYERS)].startswith("! 6 examples, fewer than 30")
     assert len({len(line) for line in lines[2:-1]}) == 1
 

@@ -116,7 +116,7 @@ def test_those_left_out_are_counted_and_change_nothing(
         assert "skipped" not in alone.config
         same(result.outcomes, alone.outcomes, places, "example")
         same(result.clean, alone.clean, places, "example")
-        note = "4 left out (answer 2, prompt 1, row 1)"
+        note = "4 left out (2 for the answer, 1 for the prompt, 1 for the row)"
         assert note in result.summary()
         assert note in result.plot().chart.subtitle
         assert "left out" not in alone.plot().chart.subtitle

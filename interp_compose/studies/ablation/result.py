@@ -249,7 +249,11 @@ class AblationCurve(StudyResult):
             table = (numbers + " ").where(~self._sure(), numbers + "*")
             columns += [(f"head {name} ", name, f">{wide}") for name in shown]
         else:
-            columns += [(name, name, f">{wide}.3f") for name in shown]
+            counts = self.frame.drop_duplicates("group").set_index("group")["n"]
+            titles = {name: f"{name} (n {counts[name]})" for name in shown}
+            titles = titles if counts.nunique() > 1 else {}
+            wide = max(wide, *(len(title) + 2 for title in titles.values())) if titles else wide
+            columns += [(titles.get(name, name), name, f">{wide}.3f") for name in shown]
         lines = [
             head,
             f"{clean_accuracy}; {title}:",

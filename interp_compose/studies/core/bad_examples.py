@@ -55,15 +55,14 @@ def sound(
     """
     try:
         return prepared(rows), {}
-    except InputError as refusal:
+    except InputError:
         bad = dict(_problems(rows, prepared))
         if not bad:
             raise
-        first = refusal
     if on_bad != "skip" or len(bad) == len(rows):
         remedy = REMEDY if on_bad == "refuse" and len(bad) < len(rows) else BY_HAND
         remedy = NONE_LEFT if on_bad == "skip" else remedy
-        raise together(list(bad.values()), len(rows), what, remedy) from first
+        raise together(list(bad.values()), len(rows), what, remedy)
     places = [place for place in range(len(rows)) if place not in bad]
     kept = prepared([rows[place] for place in places])
     items: list[Any] = [replace(one, index=at) for one, at in zip(kept, places, strict=True)]  # type: ignore[type-var]

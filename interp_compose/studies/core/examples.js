@@ -27,8 +27,9 @@
   function lost(one) {
     const layer = at("layer").selectedIndex;
     const line = at("line").value;
-    const of = one.values.filter((_, i) => line === "" || one.lines[i] === line);
-    return Math.max(...of.map((values) => one.clean - values[layer]));
+    const of = one.values.map((values, i) => [one.clean - values[layer], one.lines[i]]);
+    const asked = of.filter((each) => line === "" || each[1] === line);
+    return asked.reduce((most, each) => (each[0] > most[0] ? each : most), [-Infinity, ""]);
   }
 
   function parts(one) {
@@ -60,11 +61,12 @@
 
   function more() {
     const shown = at("list").childElementCount;
-    for (const [one, loss] of found.slice(shown, shown + AT_ONCE)) {
+    for (const [one, [loss, line]] of found.slice(shown, shown + AT_ONCE)) {
       const details = element("details");
       const summary = element("summary");
       summary.append(element("span", Number.isFinite(loss) ? signed(loss) : "–", "loss"), ...parts(one));
-      if (one.answer) summary.append(element("span", ` → ${one.answer}`, "note"));
+      const told = [one.answer && ` → ${one.answer}`, one.lines.length > 1 && ` (${line})`];
+      summary.append(element("span", told.filter(Boolean).join(""), "note"));
       details.append(summary);
       details.addEventListener("toggle", () => {
         if (details.childElementCount > 1) return;
@@ -81,7 +83,7 @@
     const words = at("words").value.toLowerCase();
     const sign = { most: -1, least: 1 }[at("order").value];
     found = data.rows.filter((one) => one.text.includes(words)).map((one) => [one, lost(one)]);
-    found.sort((a, b) => (sign ? sign * (a[1] - b[1]) || 0 : 0) || a[0].number - b[0].number);
+    found.sort((a, b) => (sign ? sign * (a[1][0] - b[1][0]) || 0 : 0) || a[0].number - b[0].number);
     at("count").textContent = `${found.length} of ${data.rows.length} examples; each opens to its predictions.`;
     at("list").replaceChildren();
     more();

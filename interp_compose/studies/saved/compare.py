@@ -168,11 +168,13 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
     }
     if len({*counts.values()}) > 1:
         shared.append("n: " + ", ".join(f"{n:,} of {label}" for label, n in counts.items()))
-    dotted = ["dotted: the level of each"] if any(panel.levels for panel in panels) else []
+    is_told = any(part.startswith("dotted") for part in shared)
+    dotted = any(panel.levels for panel in panels) and not is_told
+    shared += ["dotted: the levels, in the results' colours"] if dotted else []
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),
-        subtitle=" · ".join([*shared, *dotted]),
+        subtitle=" · ".join(shared),
         panels=panels,
         x_ticks=first.x_ticks
         if first.x_notes

@@ -121,11 +121,11 @@ class ComplexityReport(StudyResult):
             for row in (rows[0], rows[-1])
         )
         return [
-            f"Asked: how complex the weights of {self.config['model']} are; of "
-            f"{len(rows)} matrices, the stable rank that is the lowest and the highest share of a "
-            f"random matrix's of its shape: {told}.",
-            "These are numbers of one model, without sampling error; that low ranks make it reason "
-            "is not shown.",
+            f"Asked: how complex the weights of {self.config['model']} are. A matrix is compared "
+            f"by stable rank with a random one of its shape. Of {len(rows)} matrices, the lowest "
+            f"and the highest share have {told}.",
+            "These are numbers of one model, without sampling error. They do not show that low "
+            "ranks make a model reason.",
         ]
 
     def figures(self) -> dict[str, ChartFigure]:
