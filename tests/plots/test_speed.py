@@ -133,7 +133,7 @@ def test_pairs_stand_in_the_order_of_the_smallest_initialisation() -> None:
 def test_curves_with_chance_and_their_areas() -> None:
     chart = chart_of(FIGURES["roc"]())
     assert [panel.title for panel in chart.panels] == [
-        "γ = 0.4, AUC 0.60 (5 violating groups)", "γ = 0.8, AUC 0.70 (5 violating groups)"
+        "γ = 0.4, AUC 0.60 (5 groups)", "γ = 0.8, AUC 0.70 (5 groups)"
     ]  # fmt: skip
     line, chance = chart.panels[1].lines
     assert (line.label, line.y) == ("5 violating groups", [0.4, 0.9, 1.0])

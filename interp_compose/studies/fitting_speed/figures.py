@@ -20,6 +20,7 @@ from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, COMPARISON_STYLES, MUTED, VERMILLION, Style
 from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
 from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.text import counted
 
 REACHED: Final = {
     "accuracy": "every training sample is predicted right",
@@ -125,7 +126,7 @@ def violations_roc_figure(
         lines.append(Line("chance", CHANCE, x=ends, y=ends, low=ends, high=ends, n=n))
         areas = cells[(cells["init_rate"] == rate) & cells["auc"].notna()]
         told = ", ".join(
-            f"{row['auc']:.2f} ({_groups(row['violations'])})"
+            f"{row['auc']:.2f} ({counted(row['violations'], 'groups')})"
             for row in _rows(areas.sort_values("violations"))
         )
         panels.append((f"γ = {rate:g}, AUC {told}", lines))
