@@ -111,6 +111,7 @@ NUMBERS: Final = {
     "FLOAT": "a number",
     "[INT|FLOAT [INT|FLOAT ...]]": "numbers",
 }
+"""What is expected, in words, by how the parser writes it."""
 READABLE: Final = tyro.constructors.ConstructorRegistry()
 """How the parser shows options that may be left out."""
 

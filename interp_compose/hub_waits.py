@@ -26,8 +26,8 @@ def told_once() -> Iterator[None]:
             return False
         told = True
         record.msg, record.args = (
-            f"The hub does not answer ({text.partition(FAILED)[0]}) and is asked again, for half a "
-            "minute at most. HF_HUB_OFFLINE=1 reads the cache alone, at once.",
+            f"The hub does not answer ({text.partition(FAILED)[0]}) and is asked again, up to "
+            "five times. HF_HUB_OFFLINE=1 reads the cache alone, at once.",
             (),
         )
         return True

@@ -57,9 +57,14 @@ def aligned(lines: Iterable[str]) -> str:
     return f'<pre style="overflow-x: auto">{html.escape(text)}</pre>'
 
 
+def is_row(line: str) -> bool:
+    """Whether a line of text is a row of a table: columns stand two blanks apart or more."""
+    return re.search(r"\S {2,}\S", line) is not None
+
+
 def _fitted(line: str) -> str:
     """A long row of a table is shortened; a long sentence becomes several lines."""
-    if len(line) > SENTENCE and not re.search(r"\S {2,}\S", line):
+    if len(line) > SENTENCE and not is_row(line):
         return textwrap.fill(shortened(line, LONGEST), SENTENCE)
     return shortened(line, WIDTH)
 

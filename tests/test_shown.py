@@ -128,7 +128,7 @@ def test_tasks_show_sizes_and_one_example() -> None:
     page(ic.TextCorpus("long", ("x " * 100_000,), ("y",), {}))
 
 
-def test_models_and_what_is_open_on_them() -> None:
+def test_models_and_what_is_open_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
     original = architectures.build("GPT-2")
     count = sum(weight.numel() for weight in original.parameters())  # before it is wrapped
     model = load_model(original)
@@ -139,6 +139,14 @@ def test_models_and_what_is_open_on_them() -> None:
         _ = model.to_tokens  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no attribute 'to_token'$"):
         _ = model.to_token  # type: ignore[attr-defined]
+
+    def fails(self: object) -> int:
+        raise AttributeError("from within")
+
+    monkeypatch.setattr(type(model), "n_weights", property(fails))
+    with pytest.raises(AttributeError, match="^from within$"):
+        _ = model.n_weights
+    monkeypatch.undo()
     assert "open now" not in shown.text
     with ablate(model, heads=[2], layers=1) as record:
         model(tokens)

@@ -143,8 +143,11 @@ class LensModel(ABC):
     if not TYPE_CHECKING:  # a type checker refuses unknown names itself
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed, by its own error
+                return object.__getattribute__(self, name)
             lens = vars(self).get("lens")
-            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in vars(lens))
+            own = getattr(lens, "__dict__", {})
+            theirs = not name.startswith("_") and (hasattr(type(lens), name) or name in own)
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
@@ -899,10 +902,10 @@ class LensModel(ABC):
     def n_weights(self) -> int:
         """How many weights there are, shared ones once, as in the model that TransformerLens wraps:
         of a fused projection that it splits, :meth:`parameters` has the unused original, too."""
-        buffers = {buffer.data_ptr() for buffer in self.lens.buffers()}
+        buffers = {buffer.data_ptr() for buffer in self.lens.buffers()} - {0}
         sizes = {
-            tensor.data_ptr(): tensor.numel()
-            for tensor in self.state_dict().values()
+            tensor.data_ptr() or name: tensor.numel()  # 0 where they are on no device
+            for name, tensor in self.state_dict().items()
             if tensor.is_floating_point() and tensor.data_ptr() not in buffers
         }
         return sum(sizes.values())

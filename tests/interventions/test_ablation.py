@@ -298,6 +298,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"heads": [0], "reference": REFERENCE}, OptionError, "how='zero' needs no reference"),
     ({"heads": [0], "reference_mask": REFERENCE}, OptionError, "how='zero' needs no reference"),
     ({"heads": [4]}, HeadError, "head 4 is outside its layer: expected numbers from 0 to 3"),
+    ({"heads": [4], "how": "mean"}, HeadError, "head 4 is outside its layer"),
     ({"neurons": [53]}, HeadError, "neuron 53 is outside its layer: expected .* from 0 to 52"),
     ({"neurons": []}, HeadError, "no neurons"),
     ({"heads": [(0, 1)], "layers": [1]}, LayerError, r"head \(0, 1\) is of layer 0"),

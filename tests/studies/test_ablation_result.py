@@ -320,6 +320,8 @@ def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
 
 def test_the_summary_of_heads_is_of_log_probabilities() -> None:
     curve = make_curve(**heads_tables())
+    assert "Framed words" not in curve.report()
+    assert "Framed words" in make_curve().report()
     lines = curve.summary().splitlines()
     assert lines[1].endswith("mean change of the answer's log-probability (nats), by head:")
     assert lines[2] == "layer      head 0       head 1       head 2"

@@ -40,6 +40,7 @@ def test_all_are_named_at_once(model: LensModel, examples: list[Example]) -> Non
     rows = mixed(examples)
     with pytest.raises(InputError) as told:
         ic.cap_curve(model, rows, progress=False)
+    assert told.value.__cause__ is told.value.__context__ is None  # one traceback
     lines = str(told.value).splitlines()
     assert lines[0].startswith("4 of 9 examples cannot be used")
     assert "on_bad=" in lines[0]

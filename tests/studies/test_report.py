@@ -264,6 +264,10 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
 
         browser.open(address)
         check(lost(made, 0), -1)
+        of = made.outcomes[made.outcomes["layer"] == 0].set_index(["example", "pooling"])
+        first = max(lost(made, 0), key=lambda i: lost(made, 0)[i])
+        worst = of.loc[first]["target_logprob"].idxmin()
+        assert texts("#x-list summary .note")[0].endswith(f" ({worst})")
         choose("layer", "4")
         check(lost(made, 4), -1)
         choose("line", "max")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import interp_compose as ic
-from interp_compose.errors import DataFormatError
+from interp_compose.errors import DataFormatError, OptionError
 from interp_compose.models.lens_model import LensModel
 
 
@@ -37,6 +37,11 @@ def test_what_data_may_come_as(model: LensModel, task: ic.Task) -> None:
     assert named.config["task"] == "mine"
     with pytest.raises(DataFormatError, match="example 0 has 3 as its answer"):
         ic.cap_curve(model, [("a cat is called a", 3)], progress=False)
+
+
+def test_a_tasks_name_is_no_data(model: LensModel) -> None:
+    with pytest.raises(OptionError, match="a tuple of 2.* or a task of ic.load_task or a DataF"):
+        ic.cap_curve(model, "mini-idm", progress=False)  # type: ignore[arg-type]
 
 
 def test_pairs_may_be_a_frame(model: LensModel) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from interp_compose.notebook import is_row
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.interactive import ChartFigure
 from interp_compose.plots.static import DPI
@@ -197,7 +198,7 @@ def title_of(kind: type[StudyResult]) -> str:
 def _line(line: str) -> str:
     """A line of a summary; one that is no row of a table may be broken."""
     text = html.escape(line)
-    return text if re.search(r"\S {2,}\S", line) else f"<span>{text}</span>"
+    return text if is_row(line) else f"<span>{text}</span>"
 
 
 def report_page(

@@ -33,8 +33,10 @@ TITLES: Final = {
     "remembered": "the source's own answer",
 }
 CLEAN: Final = {
-    "expected": "clean_expected", "untouched": "clean_answer", "remembered": "clean_remembered"
-}  # fmt: skip
+    "expected": "clean_expected",
+    "untouched": "clean_answer",
+    "remembered": "clean_remembered",
+}
 
 
 def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any]) -> ChartFigure:
