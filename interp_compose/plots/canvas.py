@@ -81,11 +81,16 @@ def head_of(title: str, subtitle: str, width: float) -> Head:
     return Head(wrapped[0], wrapped[1], sizes)
 
 
-def lines_of(text: str, most: int) -> list[str]:
+def lines_of(text: str, most: int, *, even: bool = False) -> list[str]:
     """A text in lines of so many characters, broken neither before a per cent sign nor in short
-    parentheses."""
+    parentheses; ``even``: of a centred text, the longest line is as short as may be."""
     kept = TOGETHER.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(kept, most)]
+    lines = textwrap.wrap(kept, most)
+    if even and len(lines) > 1:
+        word = min(max(map(len, kept.split(" "))), most)
+        narrower = (textwrap.wrap(kept, k) for k in range(word, most + 1))
+        lines = next(found for found in narrower if len(found) == len(lines))
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def pixels(width: Width | None) -> float | None:

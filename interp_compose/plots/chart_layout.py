@@ -94,7 +94,7 @@ def lay_out(chart: Chart, width: float | None) -> ChartLayout:
     check_room(left - more_lines + right + _least(chart), width, "this chart")
     titles = [lines_of(panel.title, int(across / TITLE)) for panel in chart.panels]
     middle = (left + width - right) / 2
-    x_title = lines_of(chart.x_title, int((2 * min(middle, width - middle) - 8) / TITLE))
+    x_title = lines_of(chart.x_title, int((2 * min(middle, width - middle) - 8) / TITLE), even=True)
     longest = max((len(line) for note in chart.x_notes for line in note.split("\n")), default=0)
     turned = bool(chart.x_is_category and TICK * longest * len(chart.x_notes) > 0.9 * across)
     notes = TICK * longest - LINE if turned else LINE * bool(chart.x_notes)
@@ -148,7 +148,7 @@ def _room(chart: Chart, end: float, asked: float | None) -> _Room:
     across = (end - left - (per_row - 1) * GAP) / per_row
     if asked is not None:
         high = min(max(FLATNESS * across, HEIGHTS[0]), HEIGHTS[1])
-    y_title = lines_of(chart.y_title, int(1.15 * high / TITLE))
+    y_title = lines_of(chart.y_title, int(1.15 * high / TITLE), even=True)
     more = LINE * (len(y_title) - 1)
     return _Room(left + more, across - more / per_row, per_row, high, y_title)
 

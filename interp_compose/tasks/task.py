@@ -37,7 +37,12 @@ class Task(ShownTask):
     def __len__(self) -> int:
         return sum(len(self.split(name)) for name in SPLITS)
 
-    def __getitem__(self, part: slice) -> Task:
+    def __getitem__(self, part: object) -> Task:
+        if not isinstance(part, slice):
+            raise OptionError(
+                f"task[{part!r}]: expected a slice of each split, such as task[:50]; one split is "
+                "task.test, one example task.test[0]"
+            )
         train, validation, test = (self.split(name)[part] for name in SPLITS)
         return replace(self, train=train, validation=validation, test=test)
 

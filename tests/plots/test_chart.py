@@ -110,3 +110,18 @@ def test_lines_are_not_broken_in_short_parentheses_or_before_a_per_cent_sign() -
     assert lines_of(text, 22) == ["layer of pooling", "(0 = embeddings)"]
     assert lines_of("bands: 95 % intervals", 10) == ["bands:", "95 %", "intervals"]
     assert lines_of(text, 99) == [text]
+
+
+@given(st.text("ab cd%()", max_size=60), st.integers(1, 40))
+def test_even_lines_are_as_few_break_no_more_words_and_none_is_longer(text: str, most: int) -> None:
+    usual, even = lines_of(text, most), lines_of(text, most, even=True)
+    assert len(even) == len(usual)
+    assert "".join("".join(even).split()) == "".join("".join(usual).split())
+    assert max(map(len, even), default=0) <= max(map(len, usual), default=0)
+
+
+def test_even_lines_leave_no_word_alone() -> None:
+    text = "init rate, phase below (0: not fitted, 2: commutative)"
+    assert lines_of(text, 44) == ["init rate, phase below (0: not fitted, 2:", "commutative)"]
+    even = ["init rate, phase below (0:", "not fitted, 2: commutative)"]
+    assert lines_of(text, 44, even=True) == even

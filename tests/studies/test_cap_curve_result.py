@@ -178,13 +178,14 @@ def test_summary_is_an_aligned_table() -> None:
         == "model tiny · task mini-idm · unit word · 7 examples, 6 with a unit of several tokens"
     )
     assert lines[1].startswith(f"clean accuracy {right / N:.3f} [")
-    assert lines[2] == "layer  depth      mean       max       sum      last  shuffled"
-    assert lines[3] == "    0   0.00" + f"     {share:.3f}" * 5
-    assert len({len(line) for line in lines[2 : 3 + len(LAYERS)]}) == 1
-    assert lines[4 + len(LAYERS)].startswith(
+    assert lines[2] == "accuracy with units pooled (controls: last, shuffled):"
+    assert lines[3] == "layer  depth      mean       max       sum      last  shuffled"
+    assert lines[4] == "    0   0.00" + f"     {share:.3f}" * 5
+    assert len({len(line) for line in lines[3 : 4 + len(LAYERS)]}) == 1
+    assert lines[5 + len(LAYERS)].startswith(
         "mean − control, paired by example: 95 % interval, not corrected for the number of compar"
     )
-    assert len({len(line) for line in lines[5 + len(LAYERS) : -1]}) == 1
+    assert len({len(line) for line in lines[6 + len(LAYERS) : -1]}) == 1
     assert lines[-1] == (
         "! 7 examples, fewer than 30: the 95 % interval of an accuracy of 0.5 is [0.20, 0.80]"
     )

@@ -134,8 +134,10 @@ def test_one_seed_has_a_difference_and_no_test() -> None:
 def test_the_summary_names_every_model_and_number() -> None:
     lines = result().summary().splitlines()
     assert any(line.startswith("transformer") and " 20.83 " in line for line in lines)
-    assert any(line.startswith("lrf") and "+14.17" in line and "Holm" in line for line in lines)
-    assert any(line.startswith("differences to") and "not corrected" in line for line in lines)
+    (told,) = (k for k, line in enumerate(lines) if line.startswith("differences to"))
+    assert "in points (95 % interval, not corrected" in lines[told]
+    assert lines[told + 2].split() == ["model", "split", "difference", "95", "%", "p", "(Holm)"]
+    assert any(line.startswith("lrf") and "+14.17" in line for line in lines[told + 3 :])
 
 
 def test_figures_there_are_for_kinds_and_without() -> None:

@@ -47,6 +47,17 @@ def test_labels_of_a_task_without_any_are_refused() -> None:
         task.answer_set("label")
 
 
+@pytest.mark.parametrize("part", ["test", 0])
+def test_no_slice_of_a_task_is_refused_with_what_gives_a_split_and_an_example(part: Any) -> None:
+    task = Task("mine", "{}", (Example("a", " b"),), (), (), {})
+    assert task[:1] == task
+    told = (
+        f"task[{part!r}]: expected a slice of each split, such as task[:50]; one split is task.test"
+    )
+    with pytest.raises(OptionError, match=re.escape(told)):
+        task[part]
+
+
 @pytest.mark.parametrize("name", ["imd", "mini_idm", ""])
 def test_an_unknown_task_is_refused_with_the_known_ones(name: str, crude: Any) -> None:
     with pytest.raises(

@@ -88,8 +88,8 @@ def ablation_curve(
 
     Args:
         model: from :func:`load_model`, in evaluation mode.
-        examples: a task's, dictionaries with ``prompt`` and ``answer``, or bare texts, whose answer
-            is the token that the untouched model predicts: all of them are right at first.
+        examples: a task, a DataFrame or a list, as :func:`cap_curve` takes them; or bare texts,
+            whose answer is the token that the untouched model predicts: all are right at first.
         asked: every option.
 
     Returns:

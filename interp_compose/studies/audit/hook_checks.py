@@ -19,6 +19,7 @@ from interp_compose.models.shown import (
     residuals,
     seen_by_softmax,
 )
+from interp_compose.studies.core.text import counted
 
 DISCARDS: Final = "TransformerLens discards this edit"
 """In the refusal of an edit that TransformerLens announces to discard, by a warning."""
@@ -34,7 +35,8 @@ def check_hooks(
     for name in recorded.points:
         times = recorded.fired[name]
         status = "holds" if times else "silent"
-        yield name, "fires", Outcome(status, f"{times} in a call")  # type: ignore[arg-type]
+        often = f"{counted(times, 'times')} in one call" if times else "never in one call"
+        yield name, "fires", Outcome(status, often)  # type: ignore[arg-type]
         if not times:
             step()
     for name, probe in prove_edits(model, names, step=step).items():

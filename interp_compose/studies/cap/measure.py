@@ -65,8 +65,10 @@ def cap_curve(
 
     Args:
         model: from :func:`load_model`, in evaluation mode.
-        examples: a task's, or dictionaries with ``prompt``, ``answer`` and, where the unit needs
-            them, ``spans`` or ``tree``.
+        examples: a task (its test split), a DataFrame, or a list of :class:`Example`, of
+            dictionaries or of tuples (prompt, answer). Columns and keys are ``prompt`` and
+            ``answer``, the exact text that follows, its leading space included; where the unit
+            needs them, ``spans`` or ``tree`` (:func:`read_examples`).
         asked: every option.
 
     Returns:

@@ -44,6 +44,7 @@ from interp_compose.studies.core.text import (
     interval,
     probability,
     text_table,
+    with_controls_named,
 )
 
 if TYPE_CHECKING:
@@ -393,7 +394,9 @@ class CapCurve(StudyResult):
         names = list(dict.fromkeys(self.frame["pooling"]))
         columns = [*place, *((name, name, ">10.3f") for name in names)]
         by_layer = self.frame.pivot(index=["layer", "depth"], columns="pooling")
-        lines = [*self._head(), *text_table(by_layer["accuracy"].reset_index(), columns)]
+        pooled = with_controls_named("accuracy with units pooled", names, CONTROLS)
+        table = text_table(by_layer["accuracy"].reset_index(), columns)
+        lines = [*self._head(), pooled, *table]
         if not right:
             value = float(self.clean["target_logprob"].mean())
             lines += ["", f"mean log-probability of the answer (nats), clean {value:.3f}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +107,12 @@ def counted(n: int, plural: str) -> str:
     return f"{n} {plural if n != 1 else plural.removesuffix('s')}"
 
 
+def with_controls_named(what: str, names: Iterable[str], controls: Collection[str]) -> str:
+    """``what`` a table's columns hold, with those of them that are controls."""
+    found = [name for name in names if name in controls]
+    return f"{what} (controls: {', '.join(found)}):" if found else f"{what}:"
+
+
 def over_seeds(row: Mapping[Any, Any], *, percent: bool = False) -> str:
     """Like "0.913 (0.901 to 0.927 over 3 seeds)", of a row's mean, smallest, largest, n_seeds."""
     ends = (row[name] for name in ("mean", "smallest", "largest"))
@@ -140,34 +146,47 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
 
 def differences_told(
     found: pd.DataFrame,
-    place: str,
+    place: Sequence[tuple[str, str, str]],
     unit: str = "points",
     scale: float = 100.0,
     digits: int = 1,
     what: str = "differences to {other}, paired by seed",
 ) -> list[str]:
-    """Lines for a summary: a blank one, a heading, and one for each difference that was tested.
+    """Lines for a summary: a blank one, a heading, and a table of the differences that were tested.
 
     Args:
         found: paired differences, with columns difference, ci_low, ci_high, p and p_holm.
-        place: what a line begins with, as a format of the row's columns.
+        place: columns that a row begins with, as :func:`text_table` takes them.
         unit: of the differences, once multiplied by ``scale``.
         digits: of the intervals' ends; differences have one more.
         what: what the heading says of them, as a format of the first row's columns.
     """
-    rows = found[found["p"].notna()].to_dict("records")
-    lines = []
-    for row in rows:
-        low, high = (decimal(scale * row[end], digits) for end in ("ci_low", "ci_high"))
-        change = decimal(scale * row["difference"], digits + 1, sign=True)
-        lines.append(
-            f"{place.format_map(row)}{change:>8}  {low} to {high}"
-            f"  p (Holm) {probability(row['p_holm'], 3)}"
-        )
-    if lines:
-        told = what.format_map(rows[0])
-        lines = ["", f"{told}, in {unit} ({UNCORRECTED}, p is by Holm):", "", *lines]
-    return lines
+    tested = found[found["p"].notna()]
+    if tested.empty:
+        return []
+    rows = tested.to_dict("records")
+    table = tested.assign(
+        change=[decimal(scale * row["difference"], digits + 1, sign=True) for row in rows],
+        ends=[
+            " to ".join(
+                decimal(scale * row[end], digits, sign=True) for end in ("ci_low", "ci_high")
+            )
+            for row in rows
+        ],
+        tested=[probability(row["p_holm"], 3) for row in rows],
+    )
+    told = what.format_map(rows[0])
+    columns = (
+        ("difference", "change", ">12"),
+        ("95 %", "ends", ">18"),
+        ("p (Holm)", "tested", ">10"),
+    )
+    return [
+        "",
+        f"{told}, in {unit} ({UNCORRECTED}, p is by Holm):",
+        "",
+        *text_table(table, [*place, *columns]),
+    ]
 
 
 def text_table(frame: pd.DataFrame, columns: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -160,14 +160,14 @@ class Generalisation(StudyResult):
             ],
             mean=100 * overall["mean"],
         )
+        shown = (("model", "model", "<24"), ("split", "split", "<8"))
         lines = [
             "sequences that are right, in per cent: mean, 95 % interval, smallest-largest seed",
             "",
             *text_table(
                 rows,
                 (
-                    ("model", "model", "<24"),
-                    ("split", "split", "<8"),
+                    *shown,
                     ("mean", "mean", ">7.2f"),
                     ("interval", "interval", ">16"),
                     ("seeds", "seeds", ">14"),
@@ -178,7 +178,7 @@ class Generalisation(StudyResult):
             ),
         ]
         overall = self.differences[self.differences["kind"] == ALL]
-        return self._told([*lines, *differences_told(overall, "{model:<24}{split:<8}")])
+        return self._told([*lines, *differences_told(overall, shown)])
 
     def sentences(self) -> list[str]:
         """What each model gets right of the last split, and what differs most."""

@@ -62,7 +62,10 @@ def run(command: CompareCommand) -> str:
     for _, own in pairs.groupby("second", sort=False) if len(pairs) else ():
         places = zip(own["layer"], own["pooling"], strict=True)
         where = ["untouched" if i < 0 else f"layer {i}, {pooling}" for i, pooling in places]
-        summaries += [*differences_told(own.assign(place=where), "{place:<30}", what=WHAT), ""]
+        summaries += [
+            *differences_told(own.assign(place=where), [("", "place", "<30")], what=WHAT),
+            "",
+        ]
     return "\n".join([*summaries, *unpaired, f"written to {command.out}/: {', '.join(told)}"])
 
 

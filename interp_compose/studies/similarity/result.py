@@ -33,6 +33,7 @@ from interp_compose.studies.core.text import (
     decimal,
     interval,
     text_table,
+    with_controls_named,
 )
 
 if TYPE_CHECKING:
@@ -318,6 +319,7 @@ class SimilarityCurve(StudyResult):
         names = list(dict.fromkeys(self.frame["pooling"]))
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         columns += [(name, name, ">10.3f") for name in names]
+        pooled = with_controls_named("with units pooled", names, CONTROLS)
         for subset, rows in self.frame.groupby("subset", sort=False):
             first = rows.iloc[0]
             table = rows.pivot(index=["layer", "depth"], columns="pooling", values=metric)
@@ -325,7 +327,7 @@ class SimilarityCurve(StudyResult):
             lines += [
                 "",
                 f"{subset}: {counted(int(first['n']), 'pairs')}, {first['n_affected']} affected; "
-                f"{metric} of the model untouched {value:.3f} [{low:.3f}, {high:.3f}]",
+                f"{metric} of the model untouched {value:.3f} [{low:.3f}, {high:.3f}]; {pooled}",
                 *text_table(table.reset_index(), columns),
             ]
         few = int(self.clean["mirror"].sum())

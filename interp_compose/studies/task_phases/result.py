@@ -157,10 +157,13 @@ class TaskPhases(StudyResult):
                 for low, high in zip(overall["smallest"], overall["largest"], strict=True)
             ],
         )
-        columns = (
+        shown = (
             ("setting", "setting", "<20"),
             ("size", "size", ">8"),
             ("split", "split", ">8"),
+        )
+        columns = (
+            *shown,
             ("right", "mean", ">8.2f"),
             ("seeds", "seeds", ">14"),
             ("stable rank", "stable_rank", ">13.2f"),
@@ -168,7 +171,7 @@ class TaskPhases(StudyResult):
         )
         head = "sequences that are right, in per cent: mean, smallest-largest seed"
         overall = self.differences[self.differences["kind"] == ALL]
-        told = differences_told(overall, "{setting:<20}{size:>8}{split:>8}")
+        told = differences_told(overall, shown)
         return self._told([head, "", *text_table(rows, columns), *told])
 
     def sentences(self) -> list[str]:

@@ -144,9 +144,9 @@ class TextPhases(StudyResult):
             f"{low:.2f}-{high:.2f}"
             for low, high in zip(rows["smallest"], rows["largest"], strict=True)
         ]
+        shown = (("setting", "setting", "<20"), ("size", "size", ">12"))
         columns = (
-            ("setting", "setting", "<20"),
-            ("size", "size", ">12"),
+            *shown,
             ("perplexity", "mean", ">12.2f"),
             ("seeds", "seeds", ">18"),
             ("nats a token", "loss", ">14.4f"),
@@ -155,9 +155,7 @@ class TextPhases(StudyResult):
         )
         n = int(rows["n"].iloc[0])
         head = f"perplexity of {n:,} held-out tokens: mean, smallest-largest seed"
-        told = differences_told(
-            self.differences, "{setting:<20}{size:>12}    ", "nats a token", scale=1.0, digits=3
-        )
+        told = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
         return self._told([head, "", *text_table(rows, columns), *told])
 
     def sentences(self) -> list[str]:
