@@ -18,8 +18,8 @@ from typing import Any, Final
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, machine, plain_rows, write
-from benchmarks.watching import OF_WEIGHTS, over_seeds, weights_figure
+from benchmarks.common import machine, plain_rows, write
+from benchmarks.watching import OF_WEIGHTS, over_seeds, redraw
 from interp_compose.stats.seeds import paired_difference
 
 N_PROMPTS: Final = 200
@@ -64,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "differences": plain_rows(differences(frame)),
     }
     write("carma_watched_mini_idm", {"machine": machine(), "config": about, **kept})
-    title = "mini-idm: CARMA and fine-tuning (FT), while they train"
-    weights_figure(frame, "version", title).save(IMAGES / "carma_watched_mini_idm.png")
+    redraw("carma_watched_mini_idm")
     print(differences(frame).round(4).to_string())
 
 

@@ -1,4 +1,4 @@
-"""Complexity of weights while CAT and a BERT of its size are pre-trained.
+"""Complexity of weights while a BERT, and the same with CAT's codes, are pre-trained.
 
 The runs of ``interp-compose pretrain --models bert,cat-last``, and at each of their evaluations
 the mean stable rank and condensation of the matrices that both have, and agreement with people on
@@ -82,8 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     people = people.assign(measure=[f"BiRD, {of(layer)}" for layer in people["layer"]])
     frame = pd.concat([matrix_means(looks, MATRICES), right, people], ignore_index=True)
     about = {name: found.config[name] for name in ("seeds", "max_steps", "n_layers", "d_model")}
-    title = "Pre-training: weights of CAT and of a BERT of its size"
-    write_watched("cat_watched", frame, MODELS, about, title)
+    write_watched("cat_watched", frame, MODELS, about)
 
 
 if __name__ == "__main__":

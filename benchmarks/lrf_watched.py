@@ -53,8 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     right = right[["model", "seed", "step", "value"]].assign(measure="exact match")
     frame = pd.concat([matrix_means(looks_of(options.out), MATRICES), right], ignore_index=True)
     about = {"task": TASK, "seeds": found.config["seeds"], "matrices": list(MATRICES)}
-    title = "SCAN without turn left: weights while LRF and a Transformer learn"
-    write_watched("lrf_watched", frame, MODELS, about, title)
+    write_watched("lrf_watched", frame, MODELS, about)
 
 
 if __name__ == "__main__":

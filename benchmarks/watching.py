@@ -1,8 +1,10 @@
 """What the benchmarks of watched trainings share: looks at each evaluation of a run, means over
-seeds by step, and their figures."""
+seeds by step, and their figures. ``python -m benchmarks.watching`` draws the pictures of weights
+again, from the result files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,7 +15,7 @@ from unittest.mock import patch
 import pandas as pd
 
 import interp_compose as ic
-from benchmarks.common import IMAGES, machine, plain_rows, write
+from benchmarks.common import IMAGES, RESULTS, machine, plain_rows, write
 from interp_compose.plots.chart import Chart, Panel
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.runs.files import read_json
@@ -29,6 +31,25 @@ OF_WEIGHTS: Mapping[str, str] = {
     "mean_abs_cosine": "condensation: mean abs(cos) of rows",
 }
 """Titles of measures of weights."""
+
+PICTURES: Final = {
+    "carma_watched_mini_idm": (
+        "version",
+        ("carma", "ft"),
+        "mini-base on mini-idm: CARMA and fine-tuning (FT), while they train",
+    ),
+    "cat_watched": (
+        "model",
+        ("bert", "cat-last"),
+        "Pre-training: the matrices that a BERT and CAT, the same with codes, both have",
+    ),
+    "lrf_watched": (
+        "model",
+        ("transformer", "lrf"),
+        "SCAN without turn left: weights while LRF and a Transformer learn",
+    ),
+}
+"""By name of a result file: what its lines are, in which order, and a title."""
 
 
 @contextmanager
@@ -102,7 +123,7 @@ def panel(rows: pd.DataFrame, by: str, title: str, among: pd.DataFrame) -> Panel
 
 
 def write_watched(
-    name: str, frame: pd.DataFrame, models: Sequence[str], about: Mapping[str, Any], title: str
+    name: str, frame: pd.DataFrame, models: Sequence[str], about: Mapping[str, Any]
 ) -> None:
     """Results and picture of rows with model, seed, step, measure and value; and print."""
     differences = last_differences(frame, models)
@@ -111,7 +132,7 @@ def write_watched(
         "differences": plain_rows(differences),
     }
     write(name, {"machine": machine(), "config": dict(about), **tables})
-    weights_figure(frame, "model", title).save(IMAGES / f"{name}.png")
+    redraw(name)
     print(differences.round(4).to_string())
 
 
@@ -134,24 +155,37 @@ def steps_figure(
     )
 
 
-def weights_figure(frame: pd.DataFrame, by: str, title: str) -> ChartFigure:
-    """Each measure of weights over its value before training, a line for each value of ``by``."""
-    own = frame[frame["measure"].isin(list(OF_WEIGHTS))]
-    place = [by, "seed", "measure"]
-    first = own[own["step"] == own["step"].min()].set_index(place)["value"]
-    before = first.loc[list(own[place].itertuples(index=False, name=None))]
-    rows = over_seeds(
-        own.assign(value=own["value"].to_numpy() / before.to_numpy()), [by, "measure"]
-    )
+def redraw(name: str) -> None:
+    """Draw a picture of weights from the means of its result file."""
+    by, order, title = PICTURES[name]
+    found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    rows = pd.DataFrame(found["means"])
+    rows = pd.concat(rows[(rows[by] == one) & rows["measure"].isin(OF_WEIGHTS)] for one in order)
+    n_seeds = len(found["config"]["seeds"])
+    weights_figure(rows, by, title, n_seeds).save(IMAGES / f"{name}.png")
+
+
+def weights_figure(rows: pd.DataFrame, by: str, title: str, n_seeds: int) -> ChartFigure:
+    """Each measure of weights, a line for each value of ``by``: mean, smallest and largest seed,
+    each divided by the mean before training."""
+    first = rows[rows["step"] == rows["step"].min()]
+    before = rows.merge(first[[by, "measure", "mean"]], on=[by, "measure"], suffixes=("", "_first"))
+    ends = ["mean", "min", "max"]
+    ratios = before.assign(**before[ends].div(before["mean_first"], axis=0))
     panels = [
-        panel(rows[rows["measure"] == measure], by, name, rows)
+        panel(ratios[ratios["measure"] == measure], by, name, ratios)
         for measure, name in OF_WEIGHTS.items()
     ]
     return steps_figure(
         panels,
         float(rows["step"].max()),
         title,
-        f"{frame['seed'].nunique()} seeds",
-        "ratio to the value before training",
+        f"{n_seeds} seeds",
+        "ratio to the mean before training",
         share=False,
     )
+
+
+if __name__ == "__main__":
+    for picture in PICTURES:
+        redraw(picture)

@@ -180,7 +180,9 @@ def _idm_over_sc() -> Found:
     larger = sum(a["difference"] > b["difference"] for a, b in both)
     verdicts = [by_ranges(ends(b), ends(a)) for a, b in both]
     apart = len(verdicts) - verdicts.count(UNDECIDED)
-    text = f"larger on `{IDM}` at {larger} of {len(both)} layers; intervals part at {apart}"
+    text = (
+        f"larger on `{IDM}` at {larger} of {len(both)} layers; intervals do not overlap at {apart}"
+    )
     return text, agreed(verdicts)
 
 

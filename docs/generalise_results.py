@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from docs.measured import Table, read
+from docs.phase_results import hundredths
 
 
 def accuracy(name: str) -> Table:
@@ -249,23 +251,27 @@ def heads(name: str) -> Table | None:
 
 def kinds_of_tokens(name: str) -> Table:
     """A row per type of the last split: of how many sequences all tokens of a kind are right, given
-    those before; of each model, one seed."""
+    those before; of each model, every seed."""
     found = read(name)
     split, models = found["config"]["splits"][-1], found["config"]["models"]
+    rows = [row for row in found["tokens"] if row["split"] == split]
+    seeds = sorted({row["seed"] for row in rows})
     shares = {
-        (row["type"], row["kind"], row["model"]): f"{row['n_whole'] / row['n_pairs']:.2f}"
-        for row in found["tokens"]
-        if row["split"] == split
+        (row["type"], row["kind"], row["model"], row["seed"]): row["n_whole"] / row["n_pairs"]
+        for row in rows
     }
-    kinds = ("structure", "predicate", "name")
-    rows = [
+    places = list(itertools.product(("structure", "predicate", "name"), models))
+    told = ", ".join(map(str, seeds))
+    return ["type", *(f"{kind}: {model}, seeds {told}" for kind, model in places)], [
         [
             f"`{type_}`",
-            *(" / ".join(shares[type_, kind, model] for model in models) for kind in kinds),
+            *(
+                ", ".join(f"{shares[type_, kind, model, seed]:.2f}" for seed in seeds)
+                for kind, model in places
+            ),
         ]
-        for type_ in sorted({place[0] for place in shares})
+        for type_ in sorted({row["type"] for row in rows})
     ]
-    return ["type", *(f"{kind}: {' / '.join(models)}" for kind in kinds)], rows
 
 
 WITHOUT_EMBEDDINGS = ("test", "all", 0)
@@ -276,9 +282,11 @@ def _seeds(values: Iterable[float]) -> str:
     found = list(values)
     if not found:
         return "–"
+    mean, low, high = (
+        f"{hundredths(value):.2f}" for value in (sum(found) / len(found), min(found), max(found))
+    )
     between = " to " if min(found) < 0 else "–"
-    mean, ends = f"{sum(found) / len(found):.2f}", f" ({min(found):.2f}{between}{max(found):.2f})"
-    return (mean + ends * (len(found) > 1)).replace("-", "−")
+    return (mean + f" ({low}{between}{high})" * (len(found) > 1)).replace("-", "−")
 
 
 def cost() -> Table:

@@ -194,8 +194,12 @@ def _spread(cell: dict[str, Any], name: str, style: Any) -> str:
     return mean if low == high else f"{mean} ({low}–{high})"
 
 
+def hundredths(value: float) -> float:
+    """Rounded to two decimals, as percentages in the figures are."""
+    return float(f"{100 * value:.0f}") / 100
+
+
 def share(value: float) -> str:
-    """Like ".97", "1.00", "−.02"; rounded as percentages in the figures are."""
-    hundredths = int(f"{abs(100 * value):.0f}")
-    text = f"{hundredths / 100:.2f}"
-    return ("−" if value < 0 and hundredths else "") + (text[1:] if hundredths < 100 else text)
+    """Like ".97", "1.00", "−.02"."""
+    text = f"{abs(hundredths(value)):.2f}"
+    return "−" * (hundredths(value) < 0) + text.removeprefix("0")

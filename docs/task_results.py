@@ -214,8 +214,8 @@ def _right(row: Row) -> str:
 ASKED = {
     "clean": "nothing changed",
     "phrases": "phrases pooled before block {layer}",
-    "cut": "attention to the {part}, where there is one, excluded",
-    "cut, clean": "attention to the {part}, where there is one, left",
+    "cut": "attention to the {part} excluded, where there is one",
+    "cut, clean": "attention to the {part} kept, the same sequences",
     "head": "one head of block {layer} ablated, mean of its heads",
 }
 """What was done to the models, by the name it has in the file."""

@@ -77,7 +77,7 @@ CLAIMS.untested("… drawn from a normal as from a uniform", "VII, Fig. 6B", PEN
 
 
 @CLAIMS.add(
-    "SCAN: it wins with a large weight decay, at every size of the data",
+    "SCAN: a small initialisation wins with a large weight decay, at every size of the data",
     "VII, Fig. 7A",
     "turn-left",
 )
@@ -86,7 +86,9 @@ def _scan() -> Found:
 
 
 @CLAIMS.add(
-    "COGS: it wins out of distribution, at equal accuracy within", "VII, Fig. 7B", "cogs-decoders"
+    "COGS: a small initialisation wins out of distribution, at equal accuracy within",
+    "VII, Fig. 7B",
+    "cogs-decoders",
 )
 def _cogs() -> Found:
     ((text, _), (outside, verdict)) = (compared("task_phases_cogs", s) for s in ("test", "gen"))
@@ -94,7 +96,9 @@ def _cogs() -> Found:
     return f"{outside}{BREAK}within the distribution, {size}: {within}", verdict
 
 
-@CLAIMS.add("Addition: it finds the rule, from scratch", "VII, Fig. 7C", "addition")
+@CLAIMS.add(
+    "Addition: a small initialisation finds the rule, from scratch", "VII, Fig. 7C", "addition"
+)
 def _addition() -> Found:
     return compared("task_phases_addition_99", "inside")
 
@@ -129,7 +133,11 @@ def _fine_tuned() -> Found:
     return compared("task_phases_addition_99_mini_base", "inside", settings)
 
 
-@CLAIMS.add("Text: it lowers the perplexity, in the paper of GPT-2 medium", "VII, Fig. 7D", "text")
+@CLAIMS.add(
+    "Text: a small initialisation lowers the perplexity, in the paper of GPT-2 medium",
+    "VII, Fig. 7D",
+    "text",
+)
 def _text() -> Found:
     rows = [row for row in read("text_phases_text")["summary"] if row["measure"] == "perplexity"]
     large, small = (
@@ -150,7 +158,7 @@ CLAIMS.untested(
 PROOFS: Final = "task_phases_prontoqa_1"
 
 
-@CLAIMS.add("PrOntoQA: it generalises better", "VII, Fig. 7E", "proofs")
+@CLAIMS.add("PrOntoQA: a small initialisation generalises better", "VII, Fig. 7E", "proofs")
 def _proofs() -> Found:
     return compared(PROOFS, "test")
 
@@ -176,7 +184,7 @@ def _with_more() -> Found:
 
 
 @CLAIMS.add(
-    "… and large ones generalise poorly from few data, better from more", "VII, Fig. 7E", "proofs"
+    "… and large ones generalise better from more data than from few", "VII, Fig. 7E", "proofs"
 )
 def _from_few() -> Found:
     rows = [row for row in overall(PROOFS) if (row["split"], row["setting"]) == ("test", LARGE)]

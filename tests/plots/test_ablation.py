@@ -132,7 +132,7 @@ def test_an_examples_words_stay_apart_and_in_order() -> None:
     assert title.endswith(" → ran")
     assert len(title) <= 80
     assert subtitle == (
-        "task toy · masked before the softmax · untouched: −0.30 nats, right"
+        "task toy · masked before the softmax · clean: −0.30 nats, right"
         " · knocked out in layers ℓ and above"
     )
 

@@ -100,7 +100,7 @@ def test_the_chart_holds_the_frames_numbers(metric: str) -> None:
             assert line.n == [SUBSETS[subset][0]] * 6
         clean = panel.levels[-1]
         first = frame[frame["subset"] == subset].iloc[0]
-        assert clean.label == "untouched"
+        assert clean.label == "clean"
         assert clean.y == first[f"clean_{metric}"]
         assert clean.band == (first[f"clean_{metric}_low"], first[f"clean_{metric}_high"])
 
@@ -163,13 +163,13 @@ def test_poolings_have_bands_and_controls_bars() -> None:
 def test_labels_stand_beside_the_last_panel_in_both_pens() -> None:
     made = figure()
     beside = [a for a in made.layout.annotations if a.showarrow]
-    assert [a.text for a in beside] == [*LABELS, "untouched"]
+    assert [a.text for a in beside] == [*LABELS, "clean"]
     assert {(a.xref, a.yref, a.axref, a.ayref) for a in beside} == {("x2", "y2", "x2", "y2")}
     with mpl.rc_context():
         mpl.rcdefaults()
         first, last = paint(chart(made)).axes
     assert [text.get_text() for text in first.texts] == []
-    assert [text.get_text() for text in last.texts] == [*LABELS, "untouched"]
+    assert [text.get_text() for text in last.texts] == [*LABELS, "clean"]
 
 
 def test_levels_are_in_a_layer_that_plotly_draws() -> None:
@@ -209,8 +209,8 @@ def test_titles_say_what_was_measured() -> None:
     for part in ("task bird", "unit word", "embedding mean", "95 % bootstrap intervals"):
         assert part in made.subtitle
     assert [panel.title for panel in made.panels] == [
-        "all 1627 pairs · untouched 0.703 [0.678, 0.728]",
-        "mirror pairs (410) · untouched 0.358 [0.268, 0.448]",
+        "all 1627 pairs · clean 0.703 [0.678, 0.728]",
+        "mirror pairs (410) · clean 0.358 [0.268, 0.448]",
     ]
     assert made.x_title == "layer at which each word is pooled (0 = embeddings)"
     assert made.y_title == "Pearson correlation with people's ratings"
@@ -237,7 +237,7 @@ def test_undefined_numbers_have_no_point() -> None:
     assert chart(figure(frame)).panels[1].lines[0].x == [1, 2]
     assert chart(figure(frame)).panels[0].lines[0].x == [0, 1, 2]
     frame.loc[mirror, "clean_pearson"] = np.nan
-    assert chart(figure(frame)).panels[1].title == "mirror pairs (410) · untouched: undefined"
+    assert chart(figure(frame)).panels[1].title == "mirror pairs (410) · clean: undefined"
     assert np.isfinite(chart(figure(frame)).y_range).all()
     frame.loc[mirror, "pearson"] = np.nan
     assert len(chart(figure(frame)).panels) == 1

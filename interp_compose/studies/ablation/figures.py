@@ -80,7 +80,7 @@ def example_figure(
             f"{answer.strip() or repr(answer)}",
             subtitle=_about(
                 config,
-                f"untouched: {logprob:.2f} nats, ".replace("-", MINUS)
+                f"clean: {logprob:.2f} nats, ".replace("-", MINUS)
                 + ("right" if correct else "wrong"),
                 f"knocked out in {REACH[config['reach']]}",
             ),
@@ -150,7 +150,7 @@ def _about(config: Mapping[str, Any], *more: str) -> str:
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:
-    """A group's name; where not every example has such a word, also what it was untouched."""
+    """A group's name; where not every example has such a word, also its clean accuracy."""
     own = frame[frame["group"] == name].iloc[0]
     if own["n"] == frame["n"].max():
         return name

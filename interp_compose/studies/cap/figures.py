@@ -102,7 +102,7 @@ def comparison_figure(
     ]
     chart = Chart(
         title=f"Accuracy when tokens are pooled, {how}",
-        subtitle=" · ".join((*about, _intervals(lines), "dotted: the model untouched")),
+        subtitle=" · ".join((*about, _intervals(lines), "dotted: the clean model")),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,

@@ -99,7 +99,7 @@ def over_training(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
         {**config, "task": "concept graph"},
         about,
         name="images that are right",
-        of="images",
+        of="measured on {} images",
     )
 
 

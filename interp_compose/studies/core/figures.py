@@ -98,7 +98,7 @@ def curve_figure(
     *,
     value: str = "accuracy",
     name: str = "exact match",
-    of: str = "sequences of a split",
+    of: str = "measured on {} sequences of a split",
 ) -> ChartFigure:
     """Exact match, or another ``value``, on a sample of each split over training: a line for each
     value of ``by``, the mean over seeds; bands from the smallest seed to the largest."""
@@ -122,7 +122,7 @@ def curve_figure(
         Chart(
             title=f"{config['task']}: {name} over training",
             subtitle=" · ".join(
-                (*about, f"measured on {counts} {of}", *of_several(config, "bands: all seeds"))
+                (*about, of.format(counts), *of_several(config, "bands: all seeds"))
             ),
             x_title="step",
             y_title=name,

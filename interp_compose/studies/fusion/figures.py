@@ -158,7 +158,7 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
         Chart(
             title=f"{_task(config)}exact match when phrases of the source are pooled",
             subtitle=_subtitle(
-                config, f"{split}", "bars: 95 % intervals", "dotted: the model untouched"
+                config, f"{split}", "bars: 95 % intervals", "dotted: the clean model"
             ),
             x_title="encoder layer before which they are pooled (0: the embeddings)",
             y_title="exact match",

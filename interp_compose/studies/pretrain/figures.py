@@ -40,7 +40,7 @@ def loss_figure(curve: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         _about(config),
         value="masked_loss",
         name="nats a masked token",
-        of="held-out masked tokens",
+        of="measured on {} held-out masked tokens",
     )
 
 
@@ -54,7 +54,7 @@ def codes_figure(codes: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         _about(config),
         value="codes_per_word",
         name="codes a word",
-        of="codes of a block",
+        of="of the {} codes of a block",
     )
 
 

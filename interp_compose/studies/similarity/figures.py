@@ -179,7 +179,7 @@ def similarity_comparison(
     return _draw(
         metric,
         title=f"Agreement with people, {pooling} pooling",
-        subtitle=f"bands: {INTERVALS} · dotted: the model untouched",
+        subtitle=f"bands: {INTERVALS} · dotted: the clean model",
         x_title=where.format("texts are"),
         x_is_share=normalised_depth,
         panels=panels,
@@ -241,12 +241,12 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
         float(rows[f"clean_{metric}{end}"].iloc[0]) for end in ("", "_low", "_high")
     )
     if not math.isfinite(value):
-        return "untouched: undefined", []
+        return "clean: undefined", []
     if not (math.isfinite(low) and math.isfinite(high)):
-        level = Level("untouched", value, Style(INK, "circle", width=1.3))
-        return f"untouched {value:.3f}".replace("-", MINUS), [level]
-    level = Level("untouched", value, Style(INK, "circle", width=1.3), (low, high))
-    told = f"untouched {value:.3f} [{low:.3f}, {high:.3f}]"
+        level = Level("clean", value, Style(INK, "circle", width=1.3))
+        return f"clean {value:.3f}".replace("-", MINUS), [level]
+    level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
+    told = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
     return told.replace("-", MINUS), [level]
 
 
