@@ -76,6 +76,7 @@ def similarity_figure(
             config,
             ("task", "unit", "embedding"),
             f"bands and bars: {INTERVALS}",
+            "grey: the clean model's",
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,

@@ -110,14 +110,14 @@ def square_figure(blocks: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     size = f"{int(blocks['size'].iloc[0]):,} training sequences"
     return draw(
         HeatMap(
-            title=f"{config['task']}: sums of the square that are right",
+            title=f"{config['task']}: held-out sums a + b that are right",
             subtitle=" · ".join((*about_decoders(config), size)),
-            x_title="b",
-            y_title="a",
+            x_title="second number, b",
+            y_title="setting: first number, a",
             columns=columns,
             rows=rows,
             values=means.to_numpy().tolist(),
-            value_name="exact match",
+            value_name=" ".join(("exact match", *of_several(config, "(mean over seeds)"))),
             limits=(0.0, 1.0),
         )
     )
