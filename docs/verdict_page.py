@@ -987,12 +987,12 @@ def run_section(name: str, run: Run) -> str:
 INTRODUCTION: Final = """\
 # Verdicts
 
-Every testable claim of the four papers, and its verdict here. **None of the papers' own models
-was measured.** Ours are small and trained in minutes: GPT-2s of four layers, 128 wide, on shipped
-data ([models](models.md)), decoders and encoder–decoders of two layers, 64 to 128 wide, small BERTs
-and U-Nets; and, pre-trained by others, the sentence encoder all-MiniLM-L6-v2. *Reproduced* means: seen at that scale. *Not reproduced* means that it was tested at that
-scale, and the opposite was found, or no effect. Whether a claim holds in the papers' models is open
-either way.
+Every testable claim of the four papers, and its verdict here. **None of the papers' own models was
+measured.** Ours are small and trained in minutes: GPT-2s of four layers, 128 wide, on shipped data
+([models](models.md)), decoders and encoder–decoders of two layers, 64 to 128 wide, small BERTs and
+U-Nets; and, pre-trained by others, the sentence encoder all-MiniLM-L6-v2. *Reproduced* means: seen
+at that scale. *Not reproduced* means that it was tested at that scale, and the opposite was found,
+or no effect. Whether a claim holds in the papers' models is open either way.
 """
 
 

@@ -20,7 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from interp_compose.errors import OptionError, shortened
+from interp_compose.errors import OptionError, did_you_mean, shortened
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 NoneType = type(None)
@@ -36,8 +36,8 @@ def public(target: Decorated) -> Decorated:
     """Check the arguments of a function, or of a class's public methods, against its annotations.
 
     The check is made when it is first needed: annotations may name what is not imported yet.
-    Return values are left alone. Calls with the wrong *number* of arguments stay Python's own
-    ``TypeError``.
+    Return values are left alone. Arguments that do not exist are a ``TypeError``, as in Python,
+    that names those which do; one that is missing is Python's own.
 
     Raises:
         OptionError: from the decorated: names function, argument, value and what was expected.
@@ -107,6 +107,7 @@ class _Plan:
         self.by_name: dict[str, Check | None] = {}
         self.by_place: list[str] = []
         self.rest: str | None = None
+        self.takes_any_name = False
         shapes = False
         for name, parameter in inspect.signature(function).parameters.items():
             hint = parameter.annotation
@@ -115,6 +116,7 @@ class _Plan:
             if isinstance(hint, str) and not free:
                 hint = eval(hint, names, bases)  # noqa: S307  as its author wrote it
             self.by_name[name] = None if free else _check_of(hint)
+            self.takes_any_name |= parameter.kind == parameter.VAR_KEYWORD
             if parameter.kind == parameter.VAR_POSITIONAL:
                 self.rest = name
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -129,6 +131,7 @@ class _Plan:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the function takes them."""
+        self._check_names(args, kwargs)
         name, place = "", 0
         try:
             with self.context():
@@ -145,21 +148,40 @@ class _Plan:
             raise OptionError(self._message(unfit, name, args)) from None
         return args, kwargs
 
+    def _check_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        taken = [name for name in self.by_name if name not in ("self", "cls", self.rest)]
+        unknown = [] if self.takes_any_name else [name for name in kwargs if name not in taken]
+        told = f"it takes {', '.join(taken) or 'none'}"
+        if unknown:
+            raise TypeError(
+                f"{self._called(args)}() got an unexpected keyword argument {unknown[0]!r}"
+                f"{did_you_mean(unknown[0], taken)}; {told}"
+            )
+        if self.rest is None and len(args) > len(self.by_place):
+            first = len(self.by_place) - len({"self", "cls"} & {*self.by_place})
+            raise TypeError(
+                f"{self._called(args)}() takes {first} argument{'s' * (first != 1)} without a "
+                f"name, and got {short(args[len(self.by_place)])} beyond; {told}"
+            )
+
+    def _called(self, args: tuple[Any, ...]) -> str:
+        """The function as its user calls it."""
+        if self.owner is None:
+            return self.name
+        owner = self.owner
+        if self.by_place[:1] in (["self"], ["cls"]):  # it may be a subclass
+            owner = args[0] if inspect.isclass(args[0]) else type(args[0])
+        own = self.name in ("__init__", "__call__", "__getitem__")
+        return owner.__name__ if own else f"{owner.__name__}.{self.name}"
+
     def _message(self, unfit: _Unfit, name: str, args: tuple[Any, ...]) -> str:
-        function = self.name
-        if self.owner is not None:
-            owner = self.owner
-            if self.by_place[:1] in (["self"], ["cls"]):  # it may be a subclass
-                owner = args[0] if inspect.isclass(args[0]) else type(args[0])
-            own = function in ("__init__", "__call__", "__getitem__")
-            function = owner.__name__ if own else f"{owner.__name__}.{function}"
         shown, kind = short(unfit.value), _a(type(unfit.value).__name__)
         came = f" is {shown}" if shown.startswith(kind) else f"={shown} is {kind}"
         if unfit.value is None or (isinstance(unfit.value, str) and "one of '" in unfit.expected):
             came = f"={shown}"
         wants_model = "a model" in unfit.expected and _is_result(unfit.value)
         hint = "; results are compared by compare_curves" if wants_model else ""
-        return f"{function}: {name}{unfit.path}{came}; expected {unfit.expected}{hint}"
+        return f"{self._called(args)}: {name}{unfit.path}{came}; expected {unfit.expected}{hint}"
 
 
 def _is_result(value: Any) -> bool:

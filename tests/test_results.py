@@ -125,8 +125,12 @@ def test_a_manifest_cannot_reach_outside_its_folder(tmp_path: Path) -> None:
 
 
 def test_no_result_is_not_a_damaged_result(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"holds no result: manifest\.json is not there"):
+    with pytest.raises(MissingDataError, match="nothing holds no result: there is no such folder"):
         Study.load(tmp_path / "nothing")
+    result(seed=1).save(tmp_path / "one")
+    told = r"no result: manifest\.json is not there .*; folders in it that do: one$"
+    with pytest.raises(MissingDataError, match=told):
+        Study.load(tmp_path)
 
 
 def test_an_interrupted_save_leaves_no_result(

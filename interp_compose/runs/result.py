@@ -329,6 +329,8 @@ def _altered(folder: Path) -> CorruptFileError:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
+    if not folder.is_dir():
+        raise MissingDataError(f"{folder} holds no result: there is no such folder")
     try:
         manifest = read_json(path) if path.exists() else {"format": FORMAT, "writing": {}}
     except CorruptFileError as damage:
@@ -339,9 +341,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise _altered(folder)
     if set(manifest) == {"format", "writing"}:
+        below = sorted(one.parent.name for one in folder.glob(f"*/{MANIFEST}"))
+        inside = f"; folders in it that do: {', '.join(below[:5])}" if below else ""
         raise MissingDataError(
             f"{folder} holds no result: {MANIFEST} is not there or not complete (never written, or "
-            "the writing was interrupted); run the study again"
+            f"the writing was interrupted){inside or '; run the study again'}"
         )
     if set(manifest) != {"format", "identity", "files"} or not isinstance(manifest["files"], dict):
         raise _altered(folder)

@@ -157,7 +157,9 @@ def read_pair(row: Any, where: str) -> Pair:
     """One row; ``where`` names it in the ``DataFormatError`` that a bad one raises."""
     if isinstance(row, Pair):
         row = asdict(row)
-    row = mapping_of(row, where, "a Pair or an object with text1, text2 and score or label")
+    row = mapping_of(
+        row, where, "a Pair (ic.load_pairs) or an object with text1, text2 and score or label"
+    )
     KEYS.check(row, where)
     given = {key: value for key, value in row.items() if not _absent(value)}
     KEYS.check_texts(row, ("text1", "text2"), where)

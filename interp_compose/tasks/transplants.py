@@ -101,7 +101,9 @@ def read_transplant(row: Any, where: str) -> TransplantPair:
 
 def _pair(row: Any, where: str) -> TransplantPair:
     """The fields of a row, of their types; NaN and None stand for nothing."""
-    given = mapping_of(row, where, "a TransplantPair or an object with its fields")
+    given = mapping_of(
+        row, where, "a TransplantPair (ic.load_transplants) or an object with its fields"
+    )
     given = {key: one for key, one in given.items() if one is not None and one == one}
     KEYS.check(given, where)
     KEYS.check_texts(given, TEXTS, where)

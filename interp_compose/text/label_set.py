@@ -57,13 +57,19 @@ def label_ids(
     """The token that each label is after each prompt, ascending by id.
 
     Raises:
-        AnswerError: a label is not one token after a prompt, two labels are the same token, or an
-            example's answer is none of the labels.
+        OptionError: a label is not one token after a prompt.
+        AnswerError: two labels are the same token, or an example's answer is none of the labels.
     """
-    columns = [
-        answer_ids(tokenizer, [Example(one.prompt, label) for one in examples], tokenized)
-        for label in labels
-    ]
+    columns = []
+    for label in labels:
+        of_label = [Example(one.prompt, label) for one in examples]
+        try:
+            columns.append(answer_ids(tokenizer, of_label, tokenized))
+        except AnswerError as misfit:
+            told = str(misfit).partition("; ")[0].replace("the answer", "the label", 1)
+            raise OptionError(
+                f"{told}; choose labels (answers=) of one token, with their leading space"
+            ) from misfit
     ids = np.sort(np.stack(columns, axis=1), axis=1)
     same = np.flatnonzero((np.diff(ids, axis=1) == 0).any(axis=1))
     if same.size:

@@ -34,7 +34,8 @@ def tagger_of(tagger: Any) -> Tagger:
         try:
             return _parts_of_speech(load_spacy(tagger))
         except MissingDataError as missing:
-            raise MissingDataError(f"{missing}{did_you_mean(tagger, [KIND])}") from missing
+            hint = did_you_mean(tagger, [KIND]) or f"; tagger={KIND!r} needs no pipeline"
+            raise MissingDataError(f"{missing}{hint}") from missing
     if hasattr(tagger, "pipe_names"):
         return _parts_of_speech(tagger)
     if not callable(tagger):

@@ -93,7 +93,10 @@ def test_wrong_values_and_names_are_refused_by_the_functions_name() -> None:
         match=r"^measured\(\) got an unexpected keyword argument 'ratio'; did you mean 'rate'",
     ):
         measured(1, "a", ratio=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^measured\(\) too many positional arguments"):
+    with pytest.raises(
+        TypeError,
+        match=r"^measured\(\) takes 3 arguments without a name, and got False beyond; it takes",
+    ):
         measured(1, "a", "text", False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^measured\(\) missing a required argument: 'second'"):
         measured(1)  # type: ignore[call-arg]

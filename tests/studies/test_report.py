@@ -99,7 +99,7 @@ def test_a_curves_examples_have_their_words_and_predictions() -> None:
         assert (place < 0) == outcome["correct"]
         assert data["texts"][~place if place < 0 else place] == text
     assert rows[3]["parts"] == ["<s>", [MARKUP[:9], MARKUP[9:]], " 3 is a"]
-    assert rows[3]["answer"] == " kitten"
+    assert rows[3]["answers"] == "answer “kitten”"
 
 
 def test_tables_have_words_for_predictions_and_numbers_as_the_summary_has_them() -> None:
@@ -267,7 +267,9 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
         of = made.outcomes[made.outcomes["layer"] == 0].set_index(["example", "pooling"])
         first = max(lost(made, 0), key=lambda i: lost(made, 0)[i])
         worst = of.loc[first]["target_logprob"].idxmin()
-        assert texts("#x-list summary .note")[0].endswith(f" ({worst})")
+        assert texts("#x-list summary .note")[0].endswith(
+            f" · answer “kitten” · most lost: {worst}"
+        )
         choose("layer", "4")
         check(lost(made, 4), -1)
         choose("line", "max")
@@ -285,7 +287,7 @@ def test_examples_are_sorted_and_filtered_in_a_browser(tmp_path: Path) -> None:
         assert row[0] == "max"
         for cell, outcome in zip(row[1:], mine.to_dict("records"), strict=True):
             text = " kitten" if outcome["correct"] else MARKUP
-            assert cell == f"“{text}” {decimal(outcome['target_logprob'], 3)}"
+            assert cell == f"“{text}” ({decimal(outcome['target_logprob'], 3)})"
         assert texts(".unit span:nth-child(2)") == [MARKUP[9:]]
         for width in (1200, 900, 420):
             browser.call(

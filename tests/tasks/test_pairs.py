@@ -152,8 +152,14 @@ BAD: list[tuple[Any, str]] = [
         "unknown key 'anwser'; the keys (columns) are text1, text2, score or label (and,",
     ),
     ({"a": "x", "b": "y"}, "has the unknown keys 'a', 'b' and lacks text1, text2, score or label"),
-    (["text1", "text2"], "is ['text1', 'text2']; expected a Pair or an object with text1, text2"),
-    ("text1", "is 'text1'; expected a Pair or an object with text1, text2 and score or label"),
+    (
+        ["text1", "text2"],
+        "is ['text1', 'text2']; expected a Pair (ic.load_pairs) or an object with text1,",
+    ),
+    (
+        "text1",
+        "is 'text1'; expected a Pair (ic.load_pairs) or an object with text1, text2 and score",
+    ),
     (None, "is None; expected a Pair"),
     (GOOD | {"subset": 5}, "has 5 as its subset; give a text, or leave it out"),
     (GOOD | {"subset": " "}, "has ' ' as its subset; give a text, or leave it out"),

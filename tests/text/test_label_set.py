@@ -94,7 +94,7 @@ def test_ids_of_the_labels_by_example() -> None:
     assert stacked([None, None]) is None
     with pytest.raises(AnswerError, match="example 1 has the answer 'd', which is none of the"):
         label_ids(tokenizer, rows, prompts, ["b", "c"])
-    with pytest.raises(AnswerError, match=r"the answer 'quixotic' after .* tokens, .* to be one"):
+    with pytest.raises(OptionError, match=r"the label 'quixotic' after .* tokens, .* to be one"):
         label_ids(tokenizer, rows, prompts, ["b", "d", "quixotic"])
     assert issubclass(AnswerError, InputError)
 

@@ -7,7 +7,7 @@ computed from them); and the texts of ``predictions``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ from interp_compose.studies.core.examples import (
     examples_of,
     given,
     marked,
+    the_answer,
 )
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
@@ -34,6 +35,7 @@ from interp_compose.studies.core.text import (
     about,
     cautions,
     counted,
+    decimal,
     floor_of,
     interval,
     text_table,
@@ -271,13 +273,25 @@ class AblationCurve(StudyResult):
         ends = ("", "_low", "_high")
         change = interval(*(worst[f"logprob_change{end}"] for end in ends), sign=True)
         left = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
-        group = f"head {worst['group']}" if self.config.get("what") == "heads" else worst["group"]
         return [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
-            f"Most is lost with “{group}” ablated at layer {worst['layer']}: the answer's "
-            f"log-probability changes by {change} nats on average over "
-            f"{counted(worst['n'], 'examples')}, and the accuracy is {left}.",
+            f"By the answer's log-probability, most is lost where {self._done(worst)}: it changes "
+            f"by {change} nats on average over {counted(worst['n'], 'examples')}, and the accuracy "
+            f"is {left}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
         ]
+
+    def _done(self, row: Mapping[Hashable, Any]) -> str:
+        """What was done to the model, of a row of :attr:`frame`."""
+        from interp_compose.studies.ablation.figures import PARTS, REACH
+
+        what, group, layer = self.config["what"], row["group"], row["layer"]
+        if what == "heads":
+            return f"head {group} of layer {layer} is ablated"
+        where = REACH[self.config["reach"]].replace("ℓ", str(layer))
+        if what != "words":
+            return f"{PARTS[what]} in {where}"
+        word = "a word" if group == ALL_WORDS else f"a word of the kind “{group}”"
+        return f"{word} is hidden in {where} (one word at a time)"
 
     def _examples(self) -> Examples:
         framed = "Framed words are those knocked out, one at a time. "
@@ -288,11 +302,12 @@ class AblationCurve(StudyResult):
         return examples_of(
             outcomes,
             key="example",
-            line=lines["text"],
+            line="head " * (self.config["what"] == "heads") + lines["text"],
             value="target_logprob",
             clean=self.clean,
             parts=lambda row: marked(row["prompt"], cells.get(row["example"], ())),
             facts=answered,
+            answers=the_answer,
             right="correct",
             predictions=self.frames.get("predictions", PREDICTIONS.of(())),
             measured="log-probability of the answer (nats)",

@@ -31,6 +31,7 @@ from interp_compose.studies.core.examples import (
     examples_of,
     framed,
     given,
+    the_answer,
 )
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import YOURS, Table, check_same
@@ -365,6 +366,7 @@ class CapCurve(StudyResult):
             clean=self.clean,
             parts=lambda row: parts.get(row["example"], [row["prompt"]]),
             facts=answered,
+            answers=the_answer,
             right="correct",
             predictions=self.frames.get("predictions", PREDICTIONS.of(())),
             measured="log-probability of the answer (nats)",

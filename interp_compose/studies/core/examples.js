@@ -52,8 +52,8 @@
       one.values[i].forEach((value, j) => {
         const place = one.predictions?.[i][j];
         const right = place < 0;
-        const text = place === undefined ? "" : `“${data.texts[right ? ~place : place]}” `;
-        row.append(element("td", text + signed(value), right ? "right" : ""));
+        const said = place === undefined ? "" : `“${data.texts[right ? ~place : place]}” `;
+        row.append(element("td", said + (said ? `(${signed(value)})` : signed(value)), right ? "right" : ""));
       });
     });
     return made;
@@ -65,14 +65,14 @@
       const details = element("details");
       const summary = element("summary");
       summary.append(element("span", Number.isFinite(loss) ? signed(loss) : "–", "loss"), ...parts(one));
-      const told = [one.answer && ` → ${one.answer}`, one.lines.length > 1 && ` (${line})`];
-      summary.append(element("span", told.filter(Boolean).join(""), "note"));
+      const told = [one.answers, one.lines.length > 1 && `most lost: ${line}`].filter(Boolean);
+      summary.append(element("span", told.map((text) => ` · ${text}`).join(""), "note"));
       details.append(summary);
       details.addEventListener("toggle", () => {
         if (details.childElementCount > 1) return;
         const scroll = element("div", "", "scroll");
         scroll.append(table(one));
-        details.append(element("p", `Example ${one.number}: ${one.facts}`, "note"), scroll);
+        details.append(element("p", `Example ${one.number}: ${one.facts}; ${data.cells}.`, "note"), scroll);
       });
       at("list").append(details);
     }

@@ -40,7 +40,7 @@ class Examples:
         marks: what frames and bold print mean.
         layers: of the values.
         rows: one mapping per example, those first that lost most at some layer: its number, parts,
-            facts, answer, clean value, the names of its lines, and values (line × layer). If known,
+            facts, answers, clean value, names of its lines, and values (line × layer). If known,
             predictions (line × layer) as well: places in :attr:`texts`, and -1 minus that where
             they are right.
         texts: of predictions.
@@ -62,6 +62,7 @@ def examples_of(
     clean: pd.DataFrame,
     parts: Callable[[Row], Sequence[Part]],
     facts: Callable[[Row], str],
+    answers: Callable[[Row], str] = lambda row: "",
     measured: str,
     marks: str,
     right: str = "",
@@ -77,6 +78,7 @@ def examples_of(
         clean: a row per example, with its value when the model is untouched.
         parts: of such a row.
         facts: what else is to be told of it.
+        answers: that it may have, to stand beside its parts.
         measured: see :class:`Examples`.
         marks: see :class:`Examples`.
         right: the column that says which predictions are right.
@@ -103,7 +105,7 @@ def examples_of(
         of = slice(firsts[i], firsts[i + 1])
         one = untouched[int(owners[firsts[i]])]
         row = {"number": one[key], "parts": parts(one), "facts": facts(one)}
-        row["answer"] = one.get("answer", "")
+        row["answers"] = answers(one)
         row |= {"clean": was[firsts[i]], "lines": names[of], "values": rounded[of]}
         rows.append(row | ({"predictions": places[of].tolist()} if texts else {}))
     return Examples(measured, marks, layers, rows, texts)
@@ -128,6 +130,11 @@ def with_texts(frame: pd.DataFrame, predictions: pd.DataFrame | None) -> pd.Data
 def given(frame: pd.DataFrame | None) -> pd.DataFrame:
     """A table that may be left out; without rows then."""
     return pd.DataFrame() if frame is None else frame
+
+
+def the_answer(clean: Row) -> str:
+    """Like "answer “sty”"."""
+    return f"answer “{clean['answer'].strip()}”"
 
 
 def answered(clean: Row) -> str:
@@ -176,7 +183,9 @@ def browser(examples: Examples, room: int) -> str:
     """The examples with what sorts and filters them; the first ones that fit into ``room``
     bytes."""
     script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
-    head = {"layers": examples.layers, "texts": examples.texts}
+    cells = f"each cell has what is predicted there, and in brackets the {examples.measured}"
+    cells = cells if examples.texts else f"each cell has the {examples.measured}"
+    head = {"layers": examples.layers, "texts": examples.texts, "cells": cells}
     room -= len(script.encode()) + len(_json(head).encode()) + 2_000  # and the controls'
     kept: list[str] = []
     for row in examples.rows:

@@ -21,7 +21,6 @@ from typing import (
 )
 
 from interp_compose._public import public
-from interp_compose.errors import did_you_mean
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -86,9 +85,7 @@ def with_keywords(
         try:
             given = signature.bind(*args, **named).arguments
         except TypeError as misfit:
-            unknown = [did_you_mean(name, signature.parameters) for name in named]
-            meant = next((one for one in unknown if one and "unexpected" in str(misfit)), "")
-            raise TypeError(f"{described.__name__}() {misfit}{meant}") from None
+            raise TypeError(f"{described.__name__}() {misfit}") from None
         return function(*(given.pop(name) for name in first), options(**given))
 
     for name in ("__module__", "__name__", "__qualname__"):

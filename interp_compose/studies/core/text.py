@@ -113,10 +113,10 @@ def with_controls_named(what: str, names: Iterable[str], controls: Collection[st
     return f"{what} (controls: {', '.join(found)}):" if found else f"{what}:"
 
 
-def over_seeds(row: Mapping[Any, Any], *, percent: bool = False) -> str:
+def over_seeds(row: Mapping[Any, Any], *, percent: bool = False, digits: int = 3) -> str:
     """Like "0.913 (0.901 to 0.927 over 3 seeds)", of a row's mean, smallest, largest, n_seeds."""
     ends = (row[name] for name in ("mean", "smallest", "largest"))
-    mean, low, high = (f"{decimal(100 * x, 1)} %" if percent else decimal(x, 3) for x in ends)
+    mean, low, high = (f"{decimal(100 * x, 1)} %" if percent else decimal(x, digits) for x in ends)
     n = row["n_seeds"]
     return f"{mean} ({low} to {high} over {n} seeds)" if n > 1 else f"{mean} (one seed)"
 

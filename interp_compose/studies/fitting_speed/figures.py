@@ -15,7 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Line, Panel
+from interp_compose.plots.chart import Chart, Line, Panel, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, COMPARISON_STYLES, MUTED, VERMILLION, Style
 from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
@@ -48,7 +48,7 @@ def fitting_epochs_figure(
     for rate, own in cells.groupby("init_rate", sort=True):
         columns = ("n_layers", *(f"{measure}_{what}" for what in ("epochs", "low", "high")))
         lines = lines_of(_by_groups(own, groups), *columns, interval="bars")
-        panels.append((f"γ = {rate:g}", lines))
+        panels.append((f"γ = {rate:g}", side_by_side(lines, False)))
     left_out = int(cells[f"{measure}_epochs"].isna().sum())
     return draw(
         Chart(

@@ -346,16 +346,24 @@ class FittingSpeed(StudyResult):
         """Where training data are fitted first and last, and how well lateness tells samples that
         violate the rule."""
         cells = self.cells
-        fitted = cells[cells["accuracy_epochs"].notna()].sort_values("accuracy_epochs")
-        told = [_span(row, "accuracy", "accuracy_epochs") for row in fitted.to_dict("records")]
-        first = "; ".join(dict.fromkeys([*told[:1], *told[-1:]]))
+        fitted = cells[cells["accuracy_epochs"].notna()]
+        told = []
+        for name, most in (("Fewest", fitted.nsmallest), ("Most", fitted.nlargest)):
+            ends = most(1, "accuracy_epochs", keep="all").to_dict("records")
+            spans = [_span(row, "accuracy", "accuracy_epochs", 1) for row in ends]
+            told.append(f"{name}: {'; '.join(spans)}.")
         said = [
-            "Asked: how many epochs training data take that break a rule here and there, first and "
-            f"last: {first or 'in no cell did every run fit them'}."
+            "Asked: how many epochs it takes until all training data are predicted right, where "
+            "targets of some groups of anchor pairs break the rule of the others (violating "
+            "groups).",
+            *(told if len(fitted) else ["In no cell did every run fit its data."]),
         ]
         for row in cells[cells["auc"].notna()].nlargest(1, "auc").to_dict("records"):
             found = _span(row, "auc", "auc")
-            said.append(f"Lateness tells samples that break the rule best with ROC AUC {found}.")
+            said.append(
+                "How well samples that break the rule are told by their lateness, as an area under "
+                f"the ROC curve (chance is 0.5), is highest with {found}."
+            )
         return [*said, f"Late samples may be late for another reason. {LIMITS}"]
 
     def summary(self) -> str:
@@ -374,7 +382,7 @@ class FittingSpeed(StudyResult):
                 (
                     ("γ", "init_rate", ">6g"),
                     ("layers", "n_layers", ">8"),
-                    ("groups", "violations", ">8"),
+                    ("violating groups", "violations", ">18"),
                     ("accuracy 100 %", "accuracy", ">22"),
                     ("loss ≤ 0.05", "loss", ">22"),
                     ("ROC AUC", "area", ">20"),
@@ -425,12 +433,13 @@ class FittingSpeed(StudyResult):
             )
 
 
-def _span(cell: Mapping[Hashable, Any], measure: str, mean: str) -> str:
+def _span(cell: Mapping[Hashable, Any], measure: str, mean: str, digits: int = 3) -> str:
     """Like "21.3 (19 to 24 over 3 seeds) at γ 0.8, 3 layers, 1 violating group"."""
     ends = {"mean": cell[mean], "smallest": cell[f"{measure}_low"]}
     ends |= {"largest": cell[f"{measure}_high"], "n_seeds": cell["n"] - cell["diverged"]}
     return (
-        f"{over_seeds(ends)} at γ {cell['init_rate']:g}, {counted(cell['n_layers'], 'layers')}, "
+        f"{over_seeds(ends, digits=digits)} at γ {cell['init_rate']:g}, "
+        f"{counted(cell['n_layers'], 'layers')}, "
         f"{counted(cell['violations'], 'violating groups')}"
     )
 

@@ -78,6 +78,15 @@ CIRCUIT_COLUMNS: Final = (
     ("twin_distance", "twin_distance", ">15.3f"),
     ("anchor_contrast", "anchor_contrast", ">17.3f"),
 )
+ORDER_COLUMNS: Final = (
+    ("γ", "init_rate", ">5g"),
+    ("step", "step", ">6"),
+    ("distance", "distance", ">10.3f"),
+    ("p", "distance_p", ">8.3f"),
+    ("cosine", "cosine", ">10.4f"),
+    ("random", "null_mean", ">10.4f"),
+    ("p", "p", ">8.3f"),
+)
 """Of the summary's tables."""
 
 
@@ -219,16 +228,12 @@ class Mechanism(StudyResult):
             "",
             *text_table(self.circuits.assign(gap=""), CIRCUIT_COLUMNS),
         ]
-        for title, measure, p in (
-            ("distance of numbers a step apart, over random orders' (p)", "distance", "distance_p"),
-            ("cosine of such differences (p)", "cosine", "p"),
-        ):
-            lines += ["", f"    γ {title}"]
-            for rate, own in self.orders.groupby("init_rate", sort=False):
-                told = "".join(
-                    f"   {row['step']}: {row[measure]:.2f} ({row[p]:.3f})"
-                    for row in own.to_dict("records")
-                )
-                lines.append(f"{rate:>5g}{told}")
+        lines += [
+            "",
+            "embeddings e of numbers t and t + step: mean distance, over that in random orders",
+            "(1: no order); mean cosine of e(t + step) − e(t) of different t, then random orders';",
+            "p: share of random orders that are as near, or have as large a cosine; uncorrected",
+            *text_table(self.orders, ORDER_COLUMNS),
+        ]
         phases = sorted(set(self.frame["phase"]))
         return self._told([*lines, "", *(f"{phase:>4}  {PHASES[phase]}" for phase in phases)])

@@ -173,7 +173,10 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
         shared.append("n: " + ", ".join(f"{n:,} of {label}" for label, n in counts.items()))
     is_told = any(part.startswith("dotted") for part in shared)
     dotted = any(panel.levels for panel in panels) and not is_told
-    shared += ["dotted: the levels, in the results' colours"] if dotted else []
+    levels = [one.label for chart in charts.values() for p in chart.panels for one in p.levels]
+    are_clean = all(label.startswith("clean") for label in filter(None, levels))
+    of = "the clean model" if are_clean else "the level"
+    shared += [f"dotted: {of} of each result, in its colour"] if dotted else []
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),

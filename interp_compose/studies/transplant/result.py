@@ -260,8 +260,14 @@ class Transplants(StudyResult):
             f"{SHOWN.get(vector, vector)} {interval(*share)}"
             for vector, *share in self.frame.loc[place, numbers].to_numpy().tolist()
         ]
-        first = self._head()[1]
+        first, pair = self._head()[1], self.pairs.iloc[0]
         return [
+            "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
+            "phrase in another (the target). The expected answer is that of the composed prompt, "
+            f"the target with the source's phrase in it: “{pair['source_phrase']}”, out of "
+            f"“{pair['source']}”, takes the place of “{pair['target_phrase']}” in "
+            f"“{pair['target']}”, whose own answer is “{pair['answer'].strip()}”; expected is "
+            f"“{pair['expected'].strip()}”.",
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
             f"({best['pooling']}); by vector: {'; '.join(shares)}; {INTERVALS}.",
@@ -285,6 +291,9 @@ class Transplants(StudyResult):
             facts=lambda row: (
                 f"expected “{row['expected']}”, the target's own answer “{row['answer']}”; the "
                 f"model untouched predicts “{row['prediction_text']}”"
+            ),
+            answers=lambda row: (
+                f"expected “{row['expected'].strip()}”, the target's own “{row['answer'].strip()}”"
             ),
             right="expected_right",
             predictions=self.frames.get("predictions", PREDICTIONS.of(())),
