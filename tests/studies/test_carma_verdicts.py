@@ -180,7 +180,7 @@ def test_one_seed_says_nothing() -> None:
 def test_of_two_seeds_the_seeds_themselves_are_drawn() -> None:
     comparison = compare(seeds=(3, 7), gain={"synonyms": 40})
     chart = comparison.plot_consistency().chart
-    assert "2 seeds · bars: from one to the other" in chart.subtitle
+    assert "2 seeds · bars: from one seed to the other" in chart.subtitle
     own = comparison.frames["synonyms"].query("version == 'carma' and rate == @RATES[0]")
     each = sorted((100 * own["n_both"] / own["n_before"]).tolist())
     assert len(each) == 2

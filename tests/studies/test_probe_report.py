@@ -302,4 +302,4 @@ def test_a_report_names_the_extremes_of_a_random_matrixs_share(report: Complexit
         row = rows[at]
         layer = f" of layer {row['layer']}" if 0 <= row["layer"] < LAYERS else ""
         ranks = f"{row['stable_rank']:.2f} of {row['random_stable_rank']:.2f}"
-        assert f"{row['matrix']}{layer} {ranks}" in said
+        assert f"share has {row['matrix']}{layer}, {ranks}" in said

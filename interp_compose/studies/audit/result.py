@@ -28,8 +28,8 @@ STATUSES: Final[Mapping[Status, str]] = {
 }
 """From the worst to the best."""
 TOLD: Final = {
-    "silent": "hook points that never fire (silent: no finding)",
-    "holds": "checks that hold",
+    "silent": "are silent (hook points that never fire)",
+    "holds": "hold",
 }
 FOUND: Final = ("wrong", "discarded")
 """Statuses of findings: what gives a wrong number without an error."""
@@ -46,7 +46,7 @@ CHECKS: Final = Table(
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(StudyResult):
-    """What of a model is as it claims to be; made by :func:`audit`."""
+    """Whether a model behind TransformerLens is what it claims to be; made by :func:`audit`."""
 
     SCHEMA = (CHECKS,)
     TABLES = ("checks",)
@@ -86,7 +86,7 @@ class Audit(StudyResult):
         told = [f"{counts[one]} {TOLD.get(one, one)}" for one in STATUSES if counts.get(one, 0)]
         found = counted(len(self.findings), "findings") if len(self.findings) else "no findings"
         about = f"model {self.config['model']} · {self.config['architecture']}"
-        return about, f"{found}: {', '.join(told)}"
+        return about, f"{found} in {len(self.frame):,} checks: {', '.join(told)}"
 
     def summary(self) -> str:
         """How many checks have which status, every finding, and what was refused or not tried."""

@@ -94,7 +94,7 @@ def comparison_figure(
 ) -> ChartFigure:
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
     styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
-    how = "mean over mean, max and sum pooling" if pooling == "average" else f"{pooling} pooling"
+    how = "average of mean, max and sum pooling" if pooling == "average" else f"{pooling} pooling"
     lines = _lines([(k, styles[k], frame) for k, frame in frames.items()], normalised_depth)
     levels = [
         Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))

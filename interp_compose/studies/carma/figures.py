@@ -166,5 +166,5 @@ def _lines(
 def _about(config: Mapping[str, Any], rows: pd.DataFrame, *more: str) -> str:
     """Like "task mini-idm · 5 seeds · bands: 95 % intervals"."""
     n = int(rows["n_seeds"].max())
-    spread = {1: "one seed, no intervals", 2: "2 seeds · bands: from one to the other"}
+    spread = {1: "one seed, no intervals", 2: "2 seeds · bands: from one seed to the other"}
     return about(config, ["task"], spread.get(n, f"{n} seeds · bands: 95 % intervals"), *more)

@@ -138,9 +138,12 @@ def most_apart(differences: pd.DataFrame, by: str, *, percent: bool = False) -> 
     tested = ""
     if not math.isnan(row["p_holm"]):
         tested = f" ({UNCORRECTED}; p by Holm {probability(row['p_holm'])})"
+    told = f"{interval(*ends, sign=True)}{unit}{tested}."
+    if len(rows) == 1:
+        return [f"The difference of {row[by]} to {row['other']}, paired by seed, is {told}"]
     return [
         f"Of all differences to {row['other']}, paired by seed, that of {row[by]} is the largest: "
-        f"{interval(*ends, sign=True)}{unit}{tested}."
+        f"{told}"
     ]
 
 

@@ -116,14 +116,14 @@ class ComplexityReport(StudyResult):
         rows = order.sort_values("share", kind="stable").to_dict("records")
         n_layers = int(self.config["n_layers"])
         told = "; ".join(
-            f"{row['matrix']}{f' of layer {i}' if 0 <= (i := row['layer']) < n_layers else ''} "
+            f"{most} share has {row['matrix']}"
+            f"{f' of layer {i}' if 0 <= (i := row['layer']) < n_layers else ''}, "
             f"{decimal(row['stable_rank'], 2)} of {decimal(row['random_stable_rank'], 2)}"
-            for row in (rows[0], rows[-1])
+            for most, row in (("the lowest", rows[0]), ("the highest", rows[-1]))
         )
         return [
             f"Asked: how complex the weights of {self.config['model']} are. A matrix is compared "
-            f"by stable rank with a random one of its shape. Of {len(rows)} matrices, the lowest "
-            f"and the highest share have {told}.",
+            f"by stable rank with a random one of its shape. Of {len(rows)} matrices {told}.",
             "These are numbers of one model, without sampling error. They do not show that low "
             "ranks make a model reason.",
         ]
