@@ -264,9 +264,9 @@ class Transplants(StudyResult):
         return [
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
-            f"the target with the source's phrase in it: “{pair['source_phrase']}”, out of "
-            f"“{pair['source']}”, takes the place of “{pair['target_phrase']}” in "
-            f"“{pair['target']}”, whose own answer is “{pair['answer'].strip()}”; expected is "
+            "the target with the source's phrase in it. In the first pair, "
+            f"“{pair['source_phrase']}” out of “{pair['source']}” takes the place of "
+            f"“{pair['target_phrase']}” in “{pair['target']}”, whose own answer is “{pair['answer'].strip()}”; expected is "
             f"“{pair['expected'].strip()}”.",
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
