@@ -260,14 +260,15 @@ class Transplants(StudyResult):
             f"{SHOWN.get(vector, vector)} {interval(*share)}"
             for vector, *share in self.frame.loc[place, numbers].to_numpy().tolist()
         ]
-        first, pair = self._head()[1], self.pairs.iloc[0]
+        first = self._head()[1]
+        told = {name: str(text).strip() for name, text in self.pairs.iloc[0].items()}
         return [
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
-            "the target with the source's phrase in it. In the first pair, "
-            f"“{pair['source_phrase']}” out of “{pair['source']}” takes the place of "
-            f"“{pair['target_phrase']}” in “{pair['target']}”, whose own answer is “{pair['answer'].strip()}”; expected is "
-            f"“{pair['expected'].strip()}”.",
+            f"the target with the source's phrase in it. In the first pair “{told['source_phrase']}” "
+            f"out of “{told['source']}” takes the place of “{told['target_phrase']}” in "
+            f"“{told['target']}”, whose own answer is “{told['answer']}”; expected is "
+            f"“{told['expected']}”.",
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
             f"({best['pooling']}); by vector: {'; '.join(shares)}; {INTERVALS}.",
