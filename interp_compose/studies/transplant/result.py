@@ -265,8 +265,8 @@ class Transplants(StudyResult):
         return [
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
-            f"the target with the source's phrase in it. In the first pair “{told['source_phrase']}” "
-            f"out of “{told['source']}” takes the place of “{told['target_phrase']}” in "
+            "the target with the source's phrase in it. In the first pair "
+            f"“{told['source_phrase']}” out of “{told['source']}” takes the place of “{told['target_phrase']}” in "
             f"“{told['target']}”, whose own answer is “{told['answer']}”; expected is "
             f"“{told['expected']}”.",
             f"{first[0].upper()}{first[1:]}.",
