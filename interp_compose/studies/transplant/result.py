@@ -266,9 +266,9 @@ class Transplants(StudyResult):
             "Asked: whether the vector of a phrase of one prompt (the source) is taken for that "
             "phrase in another (the target). The expected answer is that of the composed prompt, "
             "the target with the source's phrase in it. In the first pair "
-            f"“{told['source_phrase']}” out of “{told['source']}” takes the place of “{told['target_phrase']}” in "
-            f"“{told['target']}”, whose own answer is “{told['answer']}”; expected is "
-            f"“{told['expected']}”.",
+            f"“{told['source_phrase']}” out of “{told['source']}” takes the place of "
+            f"“{told['target_phrase']}” in “{told['target']}”, whose own answer is "
+            f"“{told['answer']}”; expected is “{told['expected']}”.",
             f"{first[0].upper()}{first[1:]}.",
             f"The transplant gives the expected answer most often at layer {best['layer']} "
             f"({best['pooling']}); by vector: {'; '.join(shares)}; {INTERVALS}.",
