@@ -204,11 +204,12 @@ class Page {
   draw() {
     const { curves, unpooled, layer, how } = this;
     const shown = this.pooled.length ? [...curves] : [];
+    const alone = this.hidden.length ? "only hidden" : "not pooled";
     byId("curve-title").textContent = `log P(${this.answer}), by the layer of pooling`;
     byId("values").replaceChildren(
       row("th", "layer", ...Array(this.model.n_layers).keys()),
       ...[...curves].map(([name, values]) => row("td", name, ...values.map((x) => number(x, 2)))),
-      row("td", "not pooled", ...Array(this.model.n_layers).fill(number(unpooled, 2))),
+      row("td", alone, ...Array(this.model.n_layers).fill(number(unpooled, 2))),
     );
     const [width, height] = [Math.max(byId("curve").clientWidth, 240), 250];
     const plot = { left: 44, right: width - 86, top: 12, bottom: height - 40 };
@@ -250,7 +251,7 @@ class Page {
       image.append(svg("circle", { class: "x-chosen", cx: x(layer), cy: y(value), r: 10 }));
     }
     const ends = shown.map(([name, values]) => [name, y(values[values.length - 1])]);
-    ends.push(["not pooled", y(unpooled)]);
+    ends.push([alone, y(unpooled)]);
     for (const [name, at] of apart(ends, 15, plot)) {
       image.append(
         svg("text", { class: `x-name x-${name.replace(" ", "-")}`, x: plot.right + 8, y: at + 4 }, name),
