@@ -155,7 +155,11 @@ def _controls() -> Found:
 )
 def _layers() -> Found:
     def tell(task: str) -> str:
-        return ", ".join(points(row) for row in differences(task, "cap"))
+        rows = differences(task, "cap")
+        first, last = (
+            f"[{signed(low, 1)}, {signed(high, 1)}]" for low, high in map(ends, (rows[0], rows[-1]))
+        )
+        return f"{', '.join(map(points, rows))}; 95 % of the first {first}, of the last {last}"
 
     of = {task: differences(task, "cap") for task in TASKS}
     verdicts = (by_ranges(ends(rows[-1]), ends(rows[0])) for rows in of.values())
@@ -179,9 +183,10 @@ def _idm_over_sc() -> Found:
     both = [*zip(differences(IDM, "cap"), differences(SST, "cap"), strict=True)]
     larger = sum(a["difference"] > b["difference"] for a, b in both)
     verdicts = [by_ranges(ends(b), ends(a)) for a, b in both]
-    apart = len(verdicts) - verdicts.count(UNDECIDED)
+    overlap = verdicts.count(UNDECIDED)
     text = (
-        f"larger on `{IDM}` at {larger} of {len(both)} layers; intervals do not overlap at {apart}"
+        f"larger on `{IDM}` at {larger} of {len(both)} layers; the 95 % intervals of the two tasks "
+        f"overlap at {overlap}"
     )
     return text, agreed(verdicts)
 

@@ -241,7 +241,8 @@ def _clusters_under(mode: str) -> Found:
     pairs, twins = "pair_silhouette", "twin_distance"
     text = lines(
         f"γ 0.3 is in {first}, 0.45 in {second}, 0.8 in {third}",
-        f"silhouette of pairs: γ 0.3 {told(mixed, pairs)}, 0.45 {told(apart, pairs)}",
+        f"silhouette of pairs (clusters: above .1): γ 0.3 {told(mixed, pairs)}, 0.45 "
+        f"{told(apart, pairs)}",
         f"distance of symmetric pairs: γ 0.45 {told(apart, twins)}, 0.8 {told(merged, twins)}",
     )
     clusters = by_ranges((max(mixed[f"{pairs}_high"], 0.1),) * 2, ends(apart, pairs))

@@ -187,9 +187,13 @@ def cuts() -> Table:
             for rs in found
         ]
         stack, of, earlier = place
-        cut = "embeddings" if earlier == 0 else f"layer {earlier - 1}"
-        rows.append([stack, of, cut, *own])
-    return ["stack", "layer of which", "cut out", *heads], rows
+        rows.append([stack, "all" if of == "all" else f"block {of}", read_out(earlier), *own])
+    return ["stack", "of the fuse-attention of", "cut out", *heads], rows
+
+
+def read_out(earlier: int) -> str:
+    """What fuse-attention reads, by its number."""
+    return f"output of block {earlier - 1}" if earlier else "embeddings"
 
 
 def pooled(name: str) -> Table:
@@ -245,7 +249,7 @@ def heads(name: str) -> Table | None:
         )
         model, stack, layer = at
         rows.append([f"`{model}`", stack, str(layer), str(head), ", ".join(weights), entropy])
-    titles = ["model", "stack", "layer", "head", "weight of the embeddings, layer 0, …"]
+    titles = ["model", "stack", "block", "head", "weight of the embeddings, of block 0's output, …"]
     return [*titles, "entropy of the layer, of the largest"], rows
 
 

@@ -116,7 +116,7 @@ def _holes() -> Found:
     told = " → ".join(f"{holed} of {n}" for holed, n in counts)
     large, small = (holed / n for holed, n in counts)
     verdict = {(1.0, 0.0): REPRODUCED, (0.0, 0.0): NOT, (0.0, 1.0): NOT}.get((large, small))
-    told = f"seeds with wrong sums in the square, {LARGE} → {SMALL}: {told}"
+    told = f"seeds with wrong sums in the square (claimed: all → none), {LARGE} → {SMALL}: {told}"
     return told, verdict or UNDECIDED
 
 

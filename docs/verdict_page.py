@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from docs import carma_verdicts, complexity_verdicts
+from docs.generalise_results import read_out
 from docs.measured import Table, read
 from docs.phase_results import share
 from docs.verdicts import (
@@ -258,13 +259,13 @@ def _used() -> Found:
                 left.setdefault(place, []).append(row["n_right"] / row["n_clean"])
         own = [max(seeds) < 1 for seeds in left.values()]
         ends = {
-            f"{stack} {layer} without {earlier}": _ends(seeds)
+            f"{stack} block {layer} without {read_out(earlier)}": _ends(seeds)
             for (stack, layer, earlier), seeds in left.items()
         }
         each.append(f"{_named(task, 'test')}: {sum(own)} of {len(own)}; {_told(ends)}")
         used += own if min(map(len, left.values())) > 1 else []
     head = (
-        "An earlier layer (0: the embeddings) cut out of one layer's fuse-attention: how often "
+        "The embeddings or a block's output cut out of one block's fuse-attention: how often "
         "fewer test sequences are right in every seed, and the share that is left"
     )
     verdict = REPRODUCED if all(used) else UNDECIDED if any(used) else NOT
@@ -396,7 +397,7 @@ def _learned() -> Found:
         each.append(f"{subset}: {text}")
         own, *controls = ends.values()
         verdicts += [by_ranges(control, own) for control in controls]
-    return BREAK.join(["Pearson's r, composed", *each]), agreed(verdicts)
+    return BREAK.join(["Pearson's r, means over tokens, composed", *each]), agreed(verdicts)
 
 
 CAT.add(
@@ -989,10 +990,10 @@ INTRODUCTION: Final = """\
 
 Every testable claim of the four papers, and its verdict here. **None of the papers' own models was
 measured.** Ours are small and trained in minutes: GPT-2s of four layers, 128 wide, on shipped data
-([models](models.md)), decoders and encoder–decoders of two layers, 64 to 128 wide, small BERTs and
-U-Nets; and, pre-trained by others, the sentence encoder all-MiniLM-L6-v2. *Reproduced* means: seen
-at that scale. *Not reproduced* means that it was tested at that scale, and the opposite was found,
-or no effect. Whether a claim holds in the papers' models is open either way.
+([models](models.md)), decoders and encoder–decoders of two to four layers, 64 to 128 wide, small
+BERTs and U-Nets; and, pre-trained by others, the sentence encoder all-MiniLM-L6-v2. *Reproduced*
+means: seen at that scale. *Not reproduced* means that it was tested at that scale, and the
+opposite was found, or no effect. Whether a claim holds in the papers' models is open either way.
 """
 
 

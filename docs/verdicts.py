@@ -29,7 +29,7 @@ RULES: Final = """\
    where it is the other way; else undecided. A claim about several tasks, models or depths must
    hold on each.
 2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
-3. **Ranges from smallest to largest** seed or cell (phase diagrams and fitting speed, three or five
+3. **Ranges from smallest to largest** seed or cell (complexity control, LRF and CAT; two to five
    seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
    they do not overlap the other way round, else undecided. One seed decides nothing.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
