@@ -352,17 +352,17 @@ class FittingSpeed(StudyResult):
             ends = most(1, "accuracy_epochs", keep="all").to_dict("records")
             spans = [_span(row, "accuracy", "accuracy_epochs", 1) for row in ends]
             told.append(f"{name}: {'; '.join(spans)}.")
+        found = " ".join(told) if len(fitted) else "In no cell did every run fit its data."
         said = [
             "Asked: how many epochs it takes until all training data are predicted right, where "
             "targets of some groups of anchor pairs break the rule of the others (violating "
-            "groups).",
-            *(told if len(fitted) else ["In no cell did every run fit its data."]),
+            f"groups). {found}",
         ]
         for row in cells[cells["auc"].notna()].nlargest(1, "auc").to_dict("records"):
-            found = _span(row, "auc", "auc")
+            area = _span(row, "auc", "auc")
             said.append(
                 "How well samples that break the rule are told by their lateness, as an area under "
-                f"the ROC curve (chance is 0.5), is highest with {found}."
+                f"the ROC curve (chance is 0.5), is highest with {area}."
             )
         return [*said, f"Late samples may be late for another reason. {LIMITS}"]
 
