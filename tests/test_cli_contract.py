@@ -326,7 +326,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "ablate": {
         **{**LAYERS, **MODEL, **TASK},
         "--how mean": "OptionError: how='mean' has no meaning for what='words'",
-        "--tagger xx_no": "MissingDataError: spaCy has no model 'xx_no'",
+        "--tagger xx_no": "MissingDataError: tagger='xx_no' is no spaCy pipeline that is installed",
     },
     "similarity": {
         **{**LAYERS, **MODEL},

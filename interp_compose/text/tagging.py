@@ -34,8 +34,11 @@ def tagger_of(tagger: Any) -> Tagger:
         try:
             return _parts_of_speech(load_spacy(tagger))
         except MissingDataError as missing:
-            hint = did_you_mean(tagger, [KIND]) or f"; tagger={KIND!r} needs no pipeline"
-            raise MissingDataError(f"{missing}{hint}") from missing
+            raise MissingDataError(
+                f"tagger={tagger!r} is no spaCy pipeline that is installed; expected {KIND!r}, "
+                "which needs none, a function, or a pipeline's name: python -m spacy download "
+                f"en_core_web_sm gets one{did_you_mean(tagger, [KIND])}"
+            ) from missing
     if hasattr(tagger, "pipe_names"):
         return _parts_of_speech(tagger)
     if not callable(tagger):

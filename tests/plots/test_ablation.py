@@ -48,11 +48,11 @@ def cells_of(figure: ChartFigure) -> Any:
 
 
 def test_the_curve_draws_the_frames_numbers() -> None:
-    frame = frame_of({"all words": 90, "noun": 90, "verb": 12})
+    frame = frame_of({"any word": 90, "noun": 90, "verb": 12})
     figure = curve_figure(frame, clean_accuracy=0.75, config=CONFIG)
     lines = lines_of(figure)
-    assert list(lines) == ["all words", "noun", "verb: 12 ex., clean 12%"]
-    for group, trace in zip(("all words", "noun", "verb"), lines.values(), strict=True):
+    assert list(lines) == ["any word", "noun", "verb: 12 ex., clean 12%"]
+    for group, trace in zip(("any word", "noun", "verb"), lines.values(), strict=True):
         rows = frame[frame["group"] == group]
         assert list(trace.x) == rows["layer"].tolist()
         assert list(trace.y) == rows["accuracy"].tolist()
@@ -81,25 +81,25 @@ def test_the_curve_draws_the_frames_numbers() -> None:
     ],
 )
 def test_titles_say_what_was_done(config: dict[str, Any], title: str, x_title: str) -> None:
-    frame = frame_of({"all words": 9})
+    frame = frame_of({"any word": 9})
     figure = curve_figure(frame, clean_accuracy=0.5, config={**CONFIG, **config})
     assert titles(figure)[0] == f"tiny: accuracy when {title}"
     assert figure.layout.xaxis.title.text.endswith(x_title)
 
 
 def test_of_many_kinds_those_with_most_words_are_drawn() -> None:
-    """Six lines can be told apart; the first is of all words, however few these are."""
-    groups = {"all words": 5} | {f"kind {i}": 10 + (7 * i) % 11 for i in range(11)}
+    """Six lines can be told apart; the first is of any word, however few these are."""
+    groups = {"any word": 5} | {f"kind {i}": 10 + (7 * i) % 11 for i in range(11)}
     figure = curve_figure(frame_of(groups), clean_accuracy=0.5, config=CONFIG)
     kept = sorted(list(groups)[1:], key=lambda name: groups[name])[-5:]
-    expected = [name for name in groups if name == "all words" or name in kept]
+    expected = [name for name in groups if name == "any word" or name in kept]
     assert [name.split(":")[0] for name in lines_of(figure)] == expected
     looks = {(trace.line.color, trace.marker.symbol) for trace in lines_of(figure).values()}
     assert len(looks) == 6
     assert (
         titles(figure)[1]
         .replace("<br>", " ")
-        .endswith("band of all words: 95 % intervals · 6 rarer groups not drawn")
+        .endswith("band of any word: 95 % intervals · 6 rarer groups not drawn")
     )
     six = curve_figure(frame_of(dict(list(groups.items())[:6])), clean_accuracy=0.5, config=CONFIG)
     assert len(lines_of(six)) == 6

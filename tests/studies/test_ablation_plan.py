@@ -52,7 +52,7 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
         ({"tagger": "xx_no"}, MissingDataError, "no model 'xx_no'"),
         ({"tagger": spacy.blank("en")}, OptionError, "gives no part of speech"),
         ({"tagger": lambda text: [(0, 99, "N")]}, OptionError, r"gave \(0, 99, 'N'\)"),
-        ({"tagger": lambda text: [(0, 1, "all words")]}, OptionError, "the tag 'all words', whic"),
+        ({"tagger": lambda text: [(0, 1, "any word")]}, OptionError, "the tag 'any word', whic"),
     ],
 )
 def test_bad_options_are_refused(

@@ -164,7 +164,7 @@ def check_frame(curve: AblationCurve, groups: list[str]) -> None:
             if each["layer"] == row["layer"]
             and row["group"]
             in (
-                "all words" if (-1, 0) not in group_of else None,
+                "any word" if (-1, 0) not in group_of else None,
                 group_of.get((each["example"], each["unit"]), group_of.get((-1, each["unit"]))),
             )
         ]
@@ -174,17 +174,17 @@ def check_frame(curve: AblationCurve, groups: list[str]) -> None:
 
 
 def test_every_number_of_words_by_hand() -> None:
-    check_frame(make_curve(), ["all words", "content", "function", "number"])
+    check_frame(make_curve(), ["any word", "content", "function", "number"])
 
 
 def test_every_number_without_kinds_of_words_by_hand() -> None:
-    check_frame(make_curve(cells=make_cells().assign(group="all words")), ["all words"])
+    check_frame(make_curve(cells=make_cells().assign(group="any word")), ["any word"])
 
 
 def test_all_words_are_there_even_where_all_are_of_one_kind() -> None:
     curve = make_curve(cells=make_cells().assign(group="NOUN"))
-    check_frame(curve, ["all words", "NOUN"])
-    parts = [curve.frame[curve.frame["group"] == name] for name in ("all words", "NOUN")]
+    check_frame(curve, ["any word", "NOUN"])
+    parts = [curve.frame[curve.frame["group"] == name] for name in ("any word", "NOUN")]
     for column in set(curve.frame) - {"group"}:
         assert parts[0][column].tolist() == parts[1][column].tolist()
 
@@ -242,17 +242,17 @@ def test_all_words_lie_between_the_kinds_where_every_example_has_each(seed: int,
     for column in ("accuracy", "target_logprob", "logprob_change"):
         table = frame.pivot(index="layer", columns="group", values=column)
         kinds = table[["a", "b", "c"]]
-        assert (table["all words"] >= kinds.min(axis=1) - 1e-12).all()
-        assert (table["all words"] <= kinds.max(axis=1) + 1e-12).all()
+        assert (table["any word"] >= kinds.min(axis=1) - 1e-12).all()
+        assert (table["any word"] <= kinds.max(axis=1) + 1e-12).all()
         weighted = (kinds["a"] + 2 * kinds["b"] + kinds["c"]) / 4
-        np.testing.assert_allclose(table["all words"], weighted, atol=1e-12)
+        np.testing.assert_allclose(table["any word"], weighted, atol=1e-12)
 
 
 @pytest.mark.parametrize("right", [False, True])
 def test_where_all_agree_the_interval_still_has_a_width(right: bool) -> None:
     outcomes = make_outcomes(make_cells()).assign(correct=right)
     curve = make_curve(outcomes=outcomes)
-    check_frame(curve, ["all words", "content", "function", "number"])
+    check_frame(curve, ["any word", "content", "function", "number"])
     assert (curve.frame["ci_high"] - curve.frame["ci_low"] > 0.4).all()
     curve.plot()
 
@@ -300,11 +300,14 @@ def test_summary_is_an_aligned_table() -> None:
         "model tiny · task toy · what words · reach from · mode exclude · 6 examples, 45 outcomes"
     )
     low, high = wilson(4, 6)
-    assert lines[1] == f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy:"
-    assert lines[2] == "layer  all words (n 5)    content (n 5)   function (n 4)     number (n 1)"
-    assert lines[3] == "clean            0.600            0.600            0.500            0.000"
+    assert lines[1] == (
+        f"clean accuracy {4 / 6:.3f} [{low:.3f}, {high:.3f}]; accuracy where a word is hidden in "
+        "layers ℓ and above (one word at a time):"
+    )
+    assert lines[2] == "layer  any word (n 5)   content (n 5)  function (n 4)    number (n 1)"
+    assert lines[3] == "clean           0.600           0.600           0.500           0.000"
     expected = curve.frame[curve.frame["layer"] == 2]["accuracy"]
-    assert lines[5] == "    2" + "".join(f"{number:>17.3f}" for number in expected)
+    assert lines[5] == "    2" + "".join(f"{number:>16.3f}" for number in expected)
     assert lines[4 + len(LAYERS)].startswith("! 6 examples, fewer than 30")
     assert len({len(line) for line in lines[2:-1]}) == 1
 

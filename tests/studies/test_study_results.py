@@ -358,7 +358,7 @@ REFUSED: dict[str, list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str]]
         ("clean", without(0), "outcomes has the example 0; expected 1, 2"),
         ("cells", without(4), "example 2, unit 0, which cells has not; expected a row for each"),
         ("cells", put("example", -1), "which cells has not; .* or rows of example -1 alone"),
-        ("cells", put("group", "all words"), "cells has the group 'all words' beside others"),
+        ("cells", put("group", "any word"), "cells has the group 'any word' beside others"),
     ],
     "similarity": [
         ("cosines", put("pooling", "median"), "has the pooling 'median'; expected mean, max"),

@@ -76,7 +76,9 @@ def test_a_pipeline_without_a_tagger_is_refused() -> None:
 
 
 def test_a_pipeline_that_is_not_there_is_named_with_its_command() -> None:
-    with pytest.raises(MissingDataError, match="no model 'xx_no'.*spacy download xx_no"):
+    with pytest.raises(
+        MissingDataError, match="'xx_no' is no spaCy pipeline .*spacy download en_core_web_sm"
+    ):
         tagger_of("xx_no")
 
 
@@ -141,7 +143,7 @@ def test_what_a_function_gives_is_checked(gives: Any, message: str) -> None:
 
 
 def test_a_word_near_kind_is_asked_back() -> None:
-    with pytest.raises(MissingDataError, match=r"no model 'kinds'; .*; did you mean 'kind'\?$"):
+    with pytest.raises(MissingDataError, match=r"'kinds' is no spaCy .*; did you mean 'kind'\?$"):
         tagger_of("kinds")
 
 

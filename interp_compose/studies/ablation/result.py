@@ -7,7 +7,7 @@ computed from them); and the texts of ``predictions``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,7 @@ from interp_compose.studies.core.text import (
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
 
-ALL_WORDS: Final = "all words"
+ALL_WORDS: Final = "any word"
 
 RANK: Final = "target_rank >= 1"  # 1 is the most likely token
 OUTCOMES: Final = Table(
@@ -124,7 +124,7 @@ class AblationCurve(StudyResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per layer and group: ``"all words"`` and, with a tagger, each kind of word; each
+        """One row per layer and group: ``"any word"`` and, with a tagger, each kind of word; each
         head; or the one block.
 
         Columns: layer; depth (0 … 1); group; accuracy, a mean over examples of the share of their
@@ -241,7 +241,9 @@ class AblationCurve(StudyResult):
         names = list(dict.fromkeys(self.frame["group"]))
         shown = names[:12]
         wide = max(13, *(len(name) + 2 for name in shown))
-        title = "mean change of the answer's log-probability (nats), by head" if heads else value
+        title = "mean change of the answer's log-probability (nats), by head"
+        if not heads:
+            title = f"accuracy where {self._done()}"
         if not heads:
             clean = self.frame.drop_duplicates("group").set_index("group")["clean_accuracy"]
             table = pd.concat([clean.to_frame("clean").T, table])
@@ -273,18 +275,19 @@ class AblationCurve(StudyResult):
         ends = ("", "_low", "_high")
         change = interval(*(worst[f"logprob_change{end}"] for end in ends), sign=True)
         left = interval(*(worst[name] for name in ("accuracy", "ci_low", "ci_high")))
+        done = self._done(worst["group"], worst["layer"])
         return [
             f"{self._head()[1].capitalize()}, the model untouched; {INTERVALS}.",
-            f"By the answer's log-probability, most is lost where {self._done(worst)}: it changes "
+            f"By the answer's log-probability, most is lost where {done}: it changes "
             f"by {change} nats on average over {counted(worst['n'], 'examples')}, and the accuracy "
             f"is {left}, from {decimal(worst['clean_accuracy'], 3)} for the same examples.",
         ]
 
-    def _done(self, row: Mapping[Hashable, Any]) -> str:
+    def _done(self, group: str = ALL_WORDS, layer: int | str = "ℓ") -> str:
         """What was done to the model, of a row of :attr:`frame`."""
         from interp_compose.studies.ablation.figures import PARTS, REACH
 
-        what, group, layer = self.config["what"], row["group"], row["layer"]
+        what = self.config["what"]
         if what == "heads":
             return f"head {group} of layer {layer} is ablated"
         where = REACH[self.config["reach"]].replace("ℓ", str(layer))

@@ -123,9 +123,9 @@ def training_figure(
 
     ``curve`` is :func:`.differences.training_curve`'s; the rest as in :func:`cap_figure`.
     """
-    below = bool((curve["ci_low"] < 0).any())
+    clipped = bool((curve["ci_low"] < 0).any()) and curve["n_seeds"].max() > 2
     lines = _lines(curve.assign(ci_low=curve["ci_low"].clip(lower=0)), "step", scale=1.0)
-    ends = "bands end at 0, the least loss" if below else ""
+    ends = "bands end at 0, the least loss" if clipped else ""
     return draw(
         Chart(
             title=f"{model_name(config)}: the task's loss in training",

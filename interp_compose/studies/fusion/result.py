@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import decimal, interval, text_table
+from interp_compose.studies.core.text import about, decimal, interval, text_table
 from interp_compose.studies.fusion.pooling import SPANS
 from interp_compose.studies.fusion.reading import ALL
 from interp_compose.studies.generalise.result import (
@@ -203,6 +203,10 @@ class Fusion(StudyResult):
             lines += text_table(shares, (*named, *numbers))
         return self._told(lines)
 
+    def _head(self) -> tuple[str, str]:
+        models = ", ".join(dict.fromkeys(self.frames["read_back"]["model"]))
+        return models, about(self.config, ("grammar", "seed"))
+
     def sentences(self) -> list[str]:
         """What is left of embeddings, and what probes read, in the encoder's last residual."""
         said = []
@@ -218,14 +222,16 @@ class Fusion(StudyResult):
                 ends = map(float, wilson_interval(n_right, row["n"]))
                 found.append(
                     f"{row['probe']} {interval(row['accuracy'], *ends)} against "
-                    f"{decimal(row['control'], 3)} on random labels"
+                    f"{decimal(row['control'], 3)} on random labels "
+                    f"(the commonest label {decimal(row['majority'], 3)})"
                 )
             said.append(", ".join(found))
         return [
             "Asked: what linear probes read from the encoder's last residual, as accuracies with "
             f"95 % intervals over tokens, as if each were drawn by itself: {'; '.join(said)}.",
-            "A probe shows what can be read, not what the model uses; of each model one run was "
-            "opened, so that no spread over seeds is shown.",
+            "Random labels are drawn once for each word: where a task has few words, as SCAN has, "
+            "any probe learns them by heart. A probe shows what can be read, not what the model "
+            "uses; of each model one run was opened, so that no spread over seeds is shown.",
         ]
 
     def figures(self) -> dict[str, ChartFigure]:

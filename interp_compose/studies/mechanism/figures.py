@@ -29,7 +29,7 @@ AXES: Final = {
     "tsne": ("t-SNE, first axis", "t-SNE, second axis"),
 }
 MASKS: Final = {"zero": "masked after the softmax", "exclude": "masked before the softmax"}
-ORDER: Final = "distance of numbers 1, 3 and 4 apart against random pairs:"
+ORDER: Final = "distance of numbers 1, 3 and 4 apart, of that in random orders:"
 MODELS: Final = "trained model, by its init rate γ"
 LINES: Final = {
     "stable_rank": ("stable rank, share of largest", Style(GREEN, "diamond", width=2.2)),
@@ -110,7 +110,7 @@ def masked_second_anchor_figure(frames: Frames, *, config: Mapping[str, Any]) ->
             x_title=MODELS,
             y_title="how attention to the anchor is masked",
             columns=[_name(*model) for model in models],
-            rows=list(MASKS.values()),
+            rows=[how.removeprefix("masked ") for how in MASKS.values()],
             panels=[
                 [
                     _outputs(

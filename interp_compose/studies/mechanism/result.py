@@ -189,6 +189,10 @@ class Mechanism(StudyResult):
 
         return training_figure(self.frames, config=self.config)
 
+    def _head(self) -> tuple[str, str]:
+        decay, seed = self.config["weight_decay"], self.config["seed"]
+        return counted(len(self.frame), "models"), f"weight decay {decay:g}, seed {seed}"
+
     def sentences(self) -> list[str]:
         """Each opened model's phase, accuracy on unseen pairs and stable rank."""
         told = "; ".join(
@@ -222,7 +226,7 @@ class Mechanism(StudyResult):
     def summary(self) -> str:
         """Models as aligned text: what they can do, and what stands behind each picture."""
         lines = [
-            f"weight decay {self.config['weight_decay']:g}, seed {self.config['seed']}",
+            self.head(),
             "",
             *text_table(self.frame, MODEL_COLUMNS),
             "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from typing import Any, Final, NamedTuple
@@ -75,8 +75,7 @@ def similarity_figure(
         subtitle=about(
             config,
             ("task", "unit", "embedding"),
-            f"bands and bars: {INTERVALS}",
-            "grey: the clean model's",
+            _told(panels, f"bands and bars: {INTERVALS} · grey: the clean model's"),
         ),
         x_title=where.format(f"each {unit} is"),
         x_is_share=normalised_depth,
@@ -102,13 +101,16 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
             _split(by_layer, "subset"), cycle(COMPARISON_STYLES), strict=False
         )
     ]
+    panels = [Panel(_lines(named, metric, False), [_reference(metric)])]
     return _draw(
         metric,
         title=f"{model_name(config)}: agreement with people, layer by layer",
-        subtitle=about(config, ("task", "embedding"), f"nothing pooled · bands: {INTERVALS}"),
+        subtitle=about(
+            config, ("task", "embedding"), "nothing pooled", _told(panels, f"bands: {INTERVALS}")
+        ),
         x_title=_read_title(by_layer),
         x_is_share=False,
-        panels=[Panel(_lines(named, metric, False), [_reference(metric)])],
+        panels=panels,
     )
 
 
@@ -249,6 +251,13 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
     level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
     told = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
     return told.replace("-", MINUS), [level]
+
+
+def _told(panels: Sequence[Panel], intervals: str) -> str:
+    """What shows the intervals, if there are any."""
+    lines = [line for panel in panels for line in panel.lines]
+    there = any(low < high for line in lines for low, high in zip(line.low, line.high, strict=True))
+    return intervals if there else "too few pairs for intervals"
 
 
 def _reference(metric: str) -> Level:

@@ -20,7 +20,7 @@ from interp_compose._public import public
 from interp_compose._versions import environment_versions
 from interp_compose.checks import labelled
 from interp_compose.errors import InputError, OptionError
-from interp_compose.stats.agreement import METRICS, agreement, rounding, told_apart
+from interp_compose.stats.agreement import METRICS, MIN_PAIRS, agreement, rounding, told_apart
 from interp_compose.stats.intervals import bootstrap_interval
 from interp_compose.studies.core.examples import Examples, examples_of
 from interp_compose.studies.core.result import StudyResult
@@ -373,7 +373,10 @@ class SimilarityCurve(StudyResult):
     def notes(self) -> list[str]:
         """What filters left, and few pairs."""
         n = len(self.clean)
-        few = [f"{counted(n, 'pairs')}, fewer than {FEW}: see how wide the intervals are"]
+        told = "see how wide the intervals are"
+        if n < MIN_PAIRS:
+            told = f"no intervals, for which {MIN_PAIRS} are needed"
+        few = [f"{counted(n, 'pairs')}, fewer than {FEW}: {told}"]
         return super().notes + few * (n < FEW)
 
     def _metric(self, metric: str | None) -> str:
