@@ -11,14 +11,16 @@ import plotly.graph_objects as go
 from interp_compose.errors import OptionError
 from interp_compose.plots.canvas import Width, pixels
 from interp_compose.plots.chart import Chart
-from interp_compose.plots.describe import scene_of
+from interp_compose.plots.describe import Described, scene_of
 from interp_compose.plots.edits import as_edited
 from interp_compose.plots.interactive import CONFIG, ChartFigure
 from interp_compose.plots.scatter import Scatter
-from interp_compose.plots.static import DPI, PRINT_DPI, picture
+from interp_compose.plots.scene import Scene
+from interp_compose.plots.static import DPI, PRINT_DPI, drawn_width, picture
 from interp_compose.runs.files import atomic_write
 
 PICTURES: Final = ("pdf", "png", "svg")
+NEARLY: Final = 3.0  # pixels: letters are no wider than this at another resolution
 LOW: Final = 600.0  # pixels: a higher figure, of several rows of panels, keeps its height
 
 
@@ -52,7 +54,18 @@ def picture_bytes(figure: ChartFigure, kind: str = "png", *, width: Width | None
     asked = pixels(width)
     chart, edited = as_edited(figure)
     dpi = PRINT_DPI if kind == "png" and asked is not None else DPI
-    return picture(scene_of(chart, edited if asked is None else asked), kind, dpi=dpi)
+    wanted = edited if asked is None else asked
+    return picture(_filling(chart, wanted) if wanted else scene_of(chart), kind, dpi=dpi)
+
+
+def _filling(described: Described, asked: float) -> Scene:
+    """Laid out so wide that it is as wide as asked, and no wider, once its blank margin is cut."""
+    scene = scene_of(described, asked)
+    blank = asked - drawn_width(scene)
+    if blank <= NEARLY:
+        return scene
+    wider = scene_of(described, asked + blank - NEARLY)
+    return wider if drawn_width(wider) <= asked - NEARLY / 2 else scene
 
 
 def save(figure: ChartFigure, path: str | os.PathLike[str], width: Width | None) -> Path:

@@ -135,8 +135,9 @@ class ChartFigure(go.Figure):  # type: ignore[misc]
         explore (``.html``, 5 MB, nothing is fetched).
 
         The same figure gives the same bytes. A PDF's font is embedded (type 42), and an SVG's text
-        is text. Blank margins at the right and below are cut off, so that a picture may be narrower
-        than ``width``.
+        is text. Blank margins at the right and below are cut off. A picture has its ``width`` all
+        the same, but for one that does not grow, such as a heat map of a few columns: it is
+        narrower.
 
         Args:
             width: of a picture on paper: "column" (3.25 inches), "page" (6.75 inches) or inches. It

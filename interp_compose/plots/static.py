@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import itertools
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -135,14 +137,27 @@ def picture(scene: Scene, kind: str, *, dpi: int = DPI) -> bytes:
 
     What is blank right of what is drawn and below it is cut off.
     """
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(VECTORS)
+    with _own_settings():
         figure = painted(scene, dpi)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=UNDATED[kind], bbox_inches=_cropped(figure))
     data = buffer.getvalue()
     return data.replace(b"'DejaVu Sans'", SVG_FONTS) if kind == "svg" else data
+
+
+@contextmanager
+def _own_settings() -> Iterator[None]:
+    """Whatever settings matplotlib has, those of these pictures."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(VECTORS)
+        yield
+
+
+def drawn_width(scene: Scene) -> float:
+    """Pixels across that are left once what is blank at the right is cut off."""
+    with _own_settings():
+        return float(_cropped(painted(scene)).width) * PIXELS
 
 
 def _cropped(figure: Figure) -> Bbox:

@@ -278,7 +278,7 @@ def test_vector_files_have_fonts_and_text_and_no_date(tmp_path: Path, kind: str)
 def test_widths_of_paper_are_kept(tmp_path: Path) -> None:
     for width, inches in (("column", 3.25), ("page", 6.75), (5.0, 5.0)):
         root = ElementTree.parse(curve().save(tmp_path / "f.svg", width=width)).getroot()
-        assert inches - 0.6 < float(root.attrib["width"].removesuffix("pt")) / 72 <= inches + 1e-6
+        assert inches - 0.06 < float(root.attrib["width"].removesuffix("pt")) / 72 <= inches + 1e-6
     edited = curve().update_layout(width=5 * PIXELS)
     assert svg(edited, tmp_path) == curve().save(tmp_path / "g.svg", width=5.0).read_text()
     wide = draw(EVERY_GRID["12 columns"]())

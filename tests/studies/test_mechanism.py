@@ -230,4 +230,4 @@ def test_an_embedding_s_numbers_stand_in_its_title(opened: ic.Mechanism) -> None
             assert panel.heading.endswith("% of variance")
             assert f" ({told}) · " in panel.heading
         rate = figure.chart.panels[0].heading.split()[1]
-        assert f"random pairs: 100, 100, 100 % (γ {rate})" in figure.chart.subtitle
+        assert f"random orders: 100, 100, 100 % (γ {rate})" in figure.chart.subtitle
