@@ -149,7 +149,7 @@ def ablate(
         seed: of the draws.
 
     Yields:
-        A record of what was done.
+        A record: ``calls``, and ``n_changed`` vectors.
 
     Raises:
         OptionError, LayerError, HeadError, InputError: on entering.

@@ -175,7 +175,7 @@ def mask_attention(
         mode: ``"exclude"`` or ``"zero"``.
 
     Yields:
-        A record of what was done.
+        A record: ``calls``, ``n_cut`` entries of patterns, and ``n_emptied`` queries.
 
     Raises:
         OptionError, LayerError, HeadError: on entering.

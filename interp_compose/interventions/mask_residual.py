@@ -44,7 +44,7 @@ def mask_residual(
             ``"attn"`` is its self-attention, ``"cross_attn"``.
 
     Yields:
-        A record of what was done.
+        A record: ``calls``, and ``n_changed`` vectors.
 
     Raises:
         OptionError, LayerError: on entering; a part that none of the layers has, too.

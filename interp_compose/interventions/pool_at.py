@@ -100,7 +100,8 @@ def pool_at(
         renumber: rotary positions 0, 1, 2, … after a collapse, instead of each unit's last token's.
 
     Yields:
-        A record of what was done.
+        A record: ``calls``, ``n_affected`` (rows of the last call that pooling can change), and the
+        last call's ``layout``.
 
     Raises:
         LayerError, OptionError, InputError: on entering.

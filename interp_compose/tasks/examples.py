@@ -55,7 +55,9 @@ def read_example(row: Any, where: str) -> Example:
         return row
     if isinstance(row, tuple) and len(row) == 2:
         row = dict(zip(("prompt", "answer"), row, strict=True))
-    row = mapping_of(row, where, "an Example, (prompt, answer) or an object with these two")
+    alone = "; a single example goes into a list" * isinstance(row, str)
+    fits = f"an Example, (prompt, answer) or an object with these two{alone}"
+    row = mapping_of(row, where, fits)
     row = {key: value for key, value in row.items() if value == value}
     KEYS.check(row, where)
     KEYS.check_texts(row, ("prompt", "answer"), where)

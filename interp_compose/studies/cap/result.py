@@ -289,11 +289,12 @@ class CapCurve(StudyResult):
     ) -> ChartFigure:
         """Accuracy against the layer at which tokens are pooled, one curve per protocol.
 
-        Bands are 95 % intervals, the horizontal line is the clean accuracy, controls are dashed.
+        The band is the 95 % interval of the first protocol, and the hover has the others'; the
+        horizontal line is the clean accuracy; controls are dashed or dotted.
 
         Args:
             normalised_depth: the x axis is depth in per cent instead of the layer's number.
-            average: one curve for the mean over POOLINGS instead of one each; of accuracies.
+            average: one curve, of accuracies averaged over mean, max and sum, instead of one each.
             value: "target_logprob": the mean log-probability of the answer (nats), with Student's t
                 interval over examples.
         """
@@ -370,7 +371,8 @@ class CapCurve(StudyResult):
             right="correct",
             predictions=self.frames.get("predictions", PREDICTIONS.of(())),
             measured="log-probability of the answer (nats)",
-            marks="Framed tokens are pooled into one. Bold predictions are right.",
+            marks="Framed tokens are a unit, which mean, max and sum pool into one vector. Bold "
+            "predictions are right.",
         )
 
     @property
@@ -442,7 +444,7 @@ def compare_curves(
         curves: with a label for each, or a list, labelled by the models' names and by what else
             differs. Curves of different examples are drawn with a warning: prompts and answers, as
             ``clean`` has them, tell them apart.
-        pooling: the protocol to compare, or "average" for the mean over POOLINGS.
+        pooling: the protocol to compare, or "average" for the mean over mean, max and sum.
         normalised_depth: depth in per cent, so that models of different sizes share an axis.
 
     Raises:

@@ -84,7 +84,7 @@
     const sign = { most: -1, least: 1 }[at("order").value];
     found = data.rows.filter((one) => one.text.includes(words)).map((one) => [one, lost(one)]);
     found.sort((a, b) => (sign ? sign * (a[1][0] - b[1][0]) || 0 : 0) || a[0].number - b[0].number);
-    at("count").textContent = `${found.length} of ${data.rows.length} examples; each opens to its predictions.`;
+    at("count").textContent = `${found.length} of ${data.rows.length} examples; each opens to its numbers by layer.`;
     at("list").replaceChildren();
     more();
   }
