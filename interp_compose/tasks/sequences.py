@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interp_compose._public import public, short
-from interp_compose.errors import DataFormatError, InputError, OptionError
+from interp_compose.errors import DataFormatError, InputError, OptionError, did_you_mean
 from interp_compose.tasks.shown_task import ShownTask
 
 SEQUENCE_TASK_NAMES = (
@@ -225,6 +225,7 @@ def load_sequences(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
             "scan-length-26 (or another number of actions), prontoqa-1 (or another number of "
             "hops), addition-99 (or another largest number, 2 to 999)"
+            f"{did_you_mean(name, SEQUENCE_TASK_NAMES)}"
         )
     if seed is not None and seed < 0:
         raise OptionError(f"seed={seed!r}: expected a whole number, 0 or more")
