@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 import timeit
@@ -229,10 +230,21 @@ def test_signatures_and_help_are_the_function_s_own() -> None:
     assert ic.cap_curve.__module__ == "interp_compose.studies.cap.measure"
 
 
-def test_calls_of_the_wrong_number_are_python_s_own_error() -> None:
-    for call in (lambda: measured(), lambda: measured(1, 2, 3, 4), lambda: taken(other=1)):  # type: ignore[call-arg, arg-type]
-        with pytest.raises((TypeError, OptionError)):
+def test_arguments_that_do_not_exist_are_refused_with_those_that_do() -> None:
+    config: Any = Config()
+    unknown, beyond = "got an unexpected keyword argument", "takes 1 argument without a name, and"
+    for call, told in (
+        (lambda: config.times(m=2), f"Config.times() {unknown} 'm'; it takes n"),
+        (lambda: config.times(2, "x"), f"Config.times() {beyond} got 'x' beyond; it takes n"),
+        (lambda: config.double(1, 2, 3), f"Config.double() {beyond} got 2 beyond; it takes n"),
+        (lambda: type(config)(rat=1), f"Config() {unknown} 'rat'; did you mean 'rate'?; it takes"),
+        (lambda: measured(1, 2, 3, 4), "measured() takes"),  # type: ignore[call-arg, arg-type]
+        (lambda: taken(zzz=1), f"taken() {unknown} 'zzz'; it takes whole, number, either"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
             call()
+    with pytest.raises(TypeError, match="missing"):
+        measured()  # type: ignore[call-arg]
 
 
 EVERYTHING = """
