@@ -229,6 +229,14 @@ def test_auc_is_compared_with_chance_and_correlation_with_zero() -> None:
     assert chart(figure()).panels[0].levels[0].y == 0
 
 
+def test_intervals_are_announced_where_there_are_some() -> None:
+    frame = curve(layers=3)
+    assert "95 % bootstrap intervals · grey: the clean model's" in chart(figure(frame)).subtitle
+    ends = [name for name in frame if name.startswith("pearson_")]
+    none = chart(figure(frame.assign(**dict.fromkeys(ends, np.nan)))).subtitle
+    assert none.endswith("too few pairs for intervals")
+
+
 def test_undefined_numbers_have_no_point() -> None:
     """Without positions AB and BA pool to the same vector: their cosines do not vary."""
     frame = curve(layers=3)

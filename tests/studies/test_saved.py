@@ -175,6 +175,7 @@ def test_numbers_of_examples_that_differ_are_told() -> None:
     assert found is not None
     n = a.panels[0].lines[0].n[0]
     assert f" · n: {n} of a, 3 of b · " in found.subtitle
+    assert found.subtitle.endswith("dotted: the clean model of each result, in its colour")
 
 
 def test_heat_maps_and_charts_of_other_axes_are_left_out() -> None:

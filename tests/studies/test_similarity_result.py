@@ -102,6 +102,14 @@ def bootstrapped(
     }
 
 
+def test_few_pairs_are_told_with_what_becomes_of_intervals() -> None:
+    assert make().notes == ["11 pairs, fewer than 30: see how wide the intervals are"]
+    pairs = make_pairs().head(6)
+    few = SimilarityCurve.from_outcomes(make_cosines(pairs), pairs, CONFIG, n_layers=N_LAYERS)
+    assert few.notes == ["6 pairs, fewer than 30: no intervals, for which 10 are needed"]
+    assert few.frame["pearson_low"].isna().all()
+
+
 SUBSETS = {"all": list(range(N)), "nouns": NAMED, "mirror": MIRRORS}
 
 
