@@ -49,7 +49,7 @@ def quiet(model: LensModel, examples: Any, **options: Any) -> Any:
         ({"what": "heads", "reach": "from"}, OptionError, "reach='from' has no meaning for what="),
         ({"what": "layers", "how": "mean"}, OptionError, "how='mean' has no meaning for what='la"),
         ({"what": "mlp", "height": 3}, OptionError, "height"),
-        ({"tagger": "xx_no"}, MissingDataError, "no model 'xx_no'"),
+        ({"tagger": "xx_no"}, MissingDataError, "tagger='xx_no' is no spaCy pipeline"),
         ({"tagger": spacy.blank("en")}, OptionError, "gives no part of speech"),
         ({"tagger": lambda text: [(0, 99, "N")]}, OptionError, r"gave \(0, 99, 'N'\)"),
         ({"tagger": lambda text: [(0, 1, "any word")]}, OptionError, "the tag 'any word', whic"),

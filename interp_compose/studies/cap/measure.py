@@ -56,7 +56,7 @@ from interp_compose.tasks.examples import ExampleRow
 def cap_curve(
     model: LensModel, examples: Iterable[ExampleRow], asked: CapOptions
 ) -> Plan[CapCurve]:
-    """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 5.1, C.1).
+    """Layer-wise CAP curve: accuracy after pooling at each layer (CARMA, section 4.3, C.1).
 
     For each start layer ℓ and protocol, the tokens of every unit are pooled into one vector in
     the residual that enters block ℓ, the model runs on with the shortened sequence, and the

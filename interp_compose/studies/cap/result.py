@@ -80,7 +80,7 @@ UNTOUCHED: Final = "clean"
 @public
 @dataclass(frozen=True, eq=False, repr=False)
 class CapCurve(StudyResult):
-    """What constituent-aware pooling does to a model, layer by layer (CARMA, section 3).
+    """What constituent-aware pooling does to a model, layer by layer (CARMA, section 4.3, C.1).
 
     Make one with :meth:`from_outcomes`; keep it with :meth:`~Result.save`; read it back with
     :meth:`~Result.load`.
@@ -346,9 +346,9 @@ class CapCurve(StudyResult):
             rows = rows[rows["layer"] == lost["layer"]]
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             said.append(
-                f"There it has {change} against units of the same sizes at random places "
-                f"(the interval is not corrected; McNemar's exact test, by Holm over layers: p "
-                f"{probability(rows['p_holm'].item())})."
+                f"That is {change} against the control shuffled, units of the same sizes at random "
+                "places (the interval is not corrected; McNemar's exact test, by Holm over layers: "
+                f"p {probability(rows['p_holm'].item())})."
             )
         return said
 
@@ -456,7 +456,9 @@ def compare_curves(
     tests = [curve.clean[["prompt", "answer"]] for curve in given.values()]
     same = all(test.equals(tests[0]) for test in tests)
     if not same:
-        shown = ", ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
+        shown = "; ".join(
+            f"{label.strip(', ')}: {len(curve.clean)}" for label, curve in given.items()
+        )
         warn(
             f"these curves are of different examples ({shown}), so that more than the models may "
             "differ; measure them on the same ones to compare them",

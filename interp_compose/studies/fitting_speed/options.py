@@ -28,7 +28,7 @@ class SpeedCommand:
     depths: str = "2,3,4"
     """Numbers of layers."""
     violations: str = "0,1,3,5"
-    """Violating groups of anchor pairs, with a wrong target, of 6: the reasoning complexity."""
+    """How many of the 6 groups of anchor pairs get a wrong target: the reasoning complexity."""
     weight_decay: float = 0.01
     """Weight decay of every run."""
     paper: Literal["fig8"] | None = None
