@@ -346,7 +346,7 @@ def test_compare_overlays_models() -> None:
 
 def test_curves_of_different_examples_are_drawn_with_a_warning() -> None:
     own = [make_curve(), _large()]
-    with pytest.warns(UserWarning, match=r"different examples \(tiny \(1\): 7, tiny \(2\): 30\)"):
+    with pytest.warns(UserWarning, match=r"different examples \(tiny \(1\): 7; tiny \(2\): 30\)"):
         figure = compare_curves(own)
     assert figure.chart.subtitle.startswith("task mini-idm · different examples · ")
     curves = [make_curve(), make_curve()]
