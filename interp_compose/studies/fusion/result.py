@@ -205,7 +205,8 @@ class Fusion(StudyResult):
 
     def _head(self) -> tuple[str, str]:
         models = ", ".join(dict.fromkeys(self.frames["read_back"]["model"]))
-        return models, about(self.config, ("grammar", "seed"))
+        seed = [f"seed {self.config['seed']}"] if "seed" in self.config else []
+        return models, about(self.config, ("grammar",), *seed)
 
     def sentences(self) -> list[str]:
         """What is left of embeddings, and what probes read, in the encoder's last residual."""
@@ -222,8 +223,8 @@ class Fusion(StudyResult):
                 ends = map(float, wilson_interval(n_right, row["n"]))
                 found.append(
                     f"{row['probe']} {interval(row['accuracy'], *ends)} against "
-                    f"{decimal(row['control'], 3)} on random labels "
-                    f"(the commonest label {decimal(row['majority'], 3)})"
+                    f"{decimal(row['control'], 3)} on random labels, and "
+                    f"{decimal(row['majority'], 3)} by always naming the commonest"
                 )
             said.append(", ".join(found))
         return [
