@@ -61,7 +61,8 @@ def labelled(curves: Mapping[str, R] | Sequence[R]) -> dict[str, R]:
                 for i in same:
                     value = values[i]
                     shown = " ".join(map(str, value)) if isinstance(value, list) else value
-                    names[i] = f"{name}, {shown if key == 'task' else f'{key} {shown}'}"
+                    told = (shown or "own examples") if key == "task" else f"{key} {shown}"
+                    names[i] = f"{name}, {told}"
     return {
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})": curve
         for i, (name, curve) in enumerate(zip(names, curves, strict=True))

@@ -353,6 +353,8 @@ def test_curves_of_different_examples_are_drawn_with_a_warning() -> None:
     object.__setattr__(curves[1], "config", {**CONFIG, "task": "mine", "seed": 1})
     figure = compare_curves(curves)
     assert list(drawn(figure)) == ["tiny, mini-idm", "tiny, mine"]
+    object.__setattr__(curves[1], "config", {**CONFIG, "task": ""})
+    assert list(drawn(compare_curves(curves))) == ["tiny, mini-idm", "tiny, own examples"]
     assert figure.chart.subtitle.startswith("7 examples · ")
 
 

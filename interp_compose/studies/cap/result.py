@@ -456,9 +456,7 @@ def compare_curves(
     tests = [curve.clean[["prompt", "answer"]] for curve in given.values()]
     same = all(test.equals(tests[0]) for test in tests)
     if not same:
-        shown = "; ".join(
-            f"{label.strip(', ')}: {len(curve.clean)}" for label, curve in given.items()
-        )
+        shown = "; ".join(f"{label}: {len(curve.clean)}" for label, curve in given.items())
         warn(
             f"these curves are of different examples ({shown}), so that more than the models may "
             "differ; measure them on the same ones to compare them",
