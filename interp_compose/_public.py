@@ -121,6 +121,7 @@ class _Plan:
                 self.rest = name
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 self.by_place.append(name)
+        self.names = [name for name in self.by_name if name not in ("self", "cls", self.rest)]
         self.context: Callable[[], AbstractContextManager[Any]] = nullcontext
         if shapes:  # axes of one name have one size throughout a call
             from jaxtyping import jaxtyped
@@ -149,20 +150,21 @@ class _Plan:
         return args, kwargs
 
     def _check_names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        taken = [name for name in self.by_name if name not in ("self", "cls", self.rest)]
-        unknown = [] if self.takes_any_name else [name for name in kwargs if name not in taken]
-        told = f"it takes {', '.join(taken) or 'none'}"
+        unknown = [] if self.takes_any_name else [name for name in kwargs if name not in self.names]
+        beyond = () if self.rest is not None else args[len(self.by_place) :]
+        if not unknown and not beyond:
+            return
+        told = f"it takes {', '.join(self.names) or 'none'}"
         if unknown:
             raise TypeError(
                 f"{self._called(args)}() got an unexpected keyword argument {unknown[0]!r}"
-                f"{did_you_mean(unknown[0], taken)}; {told}"
+                f"{did_you_mean(unknown[0], self.names)}; {told}"
             )
-        if self.rest is None and len(args) > len(self.by_place):
-            first = len(self.by_place) - len({"self", "cls"} & {*self.by_place})
-            raise TypeError(
-                f"{self._called(args)}() takes {first} argument{'s' * (first != 1)} without a "
-                f"name, and got {short(args[len(self.by_place)])} beyond; {told}"
-            )
+        n = len(self.by_place) - len({"self", "cls"} & {*self.by_place})
+        raise TypeError(
+            f"{self._called(args)}() takes {n} argument{'s' * (n != 1)} without a name, and got "
+            f"{short(beyond[0])} beyond; {told}"
+        )
 
     def _called(self, args: tuple[Any, ...]) -> str:
         """The function as its user calls it."""
