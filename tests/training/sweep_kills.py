@@ -106,7 +106,7 @@ def killed(folder: Path, victim: str, rng: random.Random) -> list[dict[str, Any]
             pid = fork(lambda here=here: sweep(here, "here" if victim == "caller" else "workers"))
             code = None
             while code is None:
-                if kills < KILLS[victim] and killed_now(here, pid, victim, rng):
+                if kills < KILLS[victim] and killed_now(here, pid, victim, rng, least=kills):
                     kills += 1
                     kept.append(finished(here))
                 time.sleep(0.005)
@@ -115,8 +115,11 @@ def killed(folder: Path, victim: str, rng: random.Random) -> list[dict[str, Any]
     return sweeps
 
 
-def killed_now(folder: Path, pid: int, victim: str, rng: random.Random) -> bool:
-    """Kills the victim a little after a run is begun; a caller sometimes before any is."""
+def killed_now(folder: Path, pid: int, victim: str, rng: random.Random, least: int) -> bool:
+    """Kills the victim, once so many runs are done, a little after another is begun; a caller
+    sometimes before any is."""
+    while len(finished(folder)) < least and alive(pid):
+        time.sleep(0.005)
     until = time.monotonic() + rng.uniform(0, 3)
     while not at_work(folder) and time.monotonic() < until and alive(pid):
         time.sleep(0.005)
