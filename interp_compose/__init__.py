@@ -10,9 +10,18 @@ The public names are those of ``__init__.pyi``. They are imported when they are 
 ``import interp_compose`` is quick.
 """
 
+import warnings
 from typing import Any
 
 import lazy_loader
+
+from interp_compose.notebook import in_notebook
+
+if in_notebook():
+    with warnings.catch_warnings():
+        # without ipywidgets bars are lines of text, of which tqdm would warn in the first cell
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import tqdm.auto  # noqa: F401
 
 _named, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import subprocess
+import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -47,3 +49,21 @@ def test_all_warnings_go_through_one_function() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
     ]
     assert not others, "use errors.warn"
+
+
+NOTEBOOK = """
+import sys, types
+kernel = types.SimpleNamespace(kernel=None)
+ipython = types.SimpleNamespace(get_ipython=lambda: kernel)
+sys.modules |= {"IPython": ipython, "ipykernel.zmqshell": kernel, "ipywidgets": None}
+"""
+
+
+def test_a_notebook_without_widgets_starts_without_a_warning() -> None:
+    said = []
+    for first in ("", "import interp_compose\n"):
+        command = [sys.executable, "-c", f"{NOTEBOOK}{first}import tqdm.auto"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        said.append(done.stderr)
+    assert "IProgress not found" in said[0]
+    assert said[1] == ""

@@ -297,7 +297,7 @@ def test_summary_is_an_aligned_table() -> None:
     curve = make_curve()
     lines = curve.summary().splitlines()
     assert lines[0] == (
-        "model tiny · task toy · what words · reach from · mode exclude · 6 examples, 45 outcomes"
+        "model tiny · task toy · words masked before the softmax · 6 examples, 45 outcomes"
     )
     low, high = wilson(4, 6)
     assert lines[1] == (

@@ -125,6 +125,13 @@ def _examples(frame: pd.DataFrame) -> str:
     return f"{n} example{'s' if n > 1 else ''}"
 
 
+def ablated(config: Mapping[str, Any]) -> str:
+    """What is knocked out, and how, in few words."""
+    if config["what"] == "words":
+        return f"{config.get('unit') or 'word'}s {MASKS[config.get('mode') or 'exclude']}"
+    return _what(config)
+
+
 def _what(config: Mapping[str, Any]) -> str:
     """What is knocked out, and how, as a clause."""
     if config["what"] == "heads":

@@ -224,11 +224,13 @@ class AblationCurve(StudyResult):
         return figures
 
     def _head(self) -> tuple[str, str]:
+        from interp_compose.studies.ablation.figures import ablated
+
         n, right = len(self.clean), int(self.clean["correct"].sum())
         low, high = wilson_interval(right, n)
-        asked = ("model", "task", "what", "reach", "mode", "how")
+        size = f"{counted(n, 'examples')}, {len(self.outcomes)} outcomes"
         return (
-            about(self.config, asked, f"{counted(n, 'examples')}, {len(self.outcomes)} outcomes"),
+            about(self.config, ("model", "task"), ablated(self.config), size),
             f"clean accuracy {right / n:.3f} [{low:.3f}, {high:.3f}]",
         )
 

@@ -418,11 +418,10 @@ class CapCurve(StudyResult):
         columns = [("layer", "layer", ">5"), ("depth", "depth", ">7.2f")]
         for name, rows in found.items():
             cells = rows[["difference", "ci_low", "ci_high"]].itertuples(index=False)
-            signed = [f"{d:+.3f} [{low:+.3f}, {high:+.3f}]" for d, low, high in cells]
-            table[name] = [text.replace("-", "−") for text in signed]
+            table[name] = [interval(*cell, sign=True) for cell in cells]
             table[f"p {name}"] = [probability(p) for p in rows["p_holm"]]
-            columns += [(f"− {name}", name, ">26"), ("p", f"p {name}", ">9")]
-        drawn = " shuffled: one draw, of the seed." if "shuffled" in controls else ""
+            columns += [(f"− {name}", name, ">28"), ("p", f"p {name}", ">9")]
+        drawn = " shuffled: one draw of places, by the seed." if "shuffled" in controls else ""
         return [
             "",
             f"mean − control, paired by example: {UNCORRECTED}; p of McNemar's exact test, by Holm "
