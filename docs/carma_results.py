@@ -144,7 +144,7 @@ def dose() -> Table:
             shares = (f"{100 * row[name]:.0f} %" for name in ("dose", "reached"))
             rows.append([f"`{task}`", f"{100 * row['rate']:g} %", *counts, *shares])
     heads = ["task", "asked for", "words a prompt", "eligible", "wanted", "replaced"]
-    return [*heads, "mean dose", "prompts that reach it"], rows
+    return [*heads, "mean dose", "prompts with all wanted replaced"], rows
 
 
 def gains() -> Table:

@@ -250,7 +250,7 @@ def heads(name: str) -> Table | None:
         model, stack, layer = at
         rows.append([f"`{model}`", stack, str(layer), str(head), ", ".join(weights), entropy])
     titles = ["model", "stack", "block", "head", "weight of the embeddings, of block 0's output, …"]
-    return [*titles, "entropy of the layer, of the largest"], rows
+    return [*titles, "entropy, as a share of the largest"], rows
 
 
 def kinds_of_tokens(name: str) -> Table:

@@ -10,6 +10,7 @@ import contextlib
 import io
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -143,9 +144,14 @@ def help_of(command: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [heads, ["---"] * len(heads), *rows]
+    """A Markdown table; numbers below 0 with a minus, and with "to" in a range."""
+    lines = [heads, *([_signed(cell) for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(heads))
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _signed(cell: str) -> str:
+    return re.sub(r"(−[\d.]+)–", r"\1 to ", re.sub(r"(?<![\w-])-(?=\d)", "−", cell))
 
 
 def carma_outcomes(task: str) -> str:

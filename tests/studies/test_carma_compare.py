@@ -184,7 +184,7 @@ def test_doses_are_those_of_the_replacement(ran: Ran) -> None:
         assert row["n_prompts"] == len(shares) == 24
         assert row["dose"] == pytest.approx(sum(shares) / 24, abs=1e-12)
         assert f"a mean dose of {100 * sum(shares) / 24:.1f} %" in ran.comparison.summary()
-    assert "prompts that reach the rate" in ran.comparison.report()
+    assert "prompts with all wanted replaced" in ran.comparison.report()
 
 
 def test_accuracy_among_labels(ran: Ran, tmp_path: Path) -> None:

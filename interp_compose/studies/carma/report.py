@@ -133,7 +133,7 @@ def dose_table(dose: pd.DataFrame) -> str:
             **{name: decimal(row[name], 2) for name in ("words", "eligible", "wanted", "replaced")},
             "dose (%)": decimal(100 * row["dose"], 1),
             "dose of changed prompts (%)": decimal(100 * row["dose_of_changed"], 1),
-            "prompts that reach the rate (%)": decimal(100 * row["reached"], 1),
+            "prompts with all wanted replaced (%)": decimal(100 * row["reached"], 1),
         }
         for row in records(dose)
     ]
