@@ -33,7 +33,9 @@ def compared(name: str, split: str, settings: tuple[str, str] = (LARGE, SMALL)) 
         ends = [found[size, setting] for setting in settings]
         each.append(f"{size:,}: {shares(ends)}")
         verdicts.append(by_ranges(*((row["smallest"], row["largest"]) for row in ends)))
-    head = f"sequences that are right, by training sequences, {' → '.join(settings)}"
+    open_at = [one.split(":")[0] for one, v in zip(each, verdicts, strict=True) if v == UNDECIDED]
+    told = f" (ranges overlap at {' and '.join(open_at)})" if open_at else ""
+    head = f"sequences that are right, by training sequences{told}, {' → '.join(settings)}"
     return BREAK.join([head, *each]), agreed(verdicts)
 
 
