@@ -414,7 +414,7 @@ def _label(drawn: Drawn, label: Label) -> None:
             "color": LEADER,
             "lw": 0.5,
             "shrinkA": 2,
-            "shrinkB": 4,
+            "shrinkB": 0 if label.x >= right else 4,  # of a level, which has no marker there
             "relpos": (0, 0.5),
         },
         **plain(label.colour),

@@ -346,9 +346,9 @@ class CapCurve(StudyResult):
             rows = rows[rows["layer"] == lost["layer"]]
             change = interval(*rows[["difference", "ci_low", "ci_high"]].iloc[0], sign=True)
             said.append(
-                f"That is {change} against the control shuffled, units of the same sizes at random "
-                "places (the interval is not corrected; McNemar's exact test, by Holm over layers: "
-                f"p {probability(rows['p_holm'].item())})."
+                f"Beside the control shuffled, units of the same sizes at random places, {name} is "
+                f"{change} (the interval is not corrected; McNemar's exact test, by Holm over "
+                f"layers: p {probability(rows['p_holm'].item())})."
             )
         return said
 
