@@ -17,7 +17,7 @@ from typing import Final
 import interp_compose as ic
 from benchmarks.common import IMAGES
 from interp_compose.plots.export import picture_bytes
-from interp_compose.plots.static import few_colours
+from interp_compose.plots.palette import few_colours
 from interp_compose.runs.files import atomic_write
 
 SHOWN: Final[Mapping[str, Mapping[tuple[float, ...], tuple[str, ...]]]] = {
