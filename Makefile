@@ -43,7 +43,8 @@ test-tl3: .venv-tl3/.ready
 test-gpu: venv
 	$(BIN)/python -m pytest -m gpu
 
-# The last two need data: NLTK_DATA with WordNet; BiRD and PAWS-QQP in INTERP_COMPOSE_TEST_DATA.
+# Some need data. NLTK_DATA: a folder with WordNet; INTERP_COMPOSE_TEST_DATA: one with bird, paws_qqp, sst, cogs and hownet, as
+# docs/tasks.md names them. In the working directory: links to these (bird, paws_qqp, sst, cogs, hownet, nltk_data), and texts.
 # texts: a folder with the Collaborative International Dictionary of English and the King James Bible, as .txt or .txt.gz.
 bench: venv
 	$(BIN)/python -m benchmarks.cap_sweep

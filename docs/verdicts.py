@@ -27,17 +27,20 @@ RULES: Final = """\
 1. **Paired differences over seeds** (CARMA minus plain fine-tuning): reproduced where one in the
    claimed direction has p < 0.05 after Holm's correction and none in the other has; not reproduced
    where it is the other way; else undecided. A claim about several tasks, models or depths must
-   hold on each.
-2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
+   hold on each, and is undecided where they differ. A claim of several *parts* (two kinds of
+   vectors, two baselines, two signs of one thing) is not reproduced where one part is not.
+2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect;
+   of what is counted, too, where intervals are given.
 3. **Ranges from smallest to largest** seed or cell (complexity control, LRF and CAT; two to five
    seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
    they do not overlap the other way round, else undecided. One seed decides nothing.
 4. **Counts** of cells, layers or models: reproduced where all are as claimed, not reproduced where
    none is, else undecided; where a row names a bound, that decides. **Orders** are as claimed or
    they are not.
-5. **Architectures** (complexity control; a run's name includes pre-LN or post-LN). A claim is
+5. **Architectures** (complexity control; a row says pre-LN or post-LN, or its run does: `pre`,
+   `post`). A claim is
    judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for
-   Figs 4, 5A, 5B and 8. Where a row has runs of both, it must hold on each; an architecture of
+   Figs 4, 5A, 5B and 8. Where a row has numbers of both, it must hold on each; an architecture of
    which no run is in the phase that the claim is about decides nothing.
 6. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.

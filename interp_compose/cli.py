@@ -89,7 +89,10 @@ GROUPS: Final = {
 """Of commands, in the order of the help."""
 TASKS: Final = {"concept-graphs": "concept-graphs", "text": "text-phases"}
 """Tasks of ``phases --task`` that have a command of their own, and that command."""
-BY_BLANKS: Final = ("--layers", "--pooling", "--carma-layers", "--seeds", "--format")
+BY_BLANKS: Final = (
+    *("--layers", "--pooling", "--carma-layers", "--stability-layers", "--seeds", "--format"),
+    *("--rates", "--channels"),
+)
 BY_COMMAS: Final = (
     *("--gammas", "--weight-decays", "--sizes", "--depths", "--violations", "--models"),
     *("--train-nodes", "--tasks", "--outputs", "--embeddings", "--tuned", "--shares"),

@@ -34,6 +34,7 @@ from docs import (
 )
 from interp_compose import cli
 from interp_compose.errors import CapabilityError
+from interp_compose.studies.core.options import Output, TaskSource
 from interp_compose.tasks import wordnet
 from interp_compose.tasks.corpus import read_documents
 from tests import made_up, test_explore
@@ -81,7 +82,7 @@ SMALLER = {  # what takes long: studies of a whole test split, trainings; and a 
         'embeddings=["mean"]': 'embeddings=["mean"], where="here"',
         '"water body", "body water"': '"Ann knows", "knows Bob"',
     },
-    "how-to.md": {'where="slurm", slurm=options': 'where="here"'},
+    "how-to.md": {'where="slurm", workers=6, slurm=options': 'where="here"'},
     "task-phases.md": {
         "n_curve=20": "n_curve=5, d_model=8",
         "[2000]": "[40]",
@@ -486,6 +487,16 @@ def test_the_study_of_the_step_by_step_page_works(
     assert surety.figures()["surety"].chart is not None
     surety.save(tmp_path / "out")
     assert type(surety).load(tmp_path / "out").summary() == surety.summary()
+    long = [{"prompt": 'a young dog is called a "', "answer": "young dog"}]
+    several = measure.surety(model, long, multi_token_answers=True, progress=False)
+    assert several.config["answer_tokens"]
+    asked = import_module("interp_compose.studies.surety.options")
+    command = asked.SuretyCommand(
+        study=asked.SuretyOptions(threshold=0.9),
+        task=TaskSource(limit=8),
+        output=Output(out=tmp_path / "run", quiet=True),
+    )
+    assert measure.run(command).summary() == surety.summary()
     with pytest.raises(interp_compose.errors.OptionError, match=r"surety: threshold='a' is a str"):
         measure.surety(model, examples, threshold="a")
     for name in [name for name in sys.modules if "studies.surety" in name]:

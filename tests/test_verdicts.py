@@ -206,7 +206,7 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("… and is about the same", PHASES, each("cells", stable_rank=5.0), STALE),
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
     ("With (a, b)", SPEED, where("pair_cells", "violations", 1, epochs=9.0), STALE),
-    ("Samples that", SPEED, where("cells", "violations", 1, auc=0.9), STALE),
+    ("The stable rank of", PHASES, where("cells", "phase", "3", stable_rank=1.0), REPRODUCED),
     ("At a small one", SPEED_POST, later_with_wrong_data(0.8), REPRODUCED),
     ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
     ("With (a, b)", SPEED_POST, later_pairs, STALE),

@@ -111,8 +111,8 @@ def pool_at(
         PromptError: at a call, a collapse of a text longer than the window of local attention,
             which a shorter sequence would stretch.
         UserWarning: at the end, no call had a unit of several tokens, so that nothing was pooled.
-        InterventionError: ``groups`` do not fit a call's tokens, pooling changed nothing where it
-            should have, or the ``with`` block ended without a call.
+        InterventionError: ``groups`` do not fit a call's tokens, ``"broadcast"`` changed nothing
+            where it should have, or the ``with`` block ended without a call.
     """
     check_to_edit(model)
     layer = resolve_layer(layer, model.n_layers)

@@ -73,7 +73,7 @@ def embedding_reader(model: LensModel, embedding: Embedding) -> EmbeddingReader:
 
     ``"mean"``: over all tokens of an encoder ([CLS] and [SEP] included, as sentence encoders are
     trained), over the text's own tokens of a decoder. ``"cls"``: an encoder's first token.
-    ``"last"``: a decoder's last word. ``"model"``: what a sentence-transformers folder states,
+    ``"last"``: a decoder's last token. ``"model"``: what a sentence-transformers folder states,
     specials and normalisation included; where none is stated, ``"mean"``, which the result records.
 
     Raises:
@@ -125,6 +125,7 @@ def embed_texts(
 
     Raises:
         InputError: no texts, an empty one, or one longer than the model's context.
+        NonFiniteError: an embedding is not finite.
         OptionError, CapabilityError: see :func:`embedding_reader`.
     """
     check_model(model)

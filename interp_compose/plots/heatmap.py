@@ -38,10 +38,10 @@ def is_measured(value: float | None) -> TypeGuard[float]:
 class HeatMap:
     """A number for each row and column; rows are drawn from top to bottom in the order given.
 
-    ``values`` [rows, columns] hold None or NaN where nothing was measured: a grey cell, struck
-    through. ``value_name`` is the title of the colour bar; ``value_format`` how a number is
-    written, as :func:`format` knows it. ``diverging`` centres the colours on 0; ``log`` spreads
-    them over the values' logarithms. ``limits`` are the ends of the colours where not the smallest
+    ``values`` [rows, columns] hold None or NaN where there is no number: a grey cell, struck
+    through, which means ``gap_name``. ``value_name`` is the title of the colour bar;
+    ``value_format`` how a number is written, as :func:`format` knows it. ``diverging`` centres the
+    colours on 0; ``log`` spreads them over the values' logarithms. ``limits`` are the ends of the colours where not the smallest
     and the largest value should be; what lies beyond has an end's colour. ``marked`` cells (row,
     column) get a ``mark``, which means ``mark_name``; ``hatched`` cells are hatched, which means
     ``hatch_name``. ``hover`` [rows, columns] is a further line for the interactive figure; an
@@ -72,6 +72,7 @@ class HeatMap:
     hatched: Sequence[tuple[int, int]] = ()
     hatch_name: str = ""
     limits: tuple[float, float] | None = None
+    gap_name: str = NOT_MEASURED
 
     def __post_init__(self) -> None:
         if not self.rows or not self.columns:
@@ -91,7 +92,9 @@ class HeatMap:
         """The subtitle, short enough for the picture, and what marks and grey cells mean."""
         hatched = f"hatched: {short(self.hatch_name, 40)}" if self.hatched else ""
         marked = f"{self.mark}: {short(self.mark_name, 40)}" if self.marked else ""
-        return with_notes(self.subtitle, hatched, marked, GREY_MEANS if self.gaps else "")
+        return with_notes(
+            self.subtitle, hatched, marked, f"grey: {self.gap_name}" if self.gaps else ""
+        )
 
     @property
     def row_labels(self) -> list[str]:
@@ -122,10 +125,10 @@ class HeatMap:
         ]
 
     def text(self, row: int, column: int) -> str:
-        """A cell's number as it is written, or "not measured"."""
+        """A cell's number as it is written, or what it means that there is none."""
         value = self.values[row][column]
         if not is_measured(value):
-            return NOT_MEASURED
+            return self.gap_name
         text = format(value, self.value_format)
         if not any(digit in text for digit in "123456789"):
             text = format(0.0, self.value_format)  # no "-0.00"

@@ -211,7 +211,7 @@ def run_sweep(
         where: "here", in this process; "workers", in processes of one thread each on this machine
             (which Ctrl-C ends, and which end the runs they are at when this process is killed);
             "slurm", in jobs of a cluster.
-        workers: processes (by default one per core) or jobs at a time.
+        workers: processes (by default one per core), or jobs at a time, which "slurm" requires.
         slurm: options of the jobs, see :class:`~interp_compose.runs.slurm.Cluster`. Jobs
             that are running go on when this process is killed, and are cancelled by Ctrl-C; a job
             that reaches its time limit counts as a worker that died.

@@ -39,7 +39,7 @@ def addition(
 
     The splits are ``"train"``, ``"outside"`` (pairs outside the square, kept from training: a
     hundredth of them, 10,000 at most) and ``"inside"`` (all pairs in the square). The kind of a
-    pair inside is its block of the square, such as ``"400-420 + 580-600"``: ten by ten of them.
+    pair inside is its block of the square, such as ``"400-420 + 581-600"``: ten by ten of them.
 
     Args:
         largest: number to add.

@@ -39,7 +39,8 @@ ALL_KINDS = "all"
 class SequencePair:
     """A source and its target; white space separates tokens.
 
-    ``kind`` is the type of generalisation (COGS) or of compound (CoGnition), else empty.
+    ``kind`` is the type of generalisation (COGS) or of compound (CoGnition), the number of hops
+    (PrOntoQA) or the blocks of the summands (addition), else empty.
 
     Raises:
         InputError: a source or a target without a token, or with half of a surrogate pair; the kind

@@ -71,13 +71,14 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
             subtitle=_subtitle(config, _means(config)),
-            x_title="earlier layer's output",
-            y_title="layer",
-            columns=["embeddings", *(f"layer {i}" for i in range(len(means.columns) - 1))],
+            x_title="what is read: the embeddings, or an earlier block's output",
+            y_title="block",
+            columns=["embeddings", *(f"block {i}" for i in range(len(means.columns) - 1))],
             rows=[f"{_shortened(model)} {stack} {layer}" for model, stack, layer in means.index],
             values=means.to_numpy().tolist(),
             value_name="attention weight",
             limits=(0.0, 1.0),
+            gap_name="no such output yet",
         )
     )
 

@@ -35,7 +35,7 @@ def load_result(folder: str | os.PathLike[str]) -> StudyResult:
     if name == Result.__name__:
         raise InputError(
             f"{folder} holds tables that are no study's result (interp-compose compare writes "
-            "such); read them with ic.Result.load"
+            "such); read them with pandas, or with interp_compose.runs.result.Result.load"
         )
     kind = getattr(import_module("interp_compose"), name, None)
     if not isinstance(kind, type) or not issubclass(kind, StudyResult):

@@ -40,7 +40,7 @@ class SimilarityOptions(Options):
     pooling) and, for words and constituents, "shuffled" (mean over spans of the same sizes at
     random places)."""
     embedding: Literal["mean", "cls", "last", "model"] = "mean"
-    """Of a text: mean, first token (encoders), last word (decoders), or what the folder of a
+    """Of a text: mean, first token (encoders), last token (decoders), or what the folder of a
     sentence-transformers model states."""
     on_bad: OnBad = "refuse"
     """What becomes of pairs that cannot be measured (a text that is too long, a row without a
@@ -65,7 +65,7 @@ class PairSource:
 class AnyModel(ModelSource):
     """Where the model comes from."""
 
-    model: str
+    model: str = field()  # without the default of its base
     """Hub name ("sentence-transformers/all-MiniLM-L6-v2", "gpt2") or folder."""
     output: Literal["cont", "comp", "mix"] | None = None
     """Of an encoder that composes words of codes, which of the last block's vectors are read:
