@@ -413,8 +413,8 @@ def _key_factor() -> Found:
     without, _, of_pre = _onsets("pre")
     in_time = _order_in_time()
     text = lines(
-        f"against it: post-LN: {simple} of {len(commutes)} cells of phase 2c have a stable rank below 2; "
-        f"{condense} of {of_post} runs condense and never reason",
+        f"against it: post-LN: {simple} of {len(commutes)} cells of phase 2c have a stable rank "
+        f"below 2; {condense} of {of_post} runs condense and never reason",
         f"against it: pre-LN: {complex_} of {len(reasons)} cells of phase 3 have one above 10; "
         f"{without} of "
         f"{of_pre} runs reason without condensing",

@@ -41,11 +41,11 @@ class HeatMap:
     ``values`` [rows, columns] hold None or NaN where there is no number: a grey cell, struck
     through, which means ``gap_name``. ``value_name`` is the title of the colour bar;
     ``value_format`` how a number is written, as :func:`format` knows it. ``diverging`` centres the
-    colours on 0; ``log`` spreads them over the values' logarithms. ``limits`` are the ends of the colours where not the smallest
-    and the largest value should be; what lies beyond has an end's colour. ``marked`` cells (row,
-    column) get a ``mark``, which means ``mark_name``; ``hatched`` cells are hatched, which means
-    ``hatch_name``. ``hover`` [rows, columns] is a further line for the interactive figure; an
-    empty text is left out.
+    colours on 0; ``log`` spreads them over the values' logarithms. ``limits`` are the ends of the
+    colours where not the smallest and the largest value should be; what lies beyond has an end's
+    colour. ``marked`` cells (row, column) get a ``mark``, which means ``mark_name``; ``hatched``
+    cells are hatched, which means ``hatch_name``. ``hover`` [rows, columns] is a further line for
+    the interactive figure; an empty text is left out.
 
     Raises:
         InputError: no row or no column; rows of another length; an infinite value; ``log`` with

@@ -71,7 +71,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
             subtitle=_subtitle(config, _means(config)),
-            x_title="what is read: the embeddings, or an earlier block's output",
+            x_title="earlier output that is read",
             y_title="block",
             columns=["embeddings", *(f"block {i}" for i in range(len(means.columns) - 1))],
             rows=[f"{_shortened(model)} {stack} {layer}" for model, stack, layer in means.index],
