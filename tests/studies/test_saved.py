@@ -132,7 +132,7 @@ def test_a_panel_for_each_line_and_a_line_for_each_result(
     assert kept.frames["compared"]["result"].value_counts().to_dict() == {
         "one": len(frame), "two": len(frame),
     }  # fmt: skip
-    with pytest.raises(InputError, match=r"no study's result .*read them with ic\.Result"):
+    with pytest.raises(InputError, match=r"no study's result .*read them with pandas"):
         load_result(out)
     page = (out / "compare.html").read_text()
     assert "<h1>What constituent-aware pooling does to a model" in page
