@@ -191,7 +191,10 @@ def residuals(recorded: Recorded, layer: int) -> Iterator[Found]:
 
 
 def modules(recorded: Recorded, layer: int) -> Iterator[Found]:
-    """Hook points against what the wrapped modules were given and returned."""
+    """Hook points against what the wrapped modules were given and returned; of a model that wraps
+    none there is nothing to compare."""
+    if not recorded.modules:
+        return
     model, block = recorded.model, recorded.model.blocks[layer]
     prefix = model.prefix(layer)
     given, returned = recorded.of(block)
@@ -206,8 +209,12 @@ def modules(recorded: Recorded, layer: int) -> Iterator[Found]:
     ]
     for name, what, expected in held:
         value = recorded.at(f"{prefix}.{name}")
-        if value is not None and expected is not None:
-            yield f"{prefix}.{name}", f"is what {what}", compared(model, value, expected)
+        if value is None:
+            continue
+        outcome = Outcome("not tried", "no wrapped module was called there")
+        if expected is not None:
+            outcome = compared(model, value, expected)
+        yield f"{prefix}.{name}", f"is what {what}", outcome
 
 
 def _returned(recorded: Recorded, site: AttentionSite) -> Tensor | None:
@@ -298,9 +305,10 @@ def _queries_and_keys(
         if q is None or k is None:
             continue
         name, check = f"{place}.{names[0]}", f"with {names[1]} gives hook_pattern"
-        if _give(model, q, k, pattern):
-            row = name, check, Outcome("holds", "")
-        elif _give(model, k, q, pattern):
+        given = _give(model, q, k, pattern)
+        if given is not None:
+            row = name, check, given
+        elif _give(model, k, q, pattern) is not None:
             row = name, check, Outcome("wrong", f"it shows what {names[1]} should, and that this")
         else:
             row = row or (name, check, Outcome("not tried", "not by their products alone"))
@@ -315,18 +323,18 @@ def _give(
     q: Tensor,
     k: Tensor,
     pattern: Float[Tensor, "batch head query key"],
-) -> bool:
-    """Whether the pattern is the softmax of the products of ``q`` and ``k``, scaled or not."""
+) -> Outcome | None:
+    """How nearly the pattern is the softmax of the products of ``q`` and ``k``, scaled or not; None
+    where it is not."""
     heads, d_head = pattern.shape[1], q.shape[-1]
     queries = _by_head(q, pattern.shape[2], heads, d_head) if q.ndim == 4 else None
     keys = _by_head(k, pattern.shape[3], heads, d_head) if k.ndim == 4 else None
     if queries is None or keys is None:
-        return False
+        return None
     products = torch.einsum("bqhd,bkhd->bhqk", queries.float(), keys.float())
-    return any(
-        compared(model, _softmax(products * scale, pattern > 0), pattern).status == "holds"
-        for scale in (d_head**-0.5, 1.0)
-    )
+    scales = (d_head**-0.5, 1.0)
+    tried = (compared(model, _softmax(products * s, pattern > 0), pattern) for s in scales)
+    return next((outcome for outcome in tried if outcome.status == "holds"), None)
 
 
 def _softmax(

@@ -60,7 +60,7 @@ def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
     return dict(zip(zip(rows["name"], rows["check"], strict=True), rows["status"], strict=True))
 
 
-EDIT = "a random edit moves the output"
+EDIT = "a random edit moves the output, a copy does not"
 EITHER_SIDE = "a text's output does not depend on its neighbours, padded on either side"
 
 
@@ -164,6 +164,29 @@ def test_the_summary_names_what_was_refused_or_not_tried(of_opt: ic.Audit) -> No
     assert lines[-1] == f"not tried: {rows['check'][0]} (why)"
     assert lines[-2].startswith(f"refused: {rows['check'][1]} (why); {rows['check'][2]} (why); ")
     assert lines[-2].endswith("; 2 more, in the report")
+
+
+def test_rows_that_differ_in_the_layer_alone_are_one(of_opt: ic.Audit) -> None:
+    names = [f"blocks.{layer}.attn.hook_q" for layer in (0, 1, 2)]
+    names += [
+        "blocks.0.hook_in",
+        "blocks.2.hook_in",
+        "decoder_blocks.1.hook_in",
+        "embed",
+        "unembed",
+    ]
+    rows = of_opt.frame.iloc[: len(names)].assign(
+        part="hook", name=names, check="fires", status="silent", detail="never"
+    )
+    page = ic.Audit.from_rows(rows, of_opt.config).report()
+    told = ("blocks.0 … 2.attn.hook_q", "blocks.0, 2.hook_in", "decoder_blocks.1.hook_in", "embed")
+    told += ("unembed",)
+    for name in told:
+        assert page.count(f">{name}: fires<") == 1
+    assert "silent (8)" in page
+    numbers = rows.assign(detail=[str(k) for k in range(len(names))])
+    page = ic.Audit.from_rows(numbers, of_opt.config).report()
+    assert page.count(": fires<") == len(names)
 
 
 def test_a_model_that_is_refused_is_a_finding() -> None:

@@ -48,7 +48,7 @@ def check_hooks(
             outcome = Outcome("refused", probe.detail)
         else:
             outcome = Outcome("holds" if probe.held else "discarded", probe.detail)
-        yield name, "a random edit moves the output", outcome
+        yield name, "a random edit moves the output, a copy does not", outcome
     seen = seen_by_softmax(model, tokens)
     for layer in range(model.n_layers):
         yield from residuals(recorded, layer)

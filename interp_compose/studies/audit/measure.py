@@ -41,7 +41,8 @@ def audit(source: Source, asked: AuditOptions) -> Audit:
     The model: everything that studies rely on (:data:`.capabilities.MEANING`), equal bits twice,
     independence of neighbours and of the side of padding, gradients against finite differences,
     what an error in a hook leaves behind, and hooks under ``torch.compile``. Each hook point:
-    whether it fires, whether a random edit moves the output, and whether it shows what its name
+    whether it fires, whether a random edit moves the output, and a copy of what it is shown does
+    not, and whether it shows what its name
     says, recomputed from other activations and from what the wrapped modules returned. Hooks and
     edits of yours that are open take no part. Whether a second call gives the same bits is asked in
     the mode in which the model comes, so that dropout in training mode is a finding; all else in

@@ -33,6 +33,8 @@ TOLD: Final = {
 }
 FOUND: Final = ("wrong", "discarded")
 """Statuses of findings: what gives a wrong number without an error."""
+OF_LAYER: Final = r"^(.*?blocks[.])(\d+)([.].*)$"
+"""A hook point's name before, of and behind its layer."""
 MOST_TOLD: Final = 5
 """Checks of a status that is no finding, in a summary."""
 CHECKS: Final = Table(
@@ -92,7 +94,7 @@ class Audit(StudyResult):
         """How many checks have which status, every finding, and what was refused or not tried."""
         lines = [*self._head()]
         for status in ("refused", "not tried"):
-            rows = _placed(self.frame[self.frame["status"] == status])
+            rows = _placed(_joined(self.frame[self.frame["status"] == status]))
             told = [
                 f"{row['where']} ({shortened(row['detail'], 160)})"
                 for row in rows.to_dict("records")
@@ -119,12 +121,29 @@ class Audit(StudyResult):
         table = report.table(["status", "checks", "meaning"], overview, numbers=0)
         sections = [report.section("Checks", table)]
         for status in STATUSES:
-            rows = _placed(self.frame[self.frame["status"] == status])[["where", "detail"]]
-            checks = rows.to_numpy().tolist()
-            if checks:
-                shown = report.table(["where", "detail"], checks, numbers=0)
-                sections.append(report.section(f"{status} ({len(checks)})", shown))
+            own = self.frame[self.frame["status"] == status]
+            rows = _placed(own if status in FOUND else _joined(own))[["where", "detail"]]
+            if len(rows):
+                shown = report.table(["where", "detail"], rows.to_numpy().tolist(), numbers=0)
+                sections.append(report.section(f"{status} ({len(own)})", shown))
         return sections
+
+
+def _joined(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows that differ in the layer alone as one, such as that of "blocks.0 … 3.attn.hook_out"."""
+    parts = rows["name"].str.extract(OF_LAYER)
+    named = rows.assign(before=parts[0].fillna(rows["name"]), layer=parts[1], after=parts[2])
+    alike = [*(name for name in rows if name != "name"), "before", "after"]
+    joined = []
+    for _, own in named.groupby(alike, sort=False, dropna=False):
+        first = own.iloc[0].to_dict()
+        layers = own["layer"].tolist()
+        if len(layers) > 1:
+            every = layers == [str(int(layers[0]) + k) for k in range(len(layers))]
+            told = f"{layers[0]} … {layers[-1]}" if every else ", ".join(layers)
+            first["name"] = f"{first['before']}{told}{first['after']}"
+        joined.append({name: first[name] for name in rows})
+    return pd.DataFrame(joined, columns=rows.columns)
 
 
 def _placed(rows: pd.DataFrame) -> pd.DataFrame:
