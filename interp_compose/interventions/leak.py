@@ -71,7 +71,8 @@ def attention_leak(
     ``"zero"`` (complexity control) it is not, because a score stays in the softmax's denominator.
 
     Raises:
-        OptionError: ``keys`` None or none at all, less than one draw, a seed below 0.
+        OptionError: ``keys`` None or none at all, less than one draw or more than 10,000, a seed
+            below 0.
         TrainingModeError: dropout would pass for a leak.
         InterventionError: no other position can see the keys; inside a collapse, where positions
             are no longer tokens'; and whatever else :func:`.mask_attention.mask_attention` raises.

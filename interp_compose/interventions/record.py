@@ -34,7 +34,8 @@ class AblationRecord(Record):
 
     @property
     def n_changed(self) -> int:
-        """Vectors (one per layer, example, position and, of heads, head) that changed."""
+        """Vectors (one per layer, example, position and, of heads or neurons, each of them) that
+        changed."""
         return int(self._n_changed)
 
     def replaced(self, before: Tensor, after: Tensor, here: Bool[Tensor, "..."]) -> Tensor:

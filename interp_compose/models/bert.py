@@ -42,7 +42,8 @@ class EncoderConfig:
     """The shape of a small encoder.
 
     Raises:
-        OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1).
+        OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1),
+            more layers or parameters than a small model may have.
     """
 
     d_vocab: int

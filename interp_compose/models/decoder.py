@@ -38,7 +38,8 @@ class DecoderConfig:
     """The shape of a small decoder; the default is the one of the phase diagram.
 
     Raises:
-        OptionError: a size below 1, heads that do not divide ``d_model``, an unknown word.
+        OptionError: a size below 1, heads that do not divide ``d_model``, an unknown word, more
+            layers or parameters than a small model may have.
     """
 
     d_vocab: int = 110

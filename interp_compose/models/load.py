@@ -88,8 +88,9 @@ def load_model(
             ``HookedTransformer`` (transformer-lens 3.9), or a ``SmallDecoder``, a
             ``SmallSeq2Seq``, a ``SmallEncoder`` or a folder of :func:`.own_folder.save_model`.
             Objects are wrapped in place and keep their device, dtype and training mode.
-        tokenizer: used as it is. By default the one that TransformerLens loads with the model,
-            which prepends BOS where the model has one.
+        tokenizer: used as it is. By default of a decoder the one that TransformerLens loads with
+            it, which prepends BOS where the model has one, of an encoder or encoder–decoder the one
+            that was saved with it; of an object none.
         device: ``"auto"`` takes CUDA where there is one, else the CPU. Not for objects.
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"`` or a torch dtype; float32 by default,
             as in TransformerLens, whatever the checkpoint's own. Not for objects.
@@ -194,6 +195,11 @@ def _load_pretrained(
     name = source
     if source in SHIPPED:
         source = str(shipped_folder(source))
+    if trust_remote_code and Path(source).is_dir():
+        raise OptionError(
+            f"trust_remote_code=True runs Python that {source!r} names, maybe from the hub: read "
+            "it, load the model with transformers, and pass the object"
+        )
     if trust_remote_code and revision is None:
         raise OptionError(
             f"trust_remote_code=True runs Python from {source!r}: pin it with revision=<commit>, "

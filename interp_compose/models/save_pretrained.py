@@ -74,6 +74,7 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
         CapabilityError: a model without a class in transformers (such as
             :func:`.small_decoder.small_decoder`'s); weights that the class cannot hold, or that
             make another model of it.
+        CorruptFileError: weights that do not survive being written and read.
         InterventionError: interventions are open, which would not be saved.
         OutputError: the folder cannot be written.
     """

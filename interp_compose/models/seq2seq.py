@@ -56,7 +56,7 @@ class Seq2SeqConfig:
 
     Raises:
         OptionError: a size below 1, heads that do not divide ``d_model``, dropout outside [0, 1);
-            one vocabulary of two sizes.
+            one vocabulary of two sizes; more layers or parameters than a small model may have.
     """
 
     d_vocab: int

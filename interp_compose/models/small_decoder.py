@@ -128,7 +128,7 @@ def small_decoder(
     to move, cast and train.
 
     Args:
-        config: the shape; by default :class:`.decoder_config.DecoderConfig`'s own.
+        config: the shape; by default :class:`.decoder.DecoderConfig`'s own.
         init_rate: γ of all matrices, or of each group; larger is smaller.
         seed: equal seeds give equal random numbers at every γ.
         distribution, fan_in, scale_writers: see :func:`.init.init_weights`.

@@ -45,7 +45,8 @@ def labelled_from_hub(
     Raises:
         MissingPackageError: ``datasets`` is not installed.
         MissingDataError: there is no such data set or split, or it cannot be fetched.
-        DataFormatError: a column is missing; a class that is none, or no number.
+        DataFormatError: no column of texts, or more than two; a column is missing; a class that is
+            none, or no number.
         OptionError, InputError: as :class:`LabelledTask`.
     """
     if not 1 <= len(texts) <= 2:

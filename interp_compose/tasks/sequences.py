@@ -198,7 +198,7 @@ def load_sequences(
             (Keysers et al. 2020); ``"cognition"`` (Li et al. 2021); ``"addition"`` and
             ``"addition-reversed"``, each also with the largest number to add, as in
             ``"addition-99"`` (:func:`addition`, which takes other squares); ``"prontoqa"``,
-            ``"prontoqa-1"`` (one hop, and no longer ones; so for every other number of them) and
+            ``"prontoqa-1"`` (one hop, and no longer ones; so for every other number up to 7) and
             ``"prontoqa-answers"`` (:func:`prontoqa`, which takes other numbers).
         data_dir: the folder with the public files. For SCAN only ``"scan-simple"`` needs it, whose
             published split is random; given for another one, the files have to agree with what is
@@ -218,14 +218,14 @@ def load_sequences(
     from interp_compose.tasks.prontoqa import prontoqa
     from interp_compose.tasks.scan import scan
 
-    hops = re.fullmatch(r"prontoqa-(\d)", name)
+    hops = re.fullmatch(r"prontoqa-([1-7])", name)
     sums = re.fullmatch(r"addition(-reversed)?(?:-([2-9]|[1-9][0-9]{1,2}))?", name)
     is_length = name.startswith("scan-length-")
     if name not in SEQUENCE_TASK_NAMES and not (is_length or hops or sums):
         raise OptionError(
             f"sequence task {name!r} is unknown; choose one of {', '.join(SEQUENCE_TASK_NAMES)}, "
             "scan-length-26 (or another number of actions), prontoqa-1 (or another number of "
-            "hops), addition-99 (or another largest number, 2 to 999)"
+            "hops, up to 7), addition-99 (or another largest number, 2 to 999)"
             f"{did_you_mean(name, SEQUENCE_TASK_NAMES)}"
         )
     if seed is not None and seed < 0:

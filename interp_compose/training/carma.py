@@ -28,7 +28,8 @@ class CarmaConfig:
     that is what leaves the last block. The defaults of λ, γ and η are the authors' code's.
 
     Raises:
-        OptionError: a weight outside [0, 1], or an unknown temperature, negatives or unit.
+        OptionError: a weight outside [0, 1], a temperature that is not above 0, or unknown
+            negatives or unit.
         LayerError: layers reversed or below 1 (the paper's 0 < l).
     """
 
@@ -87,7 +88,8 @@ class CarmaConfig:
         return replace(self, layers=layers, stability_layers=stability)
 
     def captured_layers(self, n_layers: int) -> list[int]:
-        """Layers that :func:`carma_terms` reads, in ascending order; ``n_layers`` may be one.
+        """Layers that :func:`carma_terms` reads, in ascending order; the index ``n_layers``,
+        which is what leaves the last block, may be among them.
 
         Raises:
             LayerError: as :meth:`resolved`.

@@ -24,9 +24,10 @@ SMALL_MODEL = 10_000_000
 class TrainConfig:
     """AdamW with a warm-up and a schedule.
 
-    The defaults are those of CARMA where its text and the released code agree, and else the
-    code's: its learning rate of 6e-5 (the text's 0.006 is a hundred times that of any fine-tuning
-    we know of), 500 steps of warm-up, gradients clipped to norm 1.
+    The defaults are those of CARMA where its text and the released code agree, and else the code's
+    (but for the batch size, which is the text's smallest): its learning rate of 6e-5 (the text's
+    0.006 is a hundred times that of any fine-tuning we know of), 500 steps of warm-up, gradients
+    clipped to norm 1.
     """
 
     lr: float = 6e-5

@@ -148,6 +148,8 @@ def test_device_map_reaches_hugging_face(folder: Path, monkeypatch: pytest.Monke
 
 def test_remote_code_needs_a_pinned_revision(folder: Path) -> None:
     with pytest.raises(OptionError, match="pin it with revision=<commit>"):
+        load_model("a/model", trust_remote_code=True)
+    with pytest.raises(OptionError, match=r"read it, load the model with transformers, and pass"):
         load_model(folder, trust_remote_code=True)
 
 

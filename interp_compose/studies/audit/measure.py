@@ -42,18 +42,18 @@ def audit(source: Source, asked: AuditOptions) -> Audit:
     independence of neighbours and of the side of padding, gradients against finite differences,
     what an error in a hook leaves behind, and hooks under ``torch.compile``. Each hook point:
     whether it fires, whether a random edit moves the output, and a copy of what it is shown does
-    not, and whether it shows what its name
-    says, recomputed from other activations and from what the wrapped modules returned. Hooks and
-    edits of yours that are open take no part. Whether a second call gives the same bits is asked in
-    the mode in which the model comes, so that dropout in training mode is a finding; all else in
-    evaluation mode.
+    not, and whether it shows what its name says, recomputed from other activations and from what
+    the wrapped modules returned. Hooks and edits of yours that are open take no part. Whether a
+    second call gives the same bits is asked in the mode in which the model comes, so that dropout
+    in training mode is a finding; all else in evaluation mode.
 
     Args:
-        source: whatever :func:`load_model` takes; a model that it refuses is a finding.
+        source: whatever :func:`load_model` takes; of a model that it cannot wrap the only row is
+            that, "refused".
         asked: every option.
 
     Raises:
-        OptionError, MissingDataError: no model.
+        OptionError, CorruptFileError, DeviceError: no model; as :func:`load_model`.
     """
     model, loads, config = _opened(lambda: load_model(source), source, asked)
     return measure(model, loads, config, progress=asked.progress)

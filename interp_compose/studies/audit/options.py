@@ -21,7 +21,8 @@ class AuditOptions:
 class AuditCommand:
     """What of a model behind TransformerLens is not what it claims to be: edits that are discarded,
     hook points that never fire or show something else than their name says, numbers that padding,
-    neighbours in a batch or torch.compile change. Exit status 1 where something is found."""
+    neighbours in a batch or torch.compile change. Exit status 1 where something is found, or the
+    model is refused."""
 
     model: Part[ModelSource] = field(default_factory=ModelSource)
     study: Part[AuditOptions] = field(default_factory=AuditOptions)

@@ -77,7 +77,8 @@ class PromptOptions(Options):
     """What is measured, and how."""
 
     unit: Literal["word", "pretoken", "constituent", "span"] = "word"
-    """Words, the tokenizer's own pretokens, constituents, or the data's spans."""
+    """Words, what stands between the tokenizer's own marks of blanks or words ("pretoken"),
+    constituents, or the data's spans."""
     labels: Labels = None
     """For constituents: those with these labels, such as NP."""
     height: int | None = None
@@ -90,7 +91,7 @@ class PromptOptions(Options):
     are then those among them."""
     on_bad: OnBad = "refuse"
     """What becomes of examples that cannot be measured (an answer of several tokens, a prompt that
-    is too long): "refuse" names them all, "skip" leaves them out, and the result counts them."""
+    is too long): "refuse" names them, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,8 +58,9 @@ class Tuning:
     seed: int
 
     def config(self, *, validated: bool) -> TrainConfig:
-        """AdamW, linear decay after a warm-up of a tenth. With validation texts the weights of the
-        epoch that is best on them are kept, as in CAT (section 5.1), else the last."""
+        """AdamW, linear decay after a warm-up of a tenth, 500 steps at most. With validation texts
+        the weights of the epoch that is best on them are kept, as in CAT (section 5.1), else the
+        last."""
         patience = self.epochs + 2 if validated else None  # never reached: all epochs are trained
         about = {"epochs": self.epochs, "lr": self.lr, "batch_size": self.batch_size}
         return TrainConfig(**about, decay_vectors=False, patience=patience, seed=self.seed)  # type: ignore[arg-type]

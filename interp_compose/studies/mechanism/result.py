@@ -98,7 +98,7 @@ class Mechanism(StudyResult):
     ``frames`` holds the tables behind the figures: ``models``, ``circuits`` (see
     :func:`.masked_outputs.circuit_numbers`), ``pairs``, ``samples`` with ``cosines``,
     ``neurons``, ``embedding`` with ``orders``, and ``history``. A model that collapsed, so that no
-    mask changes what it says, has no rows in the first four of them but ``models``.
+    mask changes what it says, has no rows in ``circuits``, ``pairs``, ``samples`` and ``cosines``.
     """
 
     SCHEMA = SCHEMA

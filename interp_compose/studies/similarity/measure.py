@@ -69,8 +69,8 @@ def similarity_curve(
     vector in the residual that enters block ℓ (CAP: CARMA, appendix C.1), the model runs on
     with the shortened sequence, and the text's embedding is read from the last hidden state. The
     cosine of a pair's two embeddings is then held against what people say of the pair: Pearson
-    and Spearman correlation with a score (CAT, section 4, on BiRD), area under the ROC curve
-    for labels 0 and 1.
+    correlation with a score (CAT, section 5.2.1 and appendix C.1, on BiRD) and Spearman's, area
+    under the ROC curve for labels 0 and 1.
 
     Args:
         model: from :func:`load_model`, in evaluation mode; an encoder or a decoder.

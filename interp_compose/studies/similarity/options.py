@@ -44,7 +44,7 @@ class SimilarityOptions(Options):
     sentence-transformers model states."""
     on_bad: OnBad = "refuse"
     """What becomes of pairs that cannot be measured (a text that is too long, a row without a
-    score): "refuse" names them all, "skip" leaves them out, and the result counts them."""
+    score): "refuse" names them, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ class TransplantOptions(LongAnswers):
     the vector that is transplanted."""
     on_bad: OnBad = "refuse"
     """What becomes of pairs that cannot be measured (an answer of several tokens, a phrase that
-    cuts a token): "refuse" names them all, "skip" leaves them out, and the result counts them."""
+    cuts a token): "refuse" names them, "skip" leaves them out, and the result counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ class Watched(StudyResult):
 
         Columns: step; measure; layer (-1: of what is measured without an intervention); of (the
         matrix, the pooling, the metric); value; low, high (its 95 % interval: Wilson's of "cap",
-        a bootstrap's of "agreement", NaN of others); n (examples or pairs).
+        a bootstrap's of "agreement", NaN of others); n (examples or pairs; 1 of a matrix).
         """
         return self.frames["measured"]
 

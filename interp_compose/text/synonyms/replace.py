@@ -152,8 +152,8 @@ class Replaced:
     def sentences(self) -> pd.DataFrame:
         """One row per example: both prompts, how many words, and the dose reached.
 
-        Columns: example, prompt, replaced; n_words, n_eligible, n_wanted (max(1, ⌊n_words · rate⌋))
-        and n_replaced; dose (n_replaced / n_words, 0 for a text without words).
+        Columns: example, prompt, replaced; n_words, n_eligible, n_wanted (max(1, ⌊n_words · rate⌋),
+        0 of no words) and n_replaced; dose (n_replaced / n_words, 0 for a text without words).
         """
         replaced = self.frame["example"].value_counts()
         rows = range(len(self.examples))
@@ -212,6 +212,7 @@ def replace_synonyms(
         InputError: a rate outside (0, 1], ``top_n`` below 1, a template without exactly one
             ``{}``, no examples, or a prompt that does not fit the template.
         CapabilityError: ``tagger`` gives no part of speech.
+        OptionError: ``tagger`` is no pipeline, nor the name of one.
         InterventionError: no example has an eligible word.
     """
     if not 0 < rate <= 1:
