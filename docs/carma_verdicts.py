@@ -432,4 +432,4 @@ def own_tables() -> Table:
         ratio = np.exp(np.log(both["carma"] / both["ft"]).abs().max())
         rows.append([name, better, *map(str, counted), signed(gain.mean(), 4), f"{ratio:.1f}"])
     heads = ["", "claimed", "CARMA higher", "lower", "the same", "pairs", "mean difference"]
-    return [*heads, "largest ratio"], rows
+    return [*heads, "larger over smaller, at most"], rows

@@ -657,5 +657,7 @@ def _memory() -> Found:
     return lines("training accuracy at γ 1", *each), agreed(verdicts)
 
 
-CLAIMS.untested("What holds for one head holds for many", "III-D", "every run here has one head")
+CLAIMS.untested(
+    "What holds for one head holds for many", "III-D", "every run on anchor functions has one head"
+)
 CLAIMS += task_verdicts.CLAIMS

@@ -147,9 +147,10 @@ what holds at the scale that is named.
 MINUTES: Final = """\
 ## Minutes of a run
 
-The training of one run, with the panel's largest training set, on one core. Each run of the command
-is timed for a hundred steps; milliseconds are the median of the runs' medians, and their range;
-minutes are these times the steps of a whole run. Evaluation is not included.
+The training of one run on one core. Of the panel's command the runs of three seeds, at all sizes of
+the training set, are timed for a hundred steps each; milliseconds are the median of the runs'
+medians, and their range; minutes are these times the steps of a whole run with the largest set.
+Evaluation is not included.
 
 ```console
 $ python -m benchmarks.panel_minutes

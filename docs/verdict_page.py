@@ -589,14 +589,14 @@ PAPERS: Final = (
         "Zhang, Lin, Wang, Zhang and Xu, *Complexity Control Facilitates Reasoning-Based "
         "Compositional Generalization in Transformers* (2025). Its models: ten layers of ten "
         "heads, 640 wide, pre-LN, on 900,000 sequences (Figs 3 and 5C); two layers of one head, "
-        "400 wide, post-LN (Figs 4, 5A, 5B and 8). Means over seeds, smallest to largest seed in "
-        "brackets. γ is the init rate: a larger one is a smaller start. ID is accuracy on seen "
-        "pairs of anchors with new keys, OOD on unseen pairs. A cell is *not fitted* where the "
-        "training accuracy is below .9, else in phase 1 where ID < .9, else in phase 2 where "
-        "OOD ≤ .5, else in phase 3; 2c is phase 2 with commutativity (the share of unseen inputs "
-        "answered alike when the anchors change places) of .7 or more. Rows on section VII compare "
-        "two settings that differ in both, as the paper's do: a small initialisation comes with a "
-        "large weight decay there, and which of the two decides is not told apart. More in "
+        "400 wide, post-LN (Figs 4, 5A, 5B and, with two to four layers, 8). Means over seeds, "
+        "smallest to largest seed in brackets. γ is the init rate: a larger one is a smaller "
+        "start. ID is accuracy on seen pairs of anchors with new keys, OOD on unseen pairs. A cell "
+        "is *not fitted* where the training accuracy is below .9, else in phase 1 where ID < .9, "
+        "else in phase 2 where OOD ≤ .5, else in phase 3; 2c is phase 2 with commutativity (the "
+        "share of unseen inputs answered alike when the anchors change places) of .7 or more. "
+        "Where rows on section VII name two settings that differ in both γ and weight decay, which "
+        "of the two decides is not told apart. More in "
         "[memorising or reasoning](phases.md).",
         complexity_verdicts.CLAIMS,
     ),

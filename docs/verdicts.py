@@ -27,10 +27,11 @@ RULES: Final = """\
 1. **Paired differences over seeds** (CARMA minus plain fine-tuning): reproduced where one in the
    claimed direction has p < 0.05 after Holm's correction and none in the other has; not reproduced
    where it is the other way; else undecided. A claim about several tasks, models or depths must
-   hold on each, and is undecided where they differ. A claim of several *parts* (two kinds of
-   vectors, two baselines, two signs of one thing) is not reproduced where one part is not.
-2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect;
-   of what is counted, too, where intervals are given.
+   hold on each, and is undecided where they differ, as where several measures, splits or subsets
+   do. A claim that itself names several *parts*, or has to hold against several baselines, is not
+   reproduced where one of them is not.
+2. **Intervals** of 95 %: undecided where they overlap, or where one holds the value of no effect.
+   A row that gives both intervals and a count of layers is decided by the intervals.
 3. **Ranges from smallest to largest** seed or cell (complexity control, LRF and CAT; two to five
    seeds): that one is larger is reproduced where the ranges do not overlap, not reproduced where
    they do not overlap the other way round, else undecided. One seed decides nothing.
@@ -41,7 +42,7 @@ RULES: Final = """\
    `post`). A claim is
    judged on the architecture for which the paper draws it: pre-LN for Figs 3 and 5C, post-LN for
    Figs 4, 5A, 5B and 8. Where a row has numbers of both, it must hold on each; an architecture of
-   which no run is in the phase that the claim is about decides nothing.
+   which no run is in the phase that the claim is about decides nothing, and the other one does.
 6. **By hand**, marked †: the deciding numbers are in the row, and a test fails once they
    change sides.
 """

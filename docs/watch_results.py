@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from docs.measured import Table, read
+from docs.phase_results import hundredths
 
 SPLITS = {"id": "seen", "ood": "unseen"}
 OF_WEIGHTS = {"stable_rank": "stable rank", "mean_abs_cosine": "condensation"}
@@ -36,11 +37,12 @@ def anchors() -> Table:
         phases = Counter(run["phase"] for run in runs if run["init_rate"] == rate)
         told = ", ".join(f"phase {phase}: {n} of {phases.total()}" for phase, n in phases.items())
         shares = [known[rate, split, "cap", place, -1] for split in SPLITS for place in PLACES]
+        shown = [(row["mean"], row["min"], row["max"]) for row in shares]
         ranks = [known[rate, "id", "stable_rank", -1, step]["mean"] for step in (0, 100, -1)]
         rows.append(
             [
                 f"{rate:g} ({told})",
-                *(f"{r['mean']:.2f} ({r['min']:.2f}–{r['max']:.2f})" for r in shares),
+                *("{:.2f} ({:.2f}–{:.2f})".format(*map(hundredths, row)) for row in shown),
                 " → ".join(f"{rank:.1f}" for rank in ranks),
             ]
         )
