@@ -85,9 +85,10 @@ PANELS: Final = (
     Panel(
         "Fig. 7C",
         "addition",
-        "Numbers from 0 to 999, all pairs from 400 to 600 held out. From scratch, with two layers "
-        "and one head and with GPT-2's shape, and fine-tuned from GPT-2. Small initialisations, or "
-        "large weight decays, find the rule; the others leave holes in the square.",
+        "Numbers from 0 to 999, all pairs from 400 to 600 held out (`inside`; `outside` are others "
+        "that are held out here). From scratch, with two layers and one head and with GPT-2's "
+        "shape, and fine-tuned from GPT-2. Small initialisations, or large weight decays, find the "
+        "rule; the others leave holes in the square.",
         ("addition", "fine-tuned"),
         ("addition", "addition_inside", "fine_tuned"),
         (
@@ -142,7 +143,8 @@ large weight decay favour reasoning on tasks that people care about. Here is eac
 figures beside ours: what the paper shows, in words; what was trained here instead; tables, pictures
 and commands; and the [verdict](verdicts.md#how-a-verdict-comes-about) on each claim. Fig. 6A is a
 drawing of the [data](concept-graphs.md). **None of the paper's models was trained**: a verdict says
-what holds at the scale that is named.
+what holds at the scale that is named. What the columns of a panel's tables and the lines of its
+pictures are is told on the page that ends it.
 """
 MINUTES: Final = """\
 ## Minutes of a run

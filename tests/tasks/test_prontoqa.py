@@ -335,8 +335,9 @@ def test_by_name_it_is_generated() -> None:
         found = ic.load_sequences(f"prontoqa-{hops}")
         assert found == ic.prontoqa(hops=hops, longer=0, n_concepts=max(8, 2 * hops + 2))
         assert (found.name, list(found.splits)) == (f"prontoqa-{hops}", ["train", "test"])
-    with pytest.raises(OptionError, match="hops=0: expected a whole number from 1 to 7"):
-        ic.load_sequences("prontoqa-0")
+    for name in ("prontoqa-0", "prontoqa-8"):
+        with pytest.raises(OptionError, match=rf"'{name}' is unknown.* number of hops, up to 7\)"):
+            ic.load_sequences(name)
     with pytest.raises(OptionError, match=r"'prontoqa-x' is unknown.* prontoqa-1 \(or another"):
         ic.load_sequences("prontoqa-x")
     answers = ic.load_sequences("prontoqa-answers")
