@@ -413,9 +413,9 @@ def _key_factor() -> Found:
     without, _, of_pre = _onsets("pre")
     in_time = _order_in_time()
     text = lines(
-        f"against it: post-LN: {simple} of {len(commutes)} cells of phase 2c have a stable rank "
+        f"against it, post-LN: {simple} of {len(commutes)} cells of phase 2c have a stable rank "
         f"below 2; {condense} of {of_post} runs condense and never reason",
-        f"against it: pre-LN: {complex_} of {len(reasons)} cells of phase 3 have one above 10; "
+        f"against it, pre-LN: {complex_} of {len(reasons)} cells of phase 3 have one above 10; "
         f"{without} of "
         f"{of_pre} runs reason without condensing",
         in_time,
@@ -443,7 +443,7 @@ def _order_in_time() -> str:
     ranks = [shown(row, "{:.1f}".format) for row in (start, then, end)]
     unseen = [shown(at("cap", "ood", step), share) for step in (before, -1)]
     return (
-        "for it: pre-LN at γ 0.8, watched, mean over matrices: the stable rank falls first, from "
+        "for it, pre-LN at γ 0.8, watched, mean over matrices: the stable rank falls first, from "
         f"{ranks[0]} to {ranks[1]} at step {before}, where unseen pairs are at {unseen[0]}; after "
         f"the last step {ranks[2]} and {unseen[1]}"
     )

@@ -64,6 +64,7 @@ def test_ours_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
         row("bert", "cont", 0.6, **frozen, share=0.5),
         row("bert", "cont", 0.5, **frozen, share=0.1),
         row("bert", "cont", 0.66, **frozen, share=0.9),
+        row("bert", "cont", 0.9, **frozen, share=1.0),  # which the paper's gain leaves out
     ]
     pair = {"subset": "all", **people, "p_holm": 0.25}
     composed = {"reading": "cat comp", "other": "cat cont", "embedding": "cls", **pair}

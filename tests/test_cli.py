@@ -95,11 +95,20 @@ def test_what_is_no_number_is_told_in_words(
     [
         ("cap --layers 0,1 --pooling mean,max -q", "cap --layers 0 1 --pooling mean max -q"),
         ("phases --gammas 0.5 0.8 --seeds 2", "phases --gammas 0.5,0.8 --seeds 2"),
+        ("carma --rates 0.25,0.4", "carma --rates 0.25 0.4"),
+        ("phases --channels 4,8", "phases --channels 4 8"),
         ("cap --task a,b.jsonl --layers 0.0 1.0", "cap --task a,b.jsonl --layers 0.0 1.0"),
     ],
 )
 def test_lists_by_commas_and_by_blanks(given: str, read: str) -> None:
     assert cli._lists(given.split()) == read.split()
+
+
+def test_similarity_has_no_model_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["similarity", "--task", "bird"])
+    assert ended.value.code == 2
+    assert "--model" in capsys.readouterr().err
 
 
 def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:

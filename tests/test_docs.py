@@ -82,7 +82,7 @@ SMALLER = {  # what takes long: studies of a whole test split, trainings; and a 
         'embeddings=["mean"]': 'embeddings=["mean"], where="here"',
         '"water body", "body water"': '"Ann knows", "knows Bob"',
     },
-    "how-to.md": {'where="slurm", workers=6, slurm=options': 'where="here"'},
+    "how-to.md": {'"partition": "gpu", "time": 60': '"cluster": "local"'},
     "task-phases.md": {
         "n_curve=20": "n_curve=5, d_model=8",
         "[2000]": "[40]",

@@ -207,6 +207,13 @@ IN_COMPLEXITY: list[tuple[str, str, Change, str]] = [
     ("Condensation grows", PHASES, where("cells", "init_rate", 1.0, mean_abs_cosine=0.0), STALE),
     ("With (a, b)", SPEED, where("pair_cells", "violations", 1, epochs=9.0), STALE),
     ("The stable rank of", PHASES, where("cells", "phase", "3", stable_rank=1.0), REPRODUCED),
+    ("Right answers to", "unseen_sum", where("runs", "seen", False, ood=0.01), NOT),
+    (
+        "… which is what the model makes",
+        "phase_diagram_post",
+        where("circuits", "mode", "exclude", pair_silhouette_min=0.0, pair_silhouette_max=0.05),
+        NOT,
+    ),
     ("At a small one", SPEED_POST, later_with_wrong_data(0.8), REPRODUCED),
     ("In the post-LN model wrong data", SPEED_POST, later_with_wrong_data(0.5), NOT),
     ("With (a, b)", SPEED_POST, later_pairs, STALE),

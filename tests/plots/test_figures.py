@@ -22,6 +22,7 @@ from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import Chart
 from interp_compose.plots.describe import scene_of
 from interp_compose.plots.interactive import ChartFigure, draw
+from interp_compose.plots.static import painted
 from interp_compose.plots.theme import LEADER
 from interp_compose.studies.cap.figures import comparison_figure, curve_figure
 from interp_compose.studies.saved import compare
@@ -148,6 +149,15 @@ def test_of_many_bands_one_is_drawn_and_the_hover_has_all(tmp_path: Path) -> Non
 
 def test_leaders_to_names_are_no_data() -> None:
     assert {note.arrowcolor for note in curve().layout.annotations} == {LEADER}
+
+
+def test_a_leader_keeps_off_a_marker_and_touches_a_level() -> None:
+    chart = curve().chart
+    assert chart is not None
+    names = painted(scene_of(chart, None)).axes[-1].texts
+    gaps = {name.get_text().split()[0]: name.arrow_patch.shrinkB for name in names}  # type: ignore[attr-defined]
+    assert gaps.pop("clean") == 0
+    assert set(gaps.values()) == {4}
 
 
 def test_a_page_of_lines_is_as_high_as_its_window(tmp_path: Path) -> None:

@@ -210,6 +210,9 @@ def test_marks_are_dots_and_say_what_they_mean() -> None:
     assert (list(middle.x), list(middle.y)) == ([4], [3])
     assert heatmap().subheading == "task mini-idm · 400 examples"
     assert replace(made, subtitle="", marked=()).subheading == "grey: not measured"
+    other = replace(made, subtitle="", marked=(), gap_name="none yet")
+    assert other.subheading == "grey: none yet"
+    assert other.text(*other.gaps[0]) == "none yet"
     assert png_bytes(made) != png_bytes(replace(made, marked=[(0, 0)]))
 
 

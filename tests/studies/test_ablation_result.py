@@ -312,6 +312,18 @@ def test_summary_is_an_aligned_table() -> None:
     assert len({len(line) for line in lines[2:-1]}) == 1
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"what": "words", "mode": "zero", "unit": "constituent"}, "constituents masked after the"),
+        ({"what": "heads", "mode": None, "how": "mean"}, "a head's output is replaced by its mean"),
+        ({"what": "attn", "mode": None}, "attention adds nothing"),
+    ],
+)
+def test_the_head_line_says_what_was_done(changed: dict[str, Any], told: str) -> None:
+    assert f" · {told}" in make_curve(config={**CONFIG, **changed}).head()
+
+
 def test_a_long_name_widens_the_summary_and_many_are_cut() -> None:
     words = {example: [f"kind {n} of many" for n in range(14)] for example in range(3)}
     cells = make_cells(words)

@@ -111,7 +111,12 @@ def test_a_model_that_is_what_it_claims_to_be() -> None:
             (f"{place}.hook_resid_post", "is what the wrapped block returned"),
         ):
             assert status[check] == "holds", check
+        where = (f"{place}.attn.hook_out", "is what the wrapped attention returned")
+        assert status[where] == "not tried"  # which TransformerLens computes itself
     assert (audit.frame["status"] == "silent").any()
+    assert audit.frame[audit.frame["part"] == "hook"]["detail"].str.len().min() > 0
+    products = audit.frame[audit.frame["check"] == "with hook_k gives hook_pattern"]
+    assert products["detail"].str.startswith("relative error ").sum() == 2
     model = ic.load_model(gpt2())
     assert {name for name, check in status if check == "fires"} == set(hook_points(model))
 

@@ -191,6 +191,16 @@ def test_summary_is_an_aligned_table() -> None:
     )
 
 
+def test_the_summary_tells_on_which_side_of_0_an_interval_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    curve = make_curve()
+    ends = {"difference": 0.007, "ci_low": 0.000043, "ci_high": 0.0138}
+    close = curve.differences("mean", "last").assign(**ends)
+    monkeypatch.setattr(CapCurve, "differences", lambda *names: close)
+    assert " +0.007 [+0.000043, +0.014] " in curve.summary()
+
+
 def test_differences_pair_examples() -> None:
     curve = make_curve()
     right = {

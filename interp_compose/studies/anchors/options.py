@@ -36,5 +36,4 @@ class RunShape(RunSize):
     lr: float = 3e-3
     """Peak learning rate."""
     clip: float | None = 1.0
-    """Norm to which gradients are clipped; None, on the command line inf, for not at
-    all."""
+    """Norm to which gradients are clipped; None (on the command line inf) for not at all."""

@@ -42,7 +42,7 @@ class ImageTraining:
     n_images: int = 50
     """Images of each node that are generated and judged."""
     n_looks: int = 10
-    """Points of the learning curve, after that before training."""
+    """Points of the learning curve, and one before training."""
     n_curve: int = 10
     """Images of each node that are generated and judged at each."""
 

@@ -77,8 +77,8 @@ class PromptOptions(Options):
     """What is measured, and how."""
 
     unit: Literal["word", "pretoken", "constituent", "span"] = "word"
-    """Words, what stands between the tokenizer's own marks of blanks or words ("pretoken"),
-    constituents, or the data's spans."""
+    """Words as spaCy has them, words by the tokenizer's own marks ("pretoken"), constituents, or
+    the data's spans."""
     labels: Labels = None
     """For constituents: those with these labels, such as NP."""
     height: int | None = None

@@ -54,7 +54,7 @@ class SequenceTraining:
     label_smoothing: float = 0.0
     """Share of a target's probability that is spread over the vocabulary, in training."""
     n_looks: int = 12
-    """Points of the learning curve, after that before training."""
+    """Points of the learning curve, and one before training."""
     n_curve: int = 500
     """Sequences of each split, training's too, that it is measured on; at the end all are."""
 

@@ -59,7 +59,7 @@ class EncoderTraining(LossWeights):
     weight_decay: float = 0.01
     """Decoupled (AdamW's)."""
     n_looks: int = 12
-    """Points of the curve over training, after that before it."""
+    """Points of the curve over training, and one before it."""
     n_curve: int = 500
     """Held-out passages that it is measured on; at the end all are."""
 

@@ -41,7 +41,7 @@ class TaskTraining:
     warmup_steps: int = 200
     """At most a tenth of the steps."""
     n_looks: int = 10
-    """Points of the learning curve, after that before training."""
+    """Points of the learning curve, and one before training."""
     n_curve: int = 500
     """Sequences of each split, training's too, that it is measured on; at the end all are."""
 

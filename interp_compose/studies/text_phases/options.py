@@ -44,7 +44,7 @@ class TextTraining:
     warmup_steps: int = 200
     """At most a tenth of the steps."""
     n_looks: int = 10
-    """Points of the learning curve, after that before training."""
+    """Points of the learning curve, and one before training."""
     n_curve: int = 200
     """Windows of held-out and of training documents that it is measured on; at the end all of the
     held-out part is."""
