@@ -6,7 +6,6 @@ it gets, and never scaled, so that letters keep their size.
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ MARGIN: Final = 17.0
 PLOT: Final = 0.5  # of a width that is asked for, which the plot keeps beside its legend
 LETTER: Final = 0.555  # a letter's width, of its size
 LONGEST: Final = 280  # characters of a title or subtitle
+LONGEST_HOVER: Final = 80  # of a line
 TOGETHER: Final = re.compile(r"\d %|\([^()]{1,16}\)")
 
 
@@ -93,6 +93,12 @@ def lines_of(text: str, most: int, *, even: bool = False) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
+def said(text: str) -> str:
+    """Any text as a part of a format string, on one line that is not too long."""
+    line = " ".join(short(text, LONGEST_HOVER).split())
+    return line.replace("{", "{{").replace("}", "}}")
+
+
 def pixels(width: Width | None) -> float | None:
     """A width as it may be asked for, in pixels; None for the usual one.
 
@@ -115,11 +121,6 @@ def legend_is_beside(plot: float, width: float | None) -> bool:
     ``plot`` wide: where no width is asked for, or where that is half of it; else they stand below.
     """
     return width is None or plot >= PLOT * width
-
-
-def per_row_of(n: int, most: int) -> int:
-    """How many of ``n`` panels stand in a row of at most so many; rows are as even as may be."""
-    return math.ceil(n / math.ceil(n / most))
 
 
 def check_room(needed: float, width: float, what: str) -> None:

@@ -1,23 +1,23 @@
-"""How much room a line chart needs in a picture; lengths in pixels (:mod:`.canvas`)."""
+"""A line chart as a scene, with the room that it needs; lengths in pixels (:mod:`.canvas`)."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
 
 from interp_compose.plots.canvas import (
     MARGIN,
     WIDTH,
-    Head,
     check_room,
     head_of,
     legend_is_beside,
     lines_of,
-    per_row_of,
+    said,
 )
 from interp_compose.plots.chart import BAR_STEP, Chart, Panel, short_each
+from interp_compose.plots.panels import Panels, above, below, in_rows, per_row_of
 from interp_compose.plots.scene import (
     Axes,
     Axis,
@@ -30,9 +30,8 @@ from interp_compose.plots.scene import (
     Rule,
     Scene,
     Strokes,
-    Text,
-    said,
 )
+from interp_compose.plots.theme import Style
 
 MORE: Final = 229.0  # wider with each further panel in a row, where no width is asked for
 IN_A_ROW: Final = 3  # panels at most, where no width is asked for
@@ -53,32 +52,10 @@ VALUE: Final = re.compile(r" [0-9.]+%$")
 KEY: Final = 30.0  # from a legend's sample to its name
 
 
-@dataclass(frozen=True)
-class ChartLayout:
-    """``panels`` are left, top, width and height of each; ``keys`` the legend under them, which
-    there is where labels have no room beside the last one."""
-
-    head: Head
-    width: float
-    height: float
-    panels: list[tuple[float, float, float, float]]
-    per_row: int
-    keys: list[Key]
-    x_title: list[str]
-    y_title: list[str]
-    panel_titles: list[list[str]]
-    turned: bool  # texts under the ticks stand upright
-    notes: float  # their height
-
-    @property
-    def label_share(self) -> float:
-        """A label's height, of the axis."""
-        return LABEL / self.panels[0][3]
-
-
-def lay_out(chart: Chart, width: float | None) -> ChartLayout:
-    """Panels in rows of three; where a width is given, in as many rows as they need."""
-    n, asked = len(chart.panels), width
+def scene_of(chart: Chart, asked: float | None) -> Scene:
+    """Panels in rows of three or, where a width is asked for, in as many rows as they need; names
+    beside the last one, or, where they leave it no room, in a legend below."""
+    n = len(chart.panels)
     usual = per_row_of(n, IN_A_ROW)
     width = WIDTH + MORE * (usual - 1) if asked is None else asked
     head = head_of(chart.title, chart.told, width)
@@ -97,31 +74,36 @@ def lay_out(chart: Chart, width: float | None) -> ChartLayout:
     x_title = lines_of(chart.x_title, int((2 * min(middle, width - middle) - 8) / TITLE), even=True)
     longest = max((len(line) for note in chart.x_notes for line in note.split("\n")), default=0)
     turned = bool(chart.x_is_category and TICK * longest * len(chart.x_notes) > 0.9 * across)
-    notes = TICK * longest - LINE if turned else LINE * bool(chart.x_notes)
-    notes = max(notes, 0.0)
+    notes = max(TICK * longest - LINE if turned else LINE * bool(chart.x_notes), 0.0)
 
     over = LINE * max(map(len, titles)) + 2
     top = 84 + head.more + over * any(titles)
     down = high + 30 + notes + (over if any(titles) else 8.0)
-    panels = [
-        (left + (k % per_row) * (across + GAP), top + (k // per_row) * down, across, high)
-        for k in range(n)
-    ]
-    bottom = panels[-1][1] + high + 30 + notes + LINE * len(x_title)
-    keys = [] if beside else _legend(chart, MARGIN, width - MARGIN, bottom + 10)
-    height = max(bottom + 12, *(key.y + 16 for key in keys)) if keys else bottom + 12
-    return ChartLayout(
-        head=head,
+    panels = Panels(n, per_row, (left, top), (across, high), (across + GAP, down))
+    bottom = panels.ends[1] + 30 + notes + LINE * len(x_title)
+    keys = [] if beside else _legend(chart, width, bottom + 10)
+    x_axis = _x_axis(chart, across, turned)
+    return Scene(
         width=width,
-        height=height,
-        panels=panels,
-        per_row=per_row,
+        height=max([bottom + 12, *(key.y + 16 for key in keys)]),
+        head=head,
+        axes=[
+            Axes(
+                box,
+                x_axis if n > 1 else replace(x_axis, title=x_title),
+                _y_axis(chart, high, y_title if k % per_row == 0 else None),
+                _items(chart, panel, across),
+            )
+            for k, (panel, box) in enumerate(zip(chart.panels, panels.boxes, strict=True))
+        ],
+        texts=[
+            *above(titles, PANEL_TITLE, LINE),
+            *below(x_title if n > 1 else (), 27 + notes, PANEL_TITLE, LINE),
+        ],
+        labels=_labels(chart, LABEL / high) if beside else [],
         keys=keys,
-        x_title=x_title,
-        y_title=y_title,
-        panel_titles=titles,
-        turned=turned,
-        notes=notes,
+        follows=n > 1,
+        unified=not chart.has_one_layer,
     )
 
 
@@ -159,79 +141,40 @@ def _least(chart: Chart) -> float:
     return max(NARROWEST, LINE * lines * chart.x_is_category)
 
 
-def _legend(chart: Chart, left: float, right: float, top: float) -> list[Key]:
+def _legend(chart: Chart, width: float, top: float) -> list[Key]:
     """Samples and names of all lines and levels, in rows."""
-    named = {line.label: (line.style, False) for panel in chart.panels for line in panel.lines}
+    named: dict[str, tuple[Style, Literal["plain", "marked"]]] = {
+        line.label: (line.style, "marked") for panel in chart.panels for line in panel.lines
+    }
     for panel in chart.panels:
-        named |= {level.label: (level.style, True) for level in panel.levels if level.label}
-    keys: list[Key] = []
-    x, y = left, top + LINE / 2
+        named |= {level.label: (level.style, "plain") for level in panel.levels if level.label}
+    left, right = MARGIN, width - MARGIN
     texts = short_each(list(named), int((right - left - KEY) / NAME))
-    for text, (style, is_level) in zip(texts, named.values(), strict=True):
-        end = x + KEY + NAME * len(text)
-        if x > left and end > right:
-            x, y = left, y + LINE
-            end = x + KEY + NAME * len(text)
-        keys.append(Key(text, style, x, y, "plain" if is_level else "marked"))
-        x = end + 14
-    return keys
-
-
-def scene_of(chart: Chart, width: float | None) -> Scene:
-    """Panels with their lines, names beside them or in a legend below."""
-    layout, n = lay_out(chart, width), len(chart.panels)
-    texts = [
-        Text(text, (0.0, 1.0), 0.0, -6 - LINE * (len(lines) - 1 - i), k, PANEL_TITLE,
-             across="left", down="bottom")
-        for k, lines in enumerate(layout.panel_titles)
-        for i, text in enumerate(lines)
-    ]  # fmt: skip
-    below = 27 + layout.notes
-    texts += [
-        Text(text, (0.5, 0.0), 0.0, below + LINE * i, size=PANEL_TITLE, down="top")
-        for i, text in enumerate(layout.x_title if n > 1 else ())
+    places = in_rows([KEY + NAME * len(text) for text in texts], left, right, 14.0)
+    return [
+        Key(text, style, x, top + LINE * (row + 0.5), sample)
+        for text, (style, sample), (x, row) in zip(texts, named.values(), places, strict=True)
     ]
-    return Scene(
-        width=layout.width,
-        height=layout.height,
-        head=layout.head,
-        axes=[
-            Axes(
-                box,
-                _x_axis(chart, layout),
-                _y_axis(chart, layout, k),
-                _items(chart, panel, box[2]),
-            )
-            for k, (panel, box) in enumerate(zip(chart.panels, layout.panels, strict=True))
-        ],
-        texts=texts,
-        labels=[] if layout.keys else _labels(chart, layout),
-        keys=layout.keys,
-        follows=n > 1,
-        unified=not chart.has_one_layer,
-    )
 
 
-def _x_axis(chart: Chart, layout: ChartLayout) -> Axis:
-    across = layout.panels[0][2]
+def _x_axis(chart: Chart, across: float, turned: bool) -> Axis:
     most = min(16, max(2, int(across / 24)))
-    name = chart.x_name or ("depth" if chart.x_is_share else "layer")
-    hover = said(name) + (" {x:.0%}" if chart.x_is_share else " {x}")
+    name = said(chart.x_name or ("depth" if chart.x_is_share else "layer"))
+    hover = name + (" {x:.0%}" if chart.x_is_share else " {x}")
     ticks = None
     if chart.x_ticks:
         every = 1 if chart.x_is_category else _every(chart, across)
         texts = chart.tick_texts if chart.x_notes else [_number(x) for x in chart.x_ticks]
         ticks = list(zip(chart.x_ticks, texts, strict=True))[::every]
     if chart.x_notes:
-        hover = said(name) + ("" if chart.x_is_category else " {x:~g}")
+        hover = name + ("" if chart.x_is_category else " {x:~g}")
     return Axis(
         *chart.x_range,
-        title=layout.x_title if len(chart.panels) == 1 else (),
         ticks=ticks,
         most=min(6, most - 1) if chart.x_is_share else most,
         is_share=chart.x_is_share,
         whole=not chart.x_is_share,
-        turned=layout.turned,
+        turned=turned,
         hover=hover,
     )
 
@@ -240,14 +183,14 @@ def _number(value: float) -> str:
     return f"{value:,g}" if abs(value) < 1e6 else f"{value:g}"
 
 
-def _y_axis(chart: Chart, layout: ChartLayout, panel: int) -> Axis:
-    first = panel % layout.per_row == 0
+def _y_axis(chart: Chart, high: float, title: list[str] | None) -> Axis:
+    """Without a title its numbers are those of the row's first panel."""
     return Axis(
         *chart.y_range,
-        title=layout.y_title if first else (),
-        most=min(7, int(layout.panels[0][3] / 32)),
+        title=title or (),
+        most=min(7, int(high / 32)),
         is_share=chart.y_is_share,
-        labels=first,
+        labels=title is not None,
     )
 
 
@@ -282,11 +225,12 @@ def _items(chart: Chart, panel: Panel, across: float) -> list[Item]:
     return items
 
 
-def _labels(chart: Chart, layout: ChartLayout) -> list[Label]:
+def _labels(chart: Chart, share: float) -> list[Label]:
+    """Names beside the last panel; ``share``: a label's height, of the axis."""
     right, panel = chart.x_range[1], chart.panels[-1]
     named = [(line.label, line.x[-1], line.y[-1], line.style) for line in panel.lines]
     named += [(level.label, right, level.y, level.style) for level in panel.levels if level.label]
-    heights = chart.label_heights(layout.label_share)
+    heights = chart.label_heights(share)
     texts = short_each([text for text, *_ in named])
     return [
         Label(text, x, y, height, style.text_colour)

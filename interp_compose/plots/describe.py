@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interp_compose.plots import (
     chart_layout,
-    heatmap_scene,
+    heatmap_layout,
     images,
     matrices_layout,
     scatter_layout,
@@ -50,7 +50,7 @@ def scene_of(described: Described, width: float | None = None, *, light: bool = 
     large matrices not every row."""
     match described:
         case HeatMap():
-            return heatmap_scene.scene_of(described, width)
+            return heatmap_layout.scene_of(described, width)
         case MatrixGrid():
             return matrices_layout.scene_of(described, width, light=light)
         case ImageGrid():

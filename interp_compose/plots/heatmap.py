@@ -1,7 +1,6 @@
 """What a heat map says, apart from how it is drawn.
 
-Colours are chosen in :mod:`.heatmap_scale`, sizes and ticks in :mod:`.heatmap_layout`; it is a
-scene in :mod:`.heatmap_scene`.
+Colours are chosen in :mod:`.heatmap_scale`; it is laid out in :mod:`.heatmap_layout`.
 """
 
 from __future__ import annotations
@@ -34,6 +33,24 @@ def is_measured(value: float | None) -> TypeGuard[float]:
     return value is not None and not math.isnan(value)
 
 
+def check_cells(
+    name: str, table: Sequence[Sequence[object]], rows: Sequence[str], columns: Sequence[str]
+) -> None:
+    """Refuse a table that is not a cell for each row and column.
+
+    Raises:
+        InputError: no row, no column, or more or fewer cells.
+    """
+    if not (rows and columns):
+        raise InputError(f"{len(rows)} rows and {len(columns)} columns; pass some of each")
+    lengths = [len(row) for row in table]
+    if lengths != [len(columns)] * len(rows):
+        raise InputError(
+            f"{name}: rows of {', '.join(map(str, lengths))}; expected {len(rows)} rows of "
+            f"{len(columns)}, one cell a label"
+        )
+
+
 @dataclass(frozen=True)
 class HeatMap:
     """A number for each row and column; rows are drawn from top to bottom in the order given.
@@ -48,10 +65,9 @@ class HeatMap:
     the interactive figure; an empty text is left out.
 
     Raises:
-        InputError: no row or no column; rows of another length; an infinite value; ``log`` with
-            a value that is not positive, or with ``diverging``; ``limits`` that are no interval
-            or come with one of these two; a mark or hatching that has no name, no cell or no
-            number.
+        InputError: no row or no column; more or fewer cells than these have; an infinite value;
+            several of ``log``, ``diverging`` and ``limits``; ``log`` with a value that is not
+            positive; a marked or hatched cell without a number.
     """
 
     title: str
@@ -75,17 +91,20 @@ class HeatMap:
     gap_name: str = NOT_MEASURED
 
     def __post_init__(self) -> None:
-        if not self.rows or not self.columns:
-            raise InputError(
-                f"a heat map of {len(self.rows)} rows and {len(self.columns)} columns; pass at "
-                "least one of each"
-            )
-        self._check_shape("values", self.values)
+        check_cells("values", self.values, self.rows, self.columns)
         if self.hover:
-            self._check_shape("hover", self.hover)
-        self._check_values()
-        self._check_marks("marked", self.marked, "mark_name", f"{self.mark}s")
-        self._check_marks("hatched", self.hatched, "hatch_name", "lines")
+            check_cells("hover", self.hover, self.rows, self.columns)
+        if self.log + self.diverging + (self.limits is not None) > 1:
+            raise InputError("log, diverging and limits exclude one another; pass one of them")
+        for i, j, value in self.measured:
+            where = f"row {short(self.rows[i])!r}, column {short(self.columns[j])!r} is {value}"
+            if math.isinf(value):
+                raise InputError(f"{where}; expected a finite number, or None for a gap")
+            if self.log and value <= 0:
+                raise InputError(f"{where}, which has no logarithm; pass log=False")
+        empty = {*self.marked, *self.hatched}.difference((i, j) for i, j, _ in self.measured)
+        if empty:
+            raise InputError(f"marked or hatched cells {sorted(empty)} hold no number")
 
     @property
     def subheading(self) -> str:
@@ -133,51 +152,3 @@ class HeatMap:
         if not any(digit in text for digit in "123456789"):
             text = format(0.0, self.value_format)  # no "-0.00"
         return text.replace("-", "\N{MINUS SIGN}")
-
-    def _check_shape(self, name: str, table: Sequence[Sequence[object]]) -> None:
-        if len(table) != len(self.rows):
-            raise InputError(
-                f"{name} have {len(table)} rows; expected {len(self.rows)}, one for each label"
-            )
-        for label, row in zip(self.rows, table, strict=True):
-            if len(row) != len(self.columns):
-                raise InputError(
-                    f"{name} of row {short(label)!r} are {len(row)}; expected "
-                    f"{len(self.columns)}, one for each column (None where nothing was measured)"
-                )
-
-    def _check_values(self) -> None:
-        if self.log and self.diverging:
-            raise InputError("log=True and diverging=True: a logarithm has no 0 to centre on")
-        if self.limits is not None and (self.log or self.diverging):
-            raise InputError(
-                f"limits={self.limits} with log=True or diverging=True; pass limits with neither"
-            )
-        if self.limits is not None and not -math.inf < self.limits[0] < self.limits[1] < math.inf:
-            raise InputError(f"limits={self.limits}; expected two finite numbers, the lower first")
-        for label, row in zip(self.rows, self.values, strict=True):
-            for column, value in zip(self.columns, row, strict=True):
-                if not is_measured(value):
-                    continue
-                where = f"row {short(label)!r}, column {short(column)!r}"
-                if math.isinf(value):
-                    raise InputError(
-                        f"{where} is {value}; expected a finite number, or None where nothing "
-                        "was measured"
-                    )
-                if self.log and value <= 0:
-                    raise InputError(f"{where} is {value}, which has no logarithm; pass log=False")
-
-    def _check_marks(
-        self, what: str, cells: Sequence[tuple[int, int]], name: str, signs: str
-    ) -> None:
-        if cells and not getattr(self, name):
-            raise InputError(f"{what} cells have no {name}; say what the {signs} mean")
-        for row, column in cells:
-            inside = 0 <= row < len(self.rows) and 0 <= column < len(self.columns)
-            if not inside or not is_measured(self.values[row][column]):
-                raise InputError(
-                    f"{what} has row {row}, column {column}, which holds no number; expected "
-                    f"rows 0 … {len(self.rows) - 1} and columns 0 … {len(self.columns) - 1} that "
-                    "were measured"
-                )

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import short, short_each
-from interp_compose.plots.heatmap import HeatMap
+from interp_compose.plots.heatmap import HeatMap, check_cells
+from interp_compose.plots.panels import in_rows
 
 SMALLEST: Final = 0.34  # of the largest bubble's diameter
 LARGEST: Final = 38.0  # pixels
@@ -44,7 +45,8 @@ class Bubbles(HeatMap):
     legend.
 
     Raises:
-        InputError: as a heat map; sizes that have no name; marks or hatching, which have no room.
+        InputError: as a heat map; sizes for more or fewer cells; marks or hatching, which have no
+            room.
     """
 
     sizes: Sequence[Sequence[int]] = ()
@@ -53,16 +55,9 @@ class Bubbles(HeatMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_shape("sizes", self.sizes)
+        check_cells("sizes", self.sizes, self.rows, self.columns)
         if self.marked or self.hatched:
             raise InputError("bubbles with marks or hatching; pass neither, or a HeatMap")
-        for i, j, _ in self.measured:
-            if not 0 <= self.sizes[i][j] < len(self.size_names):
-                raise InputError(
-                    f"row {short(self.rows[i])!r}, column {short(self.columns[j])!r} has size "
-                    f"{self.sizes[i][j]}; expected 0 … {len(self.size_names) - 1}, one for each "
-                    "of size_names"
-                )
 
     def diameters(self, cell: float) -> list[float]:
         """Of each size, in pixels; ``cell`` is a cell's shorter side."""
@@ -73,14 +68,15 @@ class Bubbles(HeatMap):
 
     def legend(self, cell: float, left: float, right: float) -> list[Key]:
         """What sizes mean, and every size with its name, in rows from ``left`` to ``right``."""
-        title = short(self.size_title, LONGEST_NAME)
+        title, names = (
+            short(self.size_title, LONGEST_NAME),
+            short_each(self.size_names, LONGEST_NAME),
+        )
         keys = [Key(0, left, 0.0, left, title)] if title else []
-        x, row = left + LETTER * len(title) + 14 * bool(title), 0
-        names = short_each(self.size_names, LONGEST_NAME)
-        for diameter, text in zip(self.diameters(cell), names, strict=True):
-            wide = diameter + 6 + LETTER * len(text)
-            if x > left and x + wide > right:
-                x, row = left, row + 1
-            keys.append(Key(row, x + diameter / 2, diameter, x + diameter + 6, text))
-            x += wide + 20
-        return keys
+        sizes = self.diameters(cell)
+        widths = [size + 6 + LETTER * len(text) for size, text in zip(sizes, names, strict=True)]
+        places = in_rows(widths, left, right, 20.0, LETTER * len(title) + 14 * bool(title))
+        return keys + [
+            Key(row, x + size / 2, size, x + size + 6, text)
+            for size, text, (x, row) in zip(sizes, names, places, strict=True)
+        ]

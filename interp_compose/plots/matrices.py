@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import short
-from interp_compose.plots.heatmap import GREY_MEANS, with_notes
+from interp_compose.plots.heatmap import GREY_MEANS, check_cells, with_notes
 from interp_compose.plots.heatmap_scale import DIVERGING, Scale
 
 SCALE: Final = Scale(
@@ -59,9 +58,9 @@ class MatrixGrid:
     ``value_name`` is the title of the colour bar.
 
     Raises:
-        InputError: no row or no column of panels; rows of another length; a matrix that is not
-            square or holds what is no cosine; more or fewer names than rows; blocks that do not
-            rise within the matrix.
+        InputError: no row or no column of panels; more or fewer panels than these have; a matrix
+            that is not square or holds what is no cosine; more or fewer names than rows; blocks
+            that do not rise within the matrix.
     """
 
     title: str
@@ -74,43 +73,28 @@ class MatrixGrid:
     value_name: str
 
     def __post_init__(self) -> None:
-        if not self.rows or not self.columns:
-            raise InputError(
-                f"a grid of {len(self.rows)} rows and {len(self.columns)} columns of matrices; "
-                "pass at least one of each"
-            )
-        if len(self.panels) != len(self.rows):
-            raise InputError(
-                f"panels have {len(self.panels)} rows; expected {len(self.rows)}, one for each "
-                "title in rows"
-            )
-        for i, (title, row) in enumerate(zip(self.rows, self.panels, strict=True)):
-            if len(row) != len(self.columns):
-                raise InputError(
-                    f"panels of row {i} ({short(title)!r}) are {len(row)}; expected "
-                    f"{len(self.columns)}, one for each title in columns (None where there is no "
-                    "matrix)"
-                )
+        check_cells("panels", self.panels, self.rows, self.columns)
+        for i, row in enumerate(self.panels):
             for j, panel in enumerate(row):
                 if panel is not None:
-                    self._check(panel, f"the matrix of row {i}, column {j}")
+                    _check(panel, f"the matrix of row {i}, column {j}")
 
     def subheading(self, note: str = "") -> str:
         """The subtitle, short enough for the picture, with a note and what grey means."""
         return with_notes(self.subtitle, note, GREY_MEANS if self.has_gaps else "")
 
     @property
-    def places(self) -> list[tuple[int, int, MatrixPanel | None]]:
-        """Row, column and panel, row by row; None also for a matrix without a number."""
+    def all(self) -> list[MatrixPanel | None]:
+        """The panels, row by row; None also for a matrix without a number."""
         return [
-            (i, j, None if panel is None or panel.is_empty else panel)
-            for i, row in enumerate(self.panels)
-            for j, panel in enumerate(row)
+            None if panel is None or panel.is_empty else panel
+            for row in self.panels
+            for panel in row
         ]
 
     @property
     def has_gaps(self) -> bool:
-        return any(panel is None or np.isnan(panel.values).any() for _, _, panel in self.places)
+        return any(panel is None or np.isnan(panel.values).any() for panel in self.all)
 
     def panel_name(self, row: int, column: int) -> str:
         """Its two titles, each after what it is a title of."""
@@ -118,31 +102,21 @@ class MatrixGrid:
         told = [f"{what} {title}".strip() for what, title in titles if title]
         return " · ".join(told)
 
-    def _check(self, panel: MatrixPanel, who: str) -> None:
-        values = panel.values
-        if values.ndim != 2 or values.shape[0] != values.shape[1] or not values.size:
-            shape = " × ".join(map(str, values.shape))
-            raise InputError(
-                f"{who} is {shape or 'a single number'}; expected as many rows as columns, and at "
-                "least one"
-            )
-        beyond = np.argwhere(np.abs(values) > 1 + SLACK)  # an infinite value is one of them
-        if len(beyond):
-            i, j = map(int, beyond[0])
-            raise InputError(
-                f"{who} holds {values[i, j]:.7g} at [{i}, {j}]; expected cosines, from −1 to 1, or "
-                "NaN where nothing was measured"
-            )
-        n = len(values)
-        names, blocks = panel.names, panel.blocks
-        if names and len(names) != n:
-            raise InputError(
-                f"{who} has {n} rows and {len(names)} names; pass one for each row, or none"
-            )
-        edges = [0, *blocks, n]
-        if any(a >= b for a, b in itertools.pairwise(edges)):
-            told = short(", ".join(map(str, blocks)))
-            raise InputError(
-                f"{who} has blocks {told}; expected rising numbers from 1 to {n - 1}, the first "
-                "row of each block but the first block"
-            )
+
+def _check(panel: MatrixPanel, who: str) -> None:
+    values, names, blocks = panel.values, panel.names, panel.blocks
+    n = len(values) if values.ndim else 0
+    if values.shape != (n, n) or not n:
+        raise InputError(f"{who} has the shape {values.shape}; expected as many rows as columns")
+    beyond = np.argwhere(np.abs(values) > 1 + SLACK)  # an infinite value is one of them
+    if len(beyond):
+        i, j = map(int, beyond[0])
+        raise InputError(
+            f"{who} holds {values[i, j]:.7g} at [{i}, {j}]; expected cosines, from −1 to 1, or NaN "
+            "where nothing was measured"
+        )
+    if len(names) not in (0, n) or any(a >= b for a, b in itertools.pairwise([0, *blocks, n])):
+        raise InputError(
+            f"{who} has {n} rows, {len(names)} names and the blocks {list(blocks)}; expected a "
+            "name for each row, or none, and the first rows of further blocks, rising"
+        )

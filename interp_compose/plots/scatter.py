@@ -101,8 +101,7 @@ class Scatter:
     """Points in panels side by side, each with axes of its own, and one legend.
 
     Raises:
-        InputError: no panel; x, y and texts of one group differ in length; an infinite value; a
-            name that stands for two groups of a panel, or for two styles.
+        InputError: no panel; an infinite value; a name that stands for two styles.
     """
 
     title: str
@@ -114,13 +113,12 @@ class Scatter:
     def __post_init__(self) -> None:
         if not self.panels:
             raise InputError("a scatter of no panels; pass at least one")
-        for panel in self.panels:
-            names = [group.name for group in panel.groups if group.name]
-            if len(names) > len(set(names)):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise InputError(f"two groups of one panel are named {short(twice)!r}; join them")
-            for group in panel.groups:
-                self._check(group)
+        for group in (group for panel in self.panels for group in panel.groups):
+            who = f"group {short(group.name)!r}"
+            if any(map(math.isinf, (*group.x, *group.y))):
+                raise InputError(f"{who} has an infinite point; expected finite ones, or NaN")
+            if group.name and self.legend[group.name] != group.style:
+                raise InputError(f"{who} has two styles; give it the same one in every panel")
 
     @property
     def legend(self) -> dict[str, Style]:
@@ -131,22 +129,6 @@ class Scatter:
             for group in panel.groups
             if group.name
         }  # fmt: skip
-
-    def _check(self, group: Group) -> None:
-        who = f"group {short(group.name)!r}"
-        if len(group.x) != len(group.y) or (group.texts and len(group.texts) != len(group.x)):
-            raise InputError(
-                f"{who} has {len(group.x)} x, {len(group.y)} y and {len(group.texts)} texts; "
-                "expected as many of each (or no text)"
-            )
-        for value in (*group.x, *group.y):
-            if math.isinf(value):
-                raise InputError(
-                    f"{who} has a point at {value}; expected finite numbers, or NaN where nothing "
-                    "was measured"
-                )
-        if group.name and self.legend[group.name] != group.style:
-            raise InputError(f"{who} has two styles; give it the same one in every panel")
 
 
 def pair_styles(

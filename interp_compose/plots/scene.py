@@ -264,8 +264,3 @@ class Scene:
         right = max(axes.box[0] + axes.box[2] for axes in self.axes)
         bottom = max(axes.box[1] + axes.box[3] for axes in self.axes)
         return left, top, right - left, bottom - top
-
-
-def said(text: str) -> str:
-    """Any text as a part of a format string, on one line."""
-    return " ".join(str(text).split()).replace("{", "{{").replace("}", "}}")

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from interp_compose.plots.canvas import PIXELS, lines_of
 from interp_compose.plots.chart import Chart, Line, Panel, short, short_each, spread
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_layout import lay_out
 from interp_compose.plots.interactive import harmless
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
 
@@ -66,7 +66,8 @@ def test_labels_that_differ_stay_apart_when_they_are_cut(labels: list[str], long
 def test_rows_of_a_narrow_map_stay_apart() -> None:
     rows = ["validation loss of the large model", "validation loss at a large model", "b", "b"]
     values = [[1.0]] * 4
-    shown = lay_out(HeatMap("", "", "", "", ["0"], rows, values, "n"), 2.0 * PIXELS).rows
+    scene = scene_of(HeatMap("", "", "", "", ["0"], rows, values, "n"), 2.0 * PIXELS)
+    shown = [text for _, text in scene.axes[0].y.ticks or ()]
     assert len({*shown}) == 3
     assert shown[0].endswith(" (1)")
     assert shown[1].endswith(" (2)")

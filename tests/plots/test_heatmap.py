@@ -14,8 +14,8 @@ from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import PIXELS
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.heatmap_layout import lay_out
 from interp_compose.plots.heatmap_scale import (
     DIVERGING,
     GREY,
@@ -168,14 +168,13 @@ def test_numbers_are_written_where_they_can_be_read() -> None:
     assert len(written(heatmap(12, 12))) == 144
     assert written(heatmap(32, 32)) == []  # too many
     assert written(heatmap(2, 60)) == []  # too narrow
-    assert lay_out(heatmap(2, 60)).numbers is False
 
 
 def pixel(picture: Image.Image, made: HeatMap, row: int, column: int) -> str:
     """The colour of a cell's lower right part, where neither number nor stroke nor dot is."""
-    layout = lay_out(made)
-    x = layout.left + layout.width * (column + 0.9) / len(made.columns)
-    y = 84 + layout.height * (row + 0.85) / len(made.rows)
+    left, top, width, height = scene_of(made).axes[0].box
+    x = left + width * (column + 0.9) / len(made.columns)
+    y = top + height * (row + 0.85) / len(made.rows)
     scale = 160 / PIXELS
     return "#{:02x}{:02x}{:02x}".format(*picture.getpixel((int(x * scale), int(y * scale)))[:3])
 
@@ -323,19 +322,19 @@ def test_the_figure_grows_with_its_rows_within_limits() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": []}, r"a heat map of 0 rows and 3 columns; pass at least one of each"),
-        ({"values": numbers(3, 3)}, r"values have 3 rows; expected 2, one for each label"),
-        ({"values": [[1.0] * 3, [1.0]]}, r"values of row '1' are 1; expected 3, one for each col"),
-        ({"hover": [[""] * 3]}, r"hover have 1 rows; expected 2"),
+        ({"rows": []}, r"0 rows and 3 columns; pass some of each"),
+        ({"values": numbers(3, 3)}, r"values: rows of 3, 3, 3; expected 2 rows of 3, one"),
+        ({"values": [[1.0] * 3, [1.0]]}, r"values: rows of 3, 1; expected 2 rows of 3"),
+        ({"hover": [[""] * 3]}, r"hover: rows of 3; expected 2 rows of 3"),
         ({"values": [[1.0] * 3, [1.0, math.inf, 1.0]]}, r"row '1', column '1' is inf; expected a "
-         r"finite number, or None where nothing was measured"),
+         r"finite number, or None for a gap"),
         ({"values": [[1.0, 2.0, 0.0]] * 2, "log": True, "diverging": False},
          r"row '0', column '2' is 0.0, which has no logarithm; pass log=False"),
-        ({"log": True}, r"log=True and diverging=True: a logarithm has no 0"),
-        ({"marked": [(0, 0)]}, r"marked cells have no mark_name; say what the dots mean"),
-        ({"marked": [(2, 0)], "mark_name": "x"}, r"row 2, column 0, .* rows 0 … 1 and columns 0 …"),
-        ({"marked": [(0, -1)], "mark_name": "x"}, r"marked has row 0, column -1, which holds no"),
-        ({"marked": [(0, 0)], "mark_name": "x", "values": [[None] * 3] * 2}, r"holds no number"),
+        ({"log": True}, r"log, diverging and limits exclude one another; pass one of them"),
+        ({"limits": (0.0, 1.0)}, r"log, diverging and limits exclude one another; pass one of the"),
+        ({"marked": [(2, 0), (0, 0)]}, r"marked or hatched cells \[\(2, 0\)\] hold no number"),
+        ({"hatched": [(0, -1)]}, r"marked or hatched cells \[\(0, -1\)\] hold no number"),
+        ({"marked": [(0, 0)], "values": [[None] * 3] * 2}, r"cells \[\(0, 0\)\] hold no number"),
     ],
 )  # fmt: skip
 def test_what_is_no_map_is_refused(changes: dict[str, object], message: str) -> None:

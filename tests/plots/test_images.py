@@ -12,8 +12,10 @@ from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import PIXELS
-from interp_compose.plots.images import ImageGrid, ImageLayout, image_of, png_of, side_by_side
+from interp_compose.plots.describe import scene_of
+from interp_compose.plots.images import ImageGrid, image_of, png_of, side_by_side
 from interp_compose.plots.interactive import draw
+from interp_compose.plots.scene import Image as Placed
 from tests.plots.reading import png_bytes
 
 
@@ -40,17 +42,18 @@ EVERY_GRID = {
 
 def test_both_backends_draw_each_image_in_its_cell() -> None:
     made = grid()
-    figure, layout = draw(made), ImageLayout(made)
+    figure, placed = draw(made), scene_of(made).axes[0].items
     whole = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
     for i in range(2):
         for j in range(3):
             expected = (40 * i, 20 * j, 90)
-            x, y = layout.corner(i, j)
-            middle = x + layout.cell[0] / 2, y + layout.cell[1] / 2
+            cell = placed[3 * i + j]
+            assert isinstance(cell, Placed)
+            middle = cell.left + cell.width / 2, cell.top + cell.height / 2
             place = (int(middle[0] * 160 / PIXELS), int(middle[1] * 160 / PIXELS))
             assert whole.getpixel(place) == expected
             drawn = figure.layout.images[3 * i + j]
-            assert (drawn.x, drawn.y) == (x, y)
+            assert (drawn.x, drawn.y) == (cell.left, cell.top)
             source = drawn.source.partition("base64,")[2]
             assert (image_of(b64decode(source)) == expected).all()
             assert (figure.data[0].x[3 * i + j], figure.data[0].y[3 * i + j]) == middle
@@ -67,8 +70,8 @@ def test_images_are_joined_and_kept() -> None:
 def test_what_is_no_grid_is_refused() -> None:
     for changes, message in (
         ({"rows": []}, "0 rows and 3 columns"),
-        ({"columns": ["a"]}, "images are not 2 rows of 1"),
-        ({"hover": [["a"] * 3]}, "hover are not 2 rows of 3"),
+        ({"columns": ["a"]}, "images: rows of 3, 3; expected 2 rows of 1"),
+        ({"hover": [["a"] * 3]}, "hover: rows of 3; expected 2 rows of 3"),
         ({"images": [[np.zeros((2, k, 3), dtype=np.uint8) for k in (1, 2, 2)]] * 2}, "shapes"),
     ):
         with pytest.raises(InputError, match=message):

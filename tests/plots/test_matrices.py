@@ -16,10 +16,11 @@ from interp_compose.errors import InputError
 from interp_compose.plots import matrices_layout
 from interp_compose.plots.canvas import PIXELS
 from interp_compose.plots.chart import short
+from interp_compose.plots.describe import scene_of
 from interp_compose.plots.heatmap_scale import DIVERGING, GREY
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
-from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, lay_out, thinning
+from interp_compose.plots.matrices_layout import PANEL, TALLEST, WIDEST, WIDTH, thinning
 from tests.plots.reading import paint, png_bytes, visible_texts
 
 NAN = float("nan")
@@ -120,16 +121,19 @@ def test_all_panels_share_the_scale_of_heat_maps_from_minus_one_to_one() -> None
 
 def test_cells_are_square_and_panels_where_the_layout_has_them() -> None:
     made = EVERY_GRID["10"]()
-    layout = lay_out(made)
+    left, top, *_ = scene_of(made).box
     shown = draw(made).layout
     across = shown.width - shown.margin.l - shown.margin.r
     down = shown.height - shown.margin.t - shown.margin.b
-    for k, (i, j, _) in enumerate(made.places):
+    boxes = [axes.box for axes in scene_of(made).axes]
+    assert len(boxes) == len({box[:2] for box in boxes}) == len(made.all)
+    for k, (at, above, side, high) in enumerate(boxes):
+        assert side == high
         x, y = (shown[f"{a}axis{k + 1 if k else ''}"] for a in "xy")
-        assert x.domain[0] * across == pytest.approx(layout.x(j) - layout.left)
-        assert (x.domain[1] - x.domain[0]) * across == pytest.approx(layout.side)
-        assert (1 - y.domain[1]) * down == pytest.approx(layout.y(i) - layout.top)
-        assert (y.domain[1] - y.domain[0]) * down == pytest.approx(layout.side)
+        assert x.domain[0] * across == pytest.approx(at - left)
+        assert (x.domain[1] - x.domain[0]) * across == pytest.approx(side)
+        assert (1 - y.domain[1]) * down == pytest.approx(above - top)
+        assert (y.domain[1] - y.domain[0]) * down == pytest.approx(side)
         assert y.scaleanchor == y.anchor
         assert list(y.range) == [7.5, -0.5]  # the first row on top
 
@@ -174,11 +178,12 @@ def test_blocks_are_parted_where_they_are_large_enough() -> None:
 
 def test_the_static_grid_has_each_number_in_its_place_and_colour() -> None:
     made = grid()
-    layout = lay_out(made)
+    boxes = [axes.box for axes in scene_of(made).axes]
     picture = Image.open(io.BytesIO(png_bytes(made))).convert("RGB")
 
     def seen(column: int, x: float, y: float) -> list[int]:
-        at = (layout.x(column) + x * layout.side, layout.y(0) + y * layout.side)
+        left, top, side, _ = boxes[column]
+        at = (left + x * side, top + y * side)
         return list(picture.getpixel(tuple(round(place * 160 / PIXELS) for place in at)))[:3]
 
     for i, j in itertools.product(range(3), repeat=2):
@@ -203,7 +208,7 @@ def test_large_matrices_keep_their_diagonal() -> None:
 
 def test_a_matrix_without_numbers_is_none() -> None:
     made = grid([MatrixPanel(np.full((2, 2), NAN), "never shown"), matrix(2)])
-    assert [panel is None for _, _, panel in made.places] == [True, False]
+    assert [panel is None for panel in made.all] == [True, False]
     assert "not measured" in draw(made).data[0].hovertemplate
     assert "never shown" not in annotated(draw(made))
 
@@ -232,18 +237,20 @@ def test_heavy_figures_keep_every_kth_row(monkeypatch: pytest.MonkeyPatch) -> No
 def test_usual_grids_have_readable_panels_and_a_sensible_size(
     n_columns: int, n_rows: int, names: int
 ) -> None:
-    layout = lay_out(many(n_rows, n_columns, names or 5, names=[f"n{k}" for k in range(names)]))
-    assert (PANEL[0] if names else 75) <= layout.side <= PANEL[2]
-    assert layout.width <= WIDEST
-    assert layout.height <= TALLEST
-    assert layout.left + layout.grid_width + layout.right == pytest.approx(layout.width)
-    assert layout.top + layout.grid_height + layout.bottom == pytest.approx(layout.height)
+    made = many(n_rows, n_columns, names or 5, names=[f"n{k}" for k in range(names)])
+    scene = scene_of(made)
+    assert (PANEL[0] if names else 75) <= scene.axes[0].box[2] <= PANEL[2]
+    assert scene.width <= WIDEST + 1e-6
+    assert scene.height <= TALLEST
+    left, top, width, height = scene.box
+    assert left + width < scene.width
+    assert top + height < scene.height
 
 
 def test_panels_shrink_before_the_figure_grows() -> None:
-    sides = [lay_out(many(1, n)).side for n in (1, 2, 4, 8, 12, 30)]
+    sides = [scene_of(many(1, n)).axes[0].box[2] for n in (1, 2, 4, 8, 12, 30)]
     assert sides == sorted(sides, reverse=True)
-    assert [lay_out(many(1, n)).width <= WIDTH + 1 for n in (1, 2, 4, 8)] == [True] * 3 + [False]
+    assert [scene_of(many(1, n)).width <= WIDTH + 1 for n in (1, 2, 4, 8)] == [True] * 3 + [False]
 
 
 def test_long_texts_are_shortened() -> None:
@@ -269,17 +276,23 @@ def with_value(value: float) -> MatrixPanel:
 @pytest.mark.parametrize(
     ("panel", "message"),
     [
-        (MatrixPanel(np.zeros((2, 3))), r"row 0, column 0 is 2 × 3; expected as many rows as col"),
-        (MatrixPanel(np.zeros(4)), r"row 0, column 0 is 4; expected as many rows as columns"),
-        (MatrixPanel(np.zeros(())), r"column 0 is a single number; expected as many rows as"),
-        (MatrixPanel(np.zeros((0, 0))), r"column 0 is 0 × 0; expected .* and at least one"),
+        (
+            MatrixPanel(np.zeros((2, 3))),
+            r"row 0, column 0 has the shape \(2, 3\); expected",
+        ),
+        (MatrixPanel(np.zeros(4)), r"row 0, column 0 has the shape \(4,\); expected as many rows"),
+        (MatrixPanel(np.zeros(())), r"column 0 has the shape \(\); expected as many rows as c"),
+        (MatrixPanel(np.zeros((0, 0))), r"column 0 has the shape \(0, 0\); expected as many row"),
         (with_value(float("inf")), r"column 0 holds inf at \[1, 2\]; expected cosines, from −1 to"),
         (with_value(float("-inf")), r"holds -inf at \[1, 2\]; expected .* or NaN where nothing w"),
         (with_value(-1.00001), r"column 0 holds -1.00001 at \[1, 2\]; expected cosines, from −1"),
-        (matrix(3, names="ab"), r"column 0 has 3 rows and 2 names; pass one for each row, or no"),
-        (matrix(3, blocks=[0, 2]), r"column 0 has blocks 0, 2; expected rising numbers from 1 to"),
-        (matrix(3, blocks=[2, 1]), r"has blocks 2, 1; expected rising numbers from 1 to 2, the f"),
-        (matrix(3, blocks=[3]), r"column 0 has blocks 3; expected rising numbers from 1 to 2"),
+        (matrix(3, names="ab"), r"column 0 has 3 rows, 2 names and the blocks \[\]; expected a n"),
+        (
+            matrix(3, blocks=[0, 2]),
+            r"and the blocks \[0, 2\]; expected .* first rows of",
+        ),
+        (matrix(3, blocks=[2, 1]), r"3 rows, 0 names and the blocks \[2, 1\]; expected a name for"),
+        (matrix(3, blocks=[3]), r"0 names and the blocks \[3\]; expected a name for each row"),
     ],
 )
 def test_what_is_no_matrix_of_cosines_is_refused(panel: MatrixPanel, message: str) -> None:
@@ -290,10 +303,10 @@ def test_what_is_no_matrix_of_cosines_is_refused(panel: MatrixPanel, message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": [], "panels": []}, r"a grid of 0 rows and 1 columns of matrices; pass at least"),
-        ({"columns": [], "panels": [[]]}, r"a grid of 1 rows and 0 columns of matrices; pass at"),
-        ({"panels": []}, r"panels have 0 rows; expected 1, one for each title in rows"),
-        ({"panels": [[None, None]]}, r"panels of row 0 \('r'\) are 2; expected 1, one for each"),
+        ({"rows": [], "panels": []}, r"0 rows and 1 columns; pass some of each"),
+        ({"columns": [], "panels": [[]]}, r"1 rows and 0 columns; pass some of each"),
+        ({"panels": []}, r"panels: rows of ; expected 1 rows of 1, one cell a label"),
+        ({"panels": [[None, None]]}, r"panels: rows of 2; expected 1 rows of 1"),
     ],
 )
 def test_what_is_no_grid_is_refused(changes: dict[str, Any], message: str) -> None:
