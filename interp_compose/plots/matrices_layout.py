@@ -25,17 +25,7 @@ from interp_compose.plots.heatmap_layout import BAR, CHARACTER, LINE, PROSE, bar
 from interp_compose.plots.heatmap_scale import GREY, STROKE
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
 from interp_compose.plots.panels import Box, Panels
-from interp_compose.plots.scene import (
-    Axes,
-    Axis,
-    Bar,
-    Cells,
-    Hover,
-    Item,
-    Scene,
-    Strokes,
-    Text,
-)
+from interp_compose.plots.scene import Axes, Axis, Bar, Cells, Hover, Item, Scene, Strokes, Text
 from interp_compose.plots.theme import FRAME, INK
 
 HEIGHT: Final = 860.0

@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interp_compose.plots.canvas import (
-    SMALLEST,
-    WIDTH,
-    check_room,
-    head_of,
-    legend_is_beside,
-    said,
-)
+from interp_compose.plots.canvas import SMALLEST, WIDTH, check_room, head_of, legend_is_beside, said
 from interp_compose.plots.chart import short, short_each
 from interp_compose.plots.heatmap import NOT_MEASURED, with_notes
 from interp_compose.plots.panels import Panels, above, below, in_rows, per_row_of
-from interp_compose.plots.scatter import (
-    LONGEST_NAME,
-    LONGEST_TITLE,
-    Group,
-    Scatter,
-    ScatterPanel,
-)
+from interp_compose.plots.scatter import LONGEST_NAME, LONGEST_TITLE, Group, Scatter, ScatterPanel
 from interp_compose.plots.scene import Axes, Axis, Hover, Item, Key, Marks, Scene, Text, Words
 from interp_compose.plots.theme import MUTED
 
