@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
+from scipy.optimize import isotonic_regression
+
 from interp_compose.plots.theme import Style
 
 BAR_STEP: Final = 0.01  # from one line's bars to the next one's, of the axis
@@ -260,27 +263,14 @@ def short_each(
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move numbers apart until neighbours differ by ``gap``, each as little as may be.
-
-    Neighbours that collide become a block centred on the mean of what they wanted (pooling
-    adjacent violators, the least-squares answer); blocks are then kept inside [low, high] as far
-    as there is room. Order is kept.
-    """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    blocks: list[tuple[float, int]] = []  # the start of the block, how many it holds
-    for i in order:
-        start, size = wanted[i], 1
-        while blocks and start < blocks[-1][0] + blocks[-1][1] * gap:
-            before, count = blocks.pop()
-            start = (before * count + (start - count * gap) * size) / (count + size)
-            size += count
-        blocks.append((start, size))
-    placed = [start + k * gap for start, size in blocks for k in range(size)]
-    for k in range(len(placed)):
-        placed[k] = max(placed[k], low + k * gap)
-    for k in range(len(placed)):
-        placed[-1 - k] = min(placed[-1 - k], high - k * gap)
-    result = [0.0] * len(wanted)
-    for i, y in zip(order, placed, strict=True):
-        result[i] = y
-    return result
+    """Move numbers apart until neighbours differ by ``gap``, each as little as may be (least
+    squares), and then inside [low, high] as far as there is room. Order is kept."""
+    if not wanted:
+        return []
+    order = np.argsort(wanted, kind="stable")
+    steps = gap * np.arange(len(order))
+    placed = isotonic_regression(np.asarray(wanted, float)[order] - steps).x + steps
+    placed = np.minimum(np.maximum(placed, low + steps), high - steps[::-1])
+    moved = np.empty(len(order))
+    moved[order] = placed
+    return moved.tolist()
