@@ -46,8 +46,8 @@ def check_cells(
     lengths = [len(row) for row in table]
     if lengths != [len(columns)] * len(rows):
         raise InputError(
-            f"{name}: rows of {', '.join(map(str, lengths))}; expected {len(rows)} rows of "
-            f"{len(columns)}, one cell a label"
+            f"{name}: {len(table)} rows, of lengths {short(str(lengths))}; expected {len(rows)} "
+            f"rows of {len(columns)}, a cell for each label (None where nothing was measured)"
         )
 
 
@@ -66,8 +66,9 @@ class HeatMap:
 
     Raises:
         InputError: no row or no column; more or fewer cells than these have; an infinite value;
-            several of ``log``, ``diverging`` and ``limits``; ``log`` with a value that is not
-            positive; a marked or hatched cell without a number.
+            several of ``log``, ``diverging`` and ``limits``; ``limits`` that are no interval;
+            ``log`` with a value that is not positive; a mark or hatching that has no name, no
+            cell or no number.
     """
 
     title: str
@@ -95,16 +96,29 @@ class HeatMap:
         if self.hover:
             check_cells("hover", self.hover, self.rows, self.columns)
         if self.log + self.diverging + (self.limits is not None) > 1:
-            raise InputError("log, diverging and limits exclude one another; pass one of them")
+            raise InputError(
+                f"log={self.log}, diverging={self.diverging} and limits={self.limits} exclude one "
+                "another; pass one of them"
+            )
+        if self.limits is not None and not -math.inf < self.limits[0] < self.limits[1] < math.inf:
+            raise InputError(f"limits={self.limits}; expected two finite numbers, the lower first")
         for i, j, value in self.measured:
             where = f"row {short(self.rows[i])!r}, column {short(self.columns[j])!r} is {value}"
             if math.isinf(value):
-                raise InputError(f"{where}; expected a finite number, or None for a gap")
+                raise InputError(
+                    f"{where}; expected a finite number, or None where nothing was measured"
+                )
             if self.log and value <= 0:
                 raise InputError(f"{where}, which has no logarithm; pass log=False")
-        empty = {*self.marked, *self.hatched}.difference((i, j) for i, j, _ in self.measured)
-        if empty:
-            raise InputError(f"marked or hatched cells {sorted(empty)} hold no number")
+        measured = {(i, j) for i, j, _ in self.measured}
+        for cells, name in ((self.marked, "mark_name"), (self.hatched, "hatch_name")):
+            if cells and not getattr(self, name):
+                raise InputError(f"the cells {list(cells)} have no {name}; say what it means")
+            if empty := set(cells) - measured:
+                raise InputError(
+                    f"{name}: the cells {sorted(empty)} hold no number; expected measured ones in "
+                    f"rows 0 … {len(self.rows) - 1} and columns 0 … {len(self.columns) - 1}"
+                )
 
     @property
     def subheading(self) -> str:

@@ -45,8 +45,7 @@ class Bubbles(HeatMap):
     legend.
 
     Raises:
-        InputError: as a heat map; sizes for more or fewer cells; marks or hatching, which have no
-            room.
+        InputError: as a heat map; sizes that have no name; marks or hatching, which have no room.
     """
 
     sizes: Sequence[Sequence[int]] = ()
@@ -58,6 +57,13 @@ class Bubbles(HeatMap):
         check_cells("sizes", self.sizes, self.rows, self.columns)
         if self.marked or self.hatched:
             raise InputError("bubbles with marks or hatching; pass neither, or a HeatMap")
+        for i, j, _ in self.measured:
+            if not 0 <= self.sizes[i][j] < len(self.size_names):
+                raise InputError(
+                    f"row {short(self.rows[i])!r}, column {short(self.columns[j])!r} has size "
+                    f"{self.sizes[i][j]}; expected 0 … {len(self.size_names) - 1}, one for each "
+                    "of size_names"
+                )
 
     def diameters(self, cell: float) -> list[float]:
         """Of each size, in pixels; ``cell`` is a cell's shorter side."""
@@ -68,10 +74,8 @@ class Bubbles(HeatMap):
 
     def legend(self, cell: float, left: float, right: float) -> list[Key]:
         """What sizes mean, and every size with its name, in rows from ``left`` to ``right``."""
-        title, names = (
-            short(self.size_title, LONGEST_NAME),
-            short_each(self.size_names, LONGEST_NAME),
-        )
+        title = short(self.size_title, LONGEST_NAME)
+        names = short_each(self.size_names, LONGEST_NAME)
         keys = [Key(0, left, 0.0, left, title)] if title else []
         sizes = self.diameters(cell)
         widths = [size + 6 + LETTER * len(text) for size, text in zip(sizes, names, strict=True)]

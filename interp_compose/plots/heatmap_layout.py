@@ -134,7 +134,7 @@ def scene_of(heatmap: HeatMap, asked: float | None) -> Scene:
         bar_title, bar_top = _wrapped(heatmap.value_name, wide - 12), top + height + bottom
         bottom += BAR + LINE * (len(bar_title) + 1) + 12
     is_full = width == most or asked is not None  # maps of few columns are narrower
-    needed = max(left + width + right, head.width, *(key.end for key in keys), 0.0)
+    needed = max(left + width + right, head.width, *(key.end for key in keys))
     columns = _ticks(heatmap.column_labels, LINE if turned else CHARACTER * longest + 6, column)
     x_title = short(heatmap.x_title, int(wide / CHARACTER))
     y_title = short(heatmap.y_title, int(high / CHARACTER))

@@ -84,7 +84,7 @@ class MatrixGrid:
         return with_notes(self.subtitle, note, GREY_MEANS if self.has_gaps else "")
 
     @property
-    def all(self) -> list[MatrixPanel | None]:
+    def flat_panels(self) -> list[MatrixPanel | None]:
         """The panels, row by row; None also for a matrix without a number."""
         return [
             None if panel is None or panel.is_empty else panel
@@ -94,7 +94,7 @@ class MatrixGrid:
 
     @property
     def has_gaps(self) -> bool:
-        return any(panel is None or np.isnan(panel.values).any() for panel in self.all)
+        return any(panel is None or np.isnan(panel.values).any() for panel in self.flat_panels)
 
     def panel_name(self, row: int, column: int) -> str:
         """Its two titles, each after what it is a title of."""

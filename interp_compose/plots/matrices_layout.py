@@ -75,18 +75,18 @@ def scene_of(grid: MatrixGrid, asked: float | None, *, light: bool = False) -> S
     head = head_of(grid.title, grid.subheading(), usual)
     above = TOP + head.more - SUBTITLE * (not grid.subheading())
     room = _room(grid, above, True, asked)
-    sizes = [_size(panel) for panel in grid.all if _names(panel)]
+    sizes = [_size(panel) for panel in grid.flat_panels if _names(panel)]
     if not sizes or room.side / max(sizes) < NAME_ROOM:
         room = _room(grid, above, False, asked)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
     side, gap = room.side, room.gap
-    high = n_rows * (side + gap[1]) - gap[1]
-    wide = n_columns * (side + gap[0]) - gap[0]
+    high = n_rows * side + (n_rows - 1) * gap[1]
+    wide = n_columns * side + (n_columns - 1) * gap[0]
     bar = min(max(high if room.beside else wide, BAR_LENGTHS[0]), BAR_LENGTHS[1])
     beyond = max(bar - high, 0.0) / 2 if room.beside else 0.0  # the bar, of a low grid
     top = max(room.top, above + beyond)
     end = top + high + max(room.names + room.text + 8, beyond + 12, MARGIN)
-    content = room.left + wide + room.right
+    content = room.left + n_columns * side + (n_columns - 1) * gap[0] + room.right
     width = max(content, min(head.width, usual), min(NARROWEST, usual))
     if asked is not None:
         check_room(width, asked, "this grid")
@@ -114,7 +114,7 @@ def _room(grid: MatrixGrid, above: float, named: bool, asked: float | None) -> _
     """``above``: title and subtitle; ``named``: rows have their names."""
     usual, widest = (WIDTH, WIDEST) if asked is None else (asked, asked)
     n_rows, n_columns = len(grid.rows), len(grid.columns)
-    longest = max(_longest(_names(panel)) for panel in grid.all)
+    longest = max(_longest(_names(panel)) for panel in grid.flat_panels)
     names = NAME * min(longest, LONGEST_NAME) + NAME_GAP if named and longest else 0.0
     longest_row = _longest(grid.rows)
     titles = LINE + 6 if longest_row > FLAT else CHARACTER * longest_row + 8
@@ -136,7 +136,7 @@ def _room(grid: MatrixGrid, above: float, named: bool, asked: float | None) -> _
         return _Room(left, top, right, side, gap, names, text, beside)
 
     room = fit(2)  # how the text wraps depends on the side, and the side on its lines
-    return fit(max(len(_wrapped(panel, room)) for panel in grid.all))
+    return fit(max(len(_wrapped(panel, room)) for panel in grid.flat_panels))
 
 
 def _texts(grid: MatrixGrid, room: _Room, wide: float, high: float) -> list[Text]:
@@ -157,7 +157,7 @@ def _texts(grid: MatrixGrid, room: _Room, wide: float, high: float) -> list[Text
     y_title = short(grid.y_title, int(high / CHARACTER))
     texts.append(Text(x_title, (0.5, 1.0), 0.0, above, size=13.7, down="baseline"))
     texts.append(Text(y_title, (0.0, 0.5), MARGIN + 6 - room.left, size=13.7, turned=True))
-    for k, panel in enumerate(grid.all):
+    for k, panel in enumerate(grid.flat_panels):
         dy = 4.0 + edge * bool(edge and _names(panel))
         for i, line in enumerate(_wrapped(panel, room)):
             texts.append(Text(line, (0.5, 0.0), 0.0, dy + i * TEXT_LINE, k, 11.0, down="top"))
@@ -194,14 +194,14 @@ def _edges(panel: MatrixPanel, side: float) -> list[float]:
 
 def thinning(grid: MatrixGrid) -> int:
     """1, or k where only every k-th row and column is drawn."""
-    cells = sum(panel.values.size for panel in grid.all if panel is not None)
+    cells = sum(panel.values.size for panel in grid.flat_panels if panel is not None)
     return max(1, math.ceil(math.sqrt(cells / MOST_CELLS)))
 
 
 def _axes(grid: MatrixGrid, k: int, box: Box, named: bool, step: int, light: bool) -> Axes:
     """The matrix with lines between its blocks, or a grey square with a stroke through it; the
     names of its rows, which the hover reads even where none is shown."""
-    panel, side = grid.all[k], box[2]
+    panel, side = grid.flat_panels[k], box[2]
     n = _size(panel)
     low, high = -0.5, n - 0.5
     name = said(grid.panel_name(*divmod(k, len(grid.columns))))

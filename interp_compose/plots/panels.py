@@ -14,8 +14,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Panels:
-    """``n`` panels in rows of ``per_row``: where the first one begins, the size of each, and from
-    one's upper left corner to the next one's; across and down, in pixels."""
+    """``n`` panels in rows of ``per_row``: the upper left corner of the first one, the size of
+    each, and the distance from one to the next; all across and down, in pixels."""
 
     n: int
     per_row: int

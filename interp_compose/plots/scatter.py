@@ -101,7 +101,8 @@ class Scatter:
     """Points in panels side by side, each with axes of its own, and one legend.
 
     Raises:
-        InputError: no panel; an infinite value; a name that stands for two styles.
+        InputError: no panel; x, y and texts of one group differ in length; an infinite value; a
+            name that stands for two groups of a panel, or for two styles.
     """
 
     title: str
@@ -113,12 +114,25 @@ class Scatter:
     def __post_init__(self) -> None:
         if not self.panels:
             raise InputError("a scatter of no panels; pass at least one")
-        for group in (group for panel in self.panels for group in panel.groups):
-            who = f"group {short(group.name)!r}"
-            if any(map(math.isinf, (*group.x, *group.y))):
-                raise InputError(f"{who} has an infinite point; expected finite ones, or NaN")
-            if group.name and self.legend[group.name] != group.style:
-                raise InputError(f"{who} has two styles; give it the same one in every panel")
+        for panel in self.panels:
+            names = [group.name for group in panel.groups if group.name]
+            for group in panel.groups:
+                who = f"group {short(group.name)!r}"
+                n = len(group.x)
+                if len(group.y) != n or len(group.texts) not in (0, n):
+                    raise InputError(
+                        f"{who} has {n} x, {len(group.y)} y and {len(group.texts)} texts; expected "
+                        "as many of each (or no text)"
+                    )
+                for value in filter(math.isinf, (*group.x, *group.y)):
+                    raise InputError(
+                        f"{who} has a point at {value}; expected finite numbers, or NaN where "
+                        "nothing was measured"
+                    )
+                if names.count(group.name) > 1:
+                    raise InputError(f"{who} is twice in one panel; join them")
+                if group.name and self.legend[group.name] != group.style:
+                    raise InputError(f"{who} has two styles; give it the same one in every panel")
 
     @property
     def legend(self) -> dict[str, Style]:

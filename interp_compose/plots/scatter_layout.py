@@ -70,8 +70,8 @@ def scene_of(scatter: Scatter, asked: float | None) -> Scene:
         height=bottom if usual else max(bottom, end),
         head=head,
         axes=[
-            _axes(panel, box, [scatter.y_title] if k % per_row == 0 else [], which)
-            for k, (panel, box, which) in enumerate(
+            _axes(panel, box, [scatter.y_title] if k % per_row == 0 else [], has_room)
+            for k, (panel, box, has_room) in enumerate(
                 zip(scatter.panels, panels.boxes, shown, strict=True)
             )
         ],
@@ -108,8 +108,8 @@ def _axes(
         Axis(*panel.y_range, list(filter(None, title)), most=6, **how),
         [
             item
-            for group, which in zip(panel.groups, shown, strict=True)
-            for item in _points(group, which, panel)
+            for group, has_room in zip(panel.groups, shown, strict=True)
+            for item in _points(group, has_room, panel)
         ],
     )
 

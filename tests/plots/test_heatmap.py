@@ -323,18 +323,18 @@ def test_the_figure_grows_with_its_rows_within_limits() -> None:
     ("changes", "message"),
     [
         ({"rows": []}, r"0 rows and 3 columns; pass some of each"),
-        ({"values": numbers(3, 3)}, r"values: rows of 3, 3, 3; expected 2 rows of 3, one"),
-        ({"values": [[1.0] * 3, [1.0]]}, r"values: rows of 3, 1; expected 2 rows of 3"),
-        ({"hover": [[""] * 3]}, r"hover: rows of 3; expected 2 rows of 3"),
+        ({"values": numbers(3, 3)}, r"values: 3 rows, of lengths \[3, 3, 3\]; expected 2 rows"),
+        ({"values": [[1.0] * 3, [1.0]]}, r"2 rows, of lengths \[3, 1\]; expected 2 rows of 3, a"),
+        ({"hover": [[""] * 3]}, r"hover: 1 rows, of lengths \[3\]; expected 2 rows of 3"),
         ({"values": [[1.0] * 3, [1.0, math.inf, 1.0]]}, r"row '1', column '1' is inf; expected a "
-         r"finite number, or None for a gap"),
+         r"finite number, or None where nothing was measured"),
         ({"values": [[1.0, 2.0, 0.0]] * 2, "log": True, "diverging": False},
          r"row '0', column '2' is 0.0, which has no logarithm; pass log=False"),
-        ({"log": True}, r"log, diverging and limits exclude one another; pass one of them"),
-        ({"limits": (0.0, 1.0)}, r"log, diverging and limits exclude one another; pass one of the"),
-        ({"marked": [(2, 0), (0, 0)]}, r"marked or hatched cells \[\(2, 0\)\] hold no number"),
-        ({"hatched": [(0, -1)]}, r"marked or hatched cells \[\(0, -1\)\] hold no number"),
-        ({"marked": [(0, 0)], "values": [[None] * 3] * 2}, r"cells \[\(0, 0\)\] hold no number"),
+        ({"log": True}, r"log=True, diverging=True and limits=None exclude one another; pass one"),
+        ({"marked": [(0, 0)]}, r"cells \[\(0, 0\)\] have no mark_name; say what it means"),
+        ({"marked": [(2, 0)], "mark_name": "x"}, r"\[\(2, 0\)\] .* rows 0 … 1 and columns 0 … 2"),
+        ({"marked": [(0, -1)], "mark_name": "x"}, r"mark_name: the cells \[\(0, -1\)\] hold no"),
+        ({"marked": [(0, 0)], "mark_name": "x", "values": [[None] * 3] * 2}, r"hold no number"),
     ],
 )  # fmt: skip
 def test_what_is_no_map_is_refused(changes: dict[str, object], message: str) -> None:

@@ -19,7 +19,7 @@ from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.heatmap_layout import CHARACTER, LINE, TOP
 from interp_compose.plots.heatmap_scale import BLACK, WHITE, scale_of
 from interp_compose.plots.interactive import draw
-from interp_compose.plots.scene import Strokes
+from interp_compose.plots.scene import Strokes, Words
 from tests.plots.reading import png_bytes
 from tests.plots.test_heatmap import dots, heatmap, numbers
 
@@ -75,6 +75,7 @@ def test_strokes_fill_the_hatched_cells_and_only_these(shape: tuple[int, int]) -
 
 def test_no_stroke_touches_a_number_or_a_mark() -> None:
     made = hatched(marked=[(0, 0)], mark_name="low", mark="triangle")
+    assert any(isinstance(item, Words) for item in scene_of(made).axes[0].items)
     width, height = cell_of(made)
     half = CHARACTER * len(made.text(0, 0)) / 2
     mark = dots(made)
@@ -122,6 +123,22 @@ def test_limits_are_the_ends_of_the_colours() -> None:
     assert scale.colour(1.2) == scale.colour(1.0) != scale.colour(0.5)
     colours = draw(made).layout.coloraxis
     assert (colours.cmin, colours.cmax) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hatched": [(0, 0)]}, r"cells \[\(0, 0\)\] have no hatch_name; say what it means"),
+        ({"hatched": [(2, 0)], "hatch_name": "x"}, r"hatch_name: the cells \[\(2, 0\)\] hold no"),
+        ({"limits": (0.0, 1.0)}, r"diverging=True and limits=\(0.0, 1.0\) exclude one another"),
+        ({"limits": (1.0, 1.0), "diverging": False}, r"expected two finite numbers, the lower"),
+        ({"limits": (0.0, math.inf), "diverging": False}, r"expected two finite numbers"),
+        ({"limits": (math.nan, 1.0), "diverging": False}, r"expected two finite numbers"),
+    ],
+)
+def test_what_is_no_sign_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        heatmap(**changes)
 
 
 # --- bubbles -------------------------------------------------------------------------------------
@@ -191,7 +208,8 @@ def test_the_legend_shows_every_size_with_its_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sizes": [[0, 0]]}, r"sizes: rows of 2; expected 3 rows of 2"),
+        ({"sizes": [[0, 0]]}, r"sizes: 1 rows, of lengths \[2\]; expected 3 rows of 2"),
+        ({"sizes": [[3, 4], [1, 0], [0, 0]]}, r"row '0.8', column '0.1' has size 4; expected 0 … "),
         ({"marked": [(0, 0)], "mark_name": "x"}, r"bubbles with marks or hatching; pass neither"),
     ],
 )

@@ -70,8 +70,8 @@ def test_images_are_joined_and_kept() -> None:
 def test_what_is_no_grid_is_refused() -> None:
     for changes, message in (
         ({"rows": []}, "0 rows and 3 columns"),
-        ({"columns": ["a"]}, "images: rows of 3, 3; expected 2 rows of 1"),
-        ({"hover": [["a"] * 3]}, "hover: rows of 3; expected 2 rows of 3"),
+        ({"columns": ["a"]}, r"images: 2 rows, of lengths \[3, 3\]; expected 2 rows of 1"),
+        ({"hover": [["a"] * 3]}, r"hover: 1 rows, of lengths \[3\]; expected 2 rows of 3"),
         ({"images": [[np.zeros((2, k, 3), dtype=np.uint8) for k in (1, 2, 2)]] * 2}, "shapes"),
     ):
         with pytest.raises(InputError, match=message):

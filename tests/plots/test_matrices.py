@@ -14,9 +14,10 @@ from PIL import Image
 
 from interp_compose.errors import InputError
 from interp_compose.plots import matrices_layout
-from interp_compose.plots.canvas import PIXELS
+from interp_compose.plots.canvas import MARGIN, PIXELS
 from interp_compose.plots.chart import short
 from interp_compose.plots.describe import scene_of
+from interp_compose.plots.heatmap_layout import bar_room
 from interp_compose.plots.heatmap_scale import DIVERGING, GREY
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.matrices import SCALE, MatrixGrid, MatrixPanel
@@ -126,7 +127,7 @@ def test_cells_are_square_and_panels_where_the_layout_has_them() -> None:
     across = shown.width - shown.margin.l - shown.margin.r
     down = shown.height - shown.margin.t - shown.margin.b
     boxes = [axes.box for axes in scene_of(made).axes]
-    assert len(boxes) == len({box[:2] for box in boxes}) == len(made.all)
+    assert len(boxes) == len({box[:2] for box in boxes}) == len(made.flat_panels)
     for k, (at, above, side, high) in enumerate(boxes):
         assert side == high
         x, y = (shown[f"{a}axis{k + 1 if k else ''}"] for a in "xy")
@@ -208,7 +209,7 @@ def test_large_matrices_keep_their_diagonal() -> None:
 
 def test_a_matrix_without_numbers_is_none() -> None:
     made = grid([MatrixPanel(np.full((2, 2), NAN), "never shown"), matrix(2)])
-    assert [panel is None for panel in made.all] == [True, False]
+    assert [panel is None for panel in made.flat_panels] == [True, False]
     assert "not measured" in draw(made).data[0].hovertemplate
     assert "never shown" not in annotated(draw(made))
 
@@ -240,11 +241,11 @@ def test_usual_grids_have_readable_panels_and_a_sensible_size(
     made = many(n_rows, n_columns, names or 5, names=[f"n{k}" for k in range(names)])
     scene = scene_of(made)
     assert (PANEL[0] if names else 75) <= scene.axes[0].box[2] <= PANEL[2]
-    assert scene.width <= WIDEST + 1e-6
+    assert scene.width <= WIDEST
     assert scene.height <= TALLEST
     left, top, width, height = scene.box
-    assert left + width < scene.width
-    assert top + height < scene.height
+    assert left + width + bar_room(SCALE, 1) <= scene.width + 1e-9
+    assert top + height + MARGIN <= scene.height + 1e-9
 
 
 def test_panels_shrink_before_the_figure_grows() -> None:
@@ -305,8 +306,8 @@ def test_what_is_no_matrix_of_cosines_is_refused(panel: MatrixPanel, message: st
     [
         ({"rows": [], "panels": []}, r"0 rows and 1 columns; pass some of each"),
         ({"columns": [], "panels": [[]]}, r"1 rows and 0 columns; pass some of each"),
-        ({"panels": []}, r"panels: rows of ; expected 1 rows of 1, one cell a label"),
-        ({"panels": [[None, None]]}, r"panels: rows of 2; expected 1 rows of 1"),
+        ({"panels": []}, r"panels: 0 rows, of lengths \[\]; expected 1 rows of 1, a cell"),
+        ({"panels": [[None, None]]}, r"panels: 1 rows, of lengths \[2\]; expected 1 rows of 1"),
     ],
 )
 def test_what_is_no_grid_is_refused(changes: dict[str, Any], message: str) -> None:

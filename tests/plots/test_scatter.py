@@ -183,7 +183,8 @@ def test_three_panels_are_wider_than_two() -> None:
     scene = scene_of(scatter(*[clouds("a")] * 3))
     left, _, width, _ = scene.box
     assert left == LEFT
-    assert left + width <= scene.keys[0].x < scene.width
+    assert left + width == pytest.approx(scene.keys[0].x)
+    assert max(key.x for key in scene.keys) < scene.width
 
 
 # --- colours -------------------------------------------------------------------------------------
@@ -232,7 +233,10 @@ def test_hues_return_with_another_marker() -> None:
     ("panels", "message"),
     [
         ([], r"a scatter of no panels; pass at least one"),
-        ([[Group("a", BLUES, [1.0], [float("inf")])]], r"group 'a' has an infinite point; expecte"),
+        ([[Group("a", BLUES, [1.0], [])]], r"group 'a' has 1 x, 0 y and 0 texts; expected as many"),
+        ([[Group("a", BLUES, [1.0], [1.0], ["", ""])]], r"group 'a' has 1 x, 1 y and 2 texts"),
+        ([[Group("a", BLUES, [1.0], [float("inf")])]], r"group 'a' has a point at inf; expected f"),
+        ([[Group("a", BLUES, [], [])] * 2], r"group 'a' is twice in one panel; join them"),
         ([[Group("a", BLUES, [], [])], [Group("a", REDS, [], [])]], r"group 'a' has two styles; "),
     ],
 )
