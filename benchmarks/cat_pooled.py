@@ -99,7 +99,6 @@ def picture(means: pd.DataFrame, n_seeds: int) -> ChartFigure:
             ),
             x_title="layer",
             y_title="Pearson's r with people's ratings",
-            x_is_share=False,
             y_is_share=False,
             panels=panels,
         )

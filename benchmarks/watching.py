@@ -146,7 +146,6 @@ def steps_figure(
             subtitle=f"{subtitle} · bands: smallest to largest seed",
             x_title="step",
             y_title=y_title,
-            x_is_share=False,
             y_is_share=share,
             panels=panels,
             x_name="step",

@@ -175,7 +175,7 @@ def test_a_figure_that_is_older_than_its_code_is_noticed() -> None:
 
     def shown(title: str = "t 4", n: int = 3, **style: Any) -> dict[str, Any]:
         line = Line("mean", Style(BLUE, "circle", **style), *([[0.1] * n] * 4), [n] * n)
-        chart = Chart(title, f"task a · {n} examples", "layer", "right", False, [Panel([line], [])])
+        chart = Chart(title, f"task a · {n} examples", "layer", "right", [Panel([line], [])])
         return draw(chart)._repr_mimebundle_()
 
     kept = shown()

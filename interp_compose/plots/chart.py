@@ -102,23 +102,23 @@ class Chart:
 
     An axis that ``is_share`` is written in per cent. Labels stand beside the last panel, so every
     panel should hold the same lines. Where x is no layer or depth, ``x_name`` says what it is;
-    ``x_ticks`` are the places to mark where the backends should not choose, ``x_notes`` a second
-    line under each of them, or, where ``x_is_category``, all there is under it. ``x_step`` is about
-    how far apart neighbours on x are.
+    ``x_ticks`` are the places to mark where the backends should not choose, and ``x_notes`` a
+    second line under each of them; or x holds ``categories``, at 0, 1, 2, …, with their names.
+    ``x_step`` is about how far apart neighbours on x are.
     """
 
     title: str
     subtitle: str
     x_title: str
     y_title: str
-    x_is_share: bool
     panels: Sequence[Panel]
+    x_is_share: bool = False
     y_is_share: bool = True
     x_name: str = ""
     x_ticks: Sequence[float] = ()
     x_notes: Sequence[str] = ()
     x_step: float = 1.0
-    x_is_category: bool = False
+    categories: Sequence[str] = ()
 
     @property
     def told(self) -> str:
@@ -128,7 +128,7 @@ class Chart:
         if not alone:
             return self.subtitle
         told, n = BANDS.subn(lambda _: f"band of {alone}:", self.subtitle, count=1)
-        return told if n else " · ".join(filter(None, (self.subtitle, f"band of {alone} alone")))
+        return told if n else subtitle_of(self.subtitle, f"band of {alone} alone")
 
     @property
     def label_length(self) -> int:
@@ -143,12 +143,20 @@ class Chart:
         return all(len(line.x) == 1 for panel in self.panels for line in panel.lines)
 
     @property
-    def tick_texts(self) -> list[str]:
-        """What stands at each of the places marked on x, where there are notes."""
-        if self.x_is_category:
-            return list(self.x_notes)
-        ticks = zip(self.x_ticks, self.x_notes, strict=True)
-        return [f"{tick:g}\n{note}" for tick, note in ticks]
+    def is_unified(self) -> bool:
+        """Whether the interactive figure speaks of all lines at once: where they share their x."""
+        points = [x for panel in self.panels for line in panel.lines for x in line.x]
+        moved = self.categories and not all(float(x).is_integer() for x in points)
+        return not (self.has_one_layer or moved)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """The places marked on x, each with what stands there."""
+        if self.categories:
+            return [(float(i), name) for i, name in enumerate(self.categories)]
+        if not self.x_notes:
+            return [(x, _number(x)) for x in self.x_ticks]
+        return [(x, f"{x:g}\n{note}") for x, note in zip(self.x_ticks, self.x_notes, strict=True)]
 
     @property
     def x_range(self) -> tuple[float, float]:
@@ -197,6 +205,11 @@ class Chart:
         ends = [line.y[-1] for line in last.lines]
         ends += [level.y for level in last.levels if level.label]
         return spread(ends, share * (top - bottom), bottom, top)
+
+
+def subtitle_of(*told: str) -> str:
+    """A subtitle of several parts; those that are empty are left out."""
+    return " · ".join(filter(None, told))
 
 
 def answers_note(config: Mapping[str, Any]) -> list[str]:
@@ -260,6 +273,10 @@ def short_each(
         several = len(alike[one]) > 1
         found.append(short(text, max(longest - len(number), 3)) + number if several else one)
     return found
+
+
+def _number(value: float) -> str:
+    return f"{value:,g}" if abs(value) < 1e6 else f"{value:g}"
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -72,9 +72,10 @@ def scene_of(chart: Chart, asked: float | None) -> Scene:
     titles = [lines_of(panel.title, int(across / TITLE)) for panel in chart.panels]
     middle = (left + width - right) / 2
     x_title = lines_of(chart.x_title, int((2 * min(middle, width - middle) - 8) / TITLE), even=True)
-    longest = max((len(line) for note in chart.x_notes for line in note.split("\n")), default=0)
-    turned = bool(chart.x_is_category and TICK * longest * len(chart.x_notes) > 0.9 * across)
-    notes = max(TICK * longest - LINE if turned else LINE * bool(chart.x_notes), 0.0)
+    names = chart.categories
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    turned = TICK * longest * len(names) > 0.9 * across
+    notes = max(TICK * longest - LINE if turned else LINE * bool(names or chart.x_notes), 0.0)
 
     over = LINE * max(map(len, titles)) + 2
     top = 84 + head.more + over * any(titles)
@@ -103,7 +104,7 @@ def scene_of(chart: Chart, asked: float | None) -> Scene:
         labels=_labels(chart, LABEL / high) if beside else [],
         keys=keys,
         follows=n > 1,
-        unified=not chart.has_one_layer,
+        unified=chart.is_unified,
     )
 
 
@@ -137,8 +138,7 @@ def _room(chart: Chart, end: float, asked: float | None) -> _Room:
 
 def _least(chart: Chart) -> float:
     """A panel's width, in which texts under its ticks, upright if need be, do not touch."""
-    lines = sum(note.count("\n") + 1 for note in chart.x_notes)
-    return max(NARROWEST, LINE * lines * chart.x_is_category)
+    return max(NARROWEST, LINE * sum(name.count("\n") + 1 for name in chart.categories))
 
 
 def _legend(chart: Chart, width: float, top: float) -> list[Key]:
@@ -161,26 +161,19 @@ def _x_axis(chart: Chart, across: float, turned: bool) -> Axis:
     most = min(16, max(2, int(across / 24)))
     name = said(chart.x_name or ("depth" if chart.x_is_share else "layer"))
     hover = name + (" {x:.0%}" if chart.x_is_share else " {x}")
-    ticks = None
-    if chart.x_ticks:
-        every = 1 if chart.x_is_category else _every(chart, across)
-        texts = chart.tick_texts if chart.x_notes else [_number(x) for x in chart.x_ticks]
-        ticks = list(zip(chart.x_ticks, texts, strict=True))[::every]
-    if chart.x_notes:
-        hover = name + ("" if chart.x_is_category else " {x:~g}")
+    if chart.categories:
+        hover = ""  # the text under the tick, by itself
+    elif chart.x_notes:
+        hover = name + " {x:~g}"
     return Axis(
         *chart.x_range,
-        ticks=ticks,
+        ticks=chart.ticks[:: _every(chart, across)] or None,
         most=min(6, most - 1) if chart.x_is_share else most,
         is_share=chart.x_is_share,
         whole=not chart.x_is_share,
         turned=turned,
         hover=hover,
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,g}" if abs(value) < 1e6 else f"{value:g}"
 
 
 def _y_axis(chart: Chart, high: float, title: list[str] | None) -> Axis:
@@ -197,7 +190,7 @@ def _y_axis(chart: Chart, high: float, title: list[str] | None) -> Axis:
 def _every(chart: Chart, across: float) -> int:
     """1, or k where only every k-th of the given ticks has room for its text."""
     texts = [*(f"{tick:g}" for tick in chart.x_ticks), *chart.x_notes]
-    room = (TICK * max(map(len, texts)) + 6) * len(chart.x_ticks)
+    room = (TICK * max(map(len, texts), default=0) + 6) * len(chart.x_ticks)
     return max(1, math.ceil(room / (1.1 * across)))
 
 

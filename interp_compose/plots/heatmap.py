@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeGuard
 
 from interp_compose.errors import InputError
 from interp_compose.plots.canvas import LONGEST
-from interp_compose.plots.chart import short, short_each
+from interp_compose.plots.chart import short, short_each, subtitle_of
 
 LONGEST_ROW: Final = 54  # characters of a label
 LONGEST_COLUMN: Final = 16
@@ -22,10 +22,8 @@ GREY_MEANS: Final = f"grey: {NOT_MEASURED}"
 
 def with_notes(subtitle: str, *notes: str) -> str:
     """A subtitle, short enough for the picture, and behind it the notes that are not empty."""
-    told = " · ".join(filter(None, notes))
-    if not (subtitle and told):
-        return told or short(subtitle, LONGEST)
-    return f"{short(subtitle, LONGEST - len(told) - 3)} · {told}"
+    told = subtitle_of(*notes)
+    return subtitle_of(short(subtitle, LONGEST - len(told) - 3 * bool(told)), told)
 
 
 def is_measured(value: float | None) -> TypeGuard[float]:

@@ -6,8 +6,10 @@ of its own, so that figures survive greyscale. Controls are greyish and dashed.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import cycle
+from typing import Any, Final, Literal
 
 INK: Final = "#222222"
 MUTED: Final = "#666666"
@@ -70,6 +72,9 @@ PROTOCOL_STYLES: Final = {
 OWN_STYLES: Final = (Style(SKY, "cross"), Style(ORANGE, "star"), Style(PURPLE, "triangle-up"))
 """Of poolings that are functions of the user's."""
 
+CLEAN_STYLE: Final = Style(INK, "circle", width=1.3)
+"""Of the untouched model's level."""
+
 COMPARISON_STYLES: Final = (
     Style(BLUE, "circle"),
     Style(VERMILLION, "square"),
@@ -79,3 +84,13 @@ COMPARISON_STYLES: Final = (
     Style(SKY, "cross"),
     Style(INK, "star"),
 )
+
+
+def styles_of(names: Iterable[Hashable]) -> dict[Any, Style]:
+    """A style for each name, in their order; after seven they return."""
+    return dict(zip(dict.fromkeys(names), cycle(COMPARISON_STYLES), strict=False))
+
+
+def dotted(colour: str) -> Style:
+    """Of a level, in the colour of the line that it is compared with."""
+    return Style(colour, "circle", "dot", 1.3)

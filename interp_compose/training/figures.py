@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from interp_compose.plots.chart import Chart, Line, Panel, model_name
+from interp_compose.plots.chart import Chart, Line, Panel, model_name, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
 from interp_compose.stats.intervals import wilson_interval
@@ -55,10 +55,9 @@ def history_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: {value} in training ({kind})",
-            subtitle=" · ".join(told),
+            subtitle=subtitle_of(*told),
             x_title="step (0 = the model as it was given)",
             y_title=TITLES[value],
-            x_is_share=False,
             y_is_share=value == "accuracy",
             panels=[Panel(lines, [])],
             x_name="step",

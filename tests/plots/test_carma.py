@@ -144,7 +144,7 @@ def test_one_seed_one_layer_one_rate_can_be_drawn() -> None:
 def test_other_charts_keep_their_layers_and_depths() -> None:
     line = Line("a", COMPARISON_STYLES[0], [0.0, 1.0], [0.1, 0.2], [0.1, 0.2], [0.1, 0.2], [5, 5])
     for is_share, name in ((False, "layer %{x}"), (True, "depth %{x:.0%}")):
-        figure = draw(Chart("t", "s", "x", "y", is_share, [Panel([line], [])]))
+        figure = draw(Chart("t", "s", "x", "y", [Panel([line], [])], is_share))
         assert figure.layout.xaxis.unifiedhovertitle.text == name
         assert figure.layout.xaxis.tickvals is None
 

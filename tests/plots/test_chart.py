@@ -11,7 +11,7 @@ from interp_compose.plots.canvas import PIXELS, lines_of
 from interp_compose.plots.chart import Chart, Line, Panel, short, short_each, spread
 from interp_compose.plots.describe import scene_of
 from interp_compose.plots.heatmap import HeatMap
-from interp_compose.plots.interactive import harmless
+from interp_compose.plots.interactive import draw, harmless
 from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
 
 heights = st.lists(st.floats(0, 1), min_size=1, max_size=9)
@@ -39,12 +39,24 @@ def test_bars_stand_apart_only_where_points_do_not(second: list[float], is_apart
     level, n = [0.5, 0.5], [9, 9]
     both = [[0.0, 1.0], second]
     lines = [Line("", COMPARISON_STYLES[0], x, level, level, level, n, "bars") for x in both]
-    chart = Chart("", "", "", "", x_is_share=False, panels=[Panel(lines, [])])
+    chart = Chart("", "", "", "", panels=[Panel(lines, [])])
     left, right = chart.x_range
     step = 0.0 if is_apart else 0.1 * (right - left)
     found = [places for _, places in chart.bar_places(chart.panels[0], share=0.1)]
     assert found[0] == pytest.approx([x - step / 2 for x in both[0]])
     assert found[1] == pytest.approx([x + step / 2 for x in both[1]])
+
+
+def test_categories_are_named_by_their_own_texts() -> None:
+    level, n = [0.5, 0.5], [9, 9]
+    for x, mode in (([0.0, 1.0], "x unified"), ([0.1, 1.1], "closest")):
+        line = Line("a", COMPARISON_STYLES[0], x, level, level, level, n, "bars")
+        figure = draw(Chart("", "", "", "", [Panel([line], [])], categories=["one", "two\nlines"]))
+        axis = figure.layout.xaxis
+        assert (axis.tickvals, axis.ticktext) == ((0.0, 1.0), ("one", "two<br>lines"))
+        # without a title of its own plotly's hover has the text of a tick, and no number
+        assert axis.unifiedhovertitle.text is None
+        assert figure.layout.hovermode == mode
 
 
 def test_short_keeps_both_ends() -> None:

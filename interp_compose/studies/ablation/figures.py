@@ -10,7 +10,7 @@ import pandas as pd
 from interp_compose.plots.chart import Chart, Level, Panel, model_name, short, side_by_side
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
+from interp_compose.plots.theme import CLEAN_STYLE, COMPARISON_STYLES, INK
 from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about, filtered_of
 
@@ -44,18 +44,17 @@ def curve_figure(
     named = [(_label(name, frame), styles[name], frame[frame["group"] == name]) for name in names]
     lines = side_by_side(lines_of(named, "layer", "accuracy", "ci_low", "ci_high"), False)
     one_layer = all(len(line.x) == 1 for line in lines)
-    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
+    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, CLEAN_STYLE)
     chart = Chart(
         title=f"{model_name(config)}: accuracy when {_what(config)}",
         subtitle=_about(
             config,
             _examples(frame),
             f"{'bars' if one_layer else 'bands'}: 95 % intervals",
-            *([f"{n_left_out} rarer groups not drawn"] if n_left_out else []),
+            f"{n_left_out} rarer groups not drawn" if n_left_out else "",
         ),
         x_title=f"layer ℓ; knocked out in {REACH[config['reach']]}",
         y_title="accuracy",
-        x_is_share=False,
         panels=[Panel(lines, [clean])],
     )
     return draw(chart)
@@ -98,9 +97,10 @@ def example_figure(
 def heads_figure(frame: pd.DataFrame, *, config: Mapping[str, Any]) -> ChartFigure:
     """Groups × layers, the mean over examples; dots where the interval does not hold 0."""
     names = list(dict.fromkeys(frame["group"]))
-    change = frame.pivot(index="group", columns="layer", values="logprob_change").loc[names]
-    low = frame.pivot(index="group", columns="layer", values="logprob_change_low").loc[names]
-    high = frame.pivot(index="group", columns="layer", values="logprob_change_high").loc[names]
+    change, low, high = (
+        frame.pivot(index="group", columns="layer", values=f"logprob_change{end}").loc[names]
+        for end in ("", "_low", "_high")
+    )
     sure = ((low > 0) | (high < 0)).to_numpy()
     heads = config["what"] == "heads"
     return draw(
@@ -153,7 +153,7 @@ def _drawn(frame: pd.DataFrame) -> list[str]:
 
 def _about(config: Mapping[str, Any], *more: str) -> str:
     mask = MASKS.get(config.get("mode") or "", "") if config["what"] == "words" else ""
-    return " · ".join(filter(None, (about(config, ("task",)), filtered_of(config), mask, *more)))
+    return about(config, ("task",), filtered_of(config), mask, *more)
 
 
 def _label(name: str, frame: pd.DataFrame) -> str:

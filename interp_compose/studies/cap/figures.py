@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
+from interp_compose.plots.chart import (
+    Chart,
+    Level,
+    Line,
+    Panel,
+    model_name,
+    side_by_side,
+    subtitle_of,
+)
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, INK, Style
+from interp_compose.plots.theme import CLEAN_STYLE, Style, dotted, styles_of
 from interp_compose.studies.core.figures import by_pooling, lines_of
 from interp_compose.studies.core.text import about, counted, decimal, filtered_of
 
@@ -34,7 +41,7 @@ def curve_figure(
     lines = side_by_side(_lines(by_pooling(frame), normalised_depth), normalised_depth)
     n = counted(int(frame["n"].max()), "examples")
     shown = [f"{n}, {n_affected} with a unit of several tokens", _intervals(lines)]
-    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, Style(INK, "circle", width=1.3))
+    clean = Level(f"clean {clean_accuracy:.1%}", clean_accuracy, CLEAN_STYLE)
     chart = Chart(
         title=f"{model_name(config)}: accuracy when tokens are pooled",
         subtitle=about(
@@ -61,7 +68,7 @@ def logprob_figure(
     lines = side_by_side(
         lines_of(by_pooling(frame), x, "target_logprob", "low", "high"), normalised_depth
     )
-    level = Level(f"clean {decimal(clean, 2)}", clean, Style(INK, "circle", width=1.3))
+    level = Level(f"clean {decimal(clean, 2)}", clean, CLEAN_STYLE)
     chart = Chart(
         title=f"{model_name(config)}: log-probability of the answer, tokens pooled",
         subtitle=about(
@@ -93,16 +100,13 @@ def comparison_figure(
     normalised_depth: bool,
 ) -> ChartFigure:
     """One curve per label; each frame holds one pooling, columns as in :func:`curve_figure`."""
-    styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
+    styles = styles_of(frames)
     how = "average of mean, max and sum pooling" if pooling == "average" else f"{pooling} pooling"
     lines = _lines([(k, styles[k], frame) for k, frame in frames.items()], normalised_depth)
-    levels = [
-        Level("", clean_accuracies[k], Style(styles[k].colour, "circle", dash="dot", width=1.3))
-        for k in frames
-    ]
+    levels = [Level("", clean_accuracies[k], dotted(styles[k].colour)) for k in frames]
     chart = Chart(
         title=f"Accuracy when tokens are pooled, {how}",
-        subtitle=" · ".join((*about, _intervals(lines), "dotted: the clean model")),
+        subtitle=subtitle_of(*about, _intervals(lines), "dotted: the clean model"),
         x_title=DEPTH_TITLE if normalised_depth else LAYER_TITLE,
         y_title="accuracy",
         x_is_share=normalised_depth,

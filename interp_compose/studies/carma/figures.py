@@ -10,7 +10,7 @@ import pandas as pd
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style
+from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style, dotted
 from interp_compose.studies.carma.tables import LABELS
 from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about
@@ -38,7 +38,7 @@ def cap_figure(
     """
     clean = summary[summary["metric"] == "accuracy"]
     levels = [
-        Level("", row["mean"] / 100, Style(STYLES[row["version"]].colour, "circle", "dot", 1.3))
+        Level("", row["mean"] / 100, dotted(STYLES[row["version"]].colour))
         for row in clean.to_dict("records")
     ]
     cap = summary[summary["metric"] == "cap"]
@@ -109,7 +109,6 @@ def representations_figure(
             subtitle=_about(config, summary, notice),
             x_title="layer whose input is read (0 = embeddings)",
             y_title="mean cosine",
-            x_is_share=False,
             panels=panels,
             y_is_share=False,
         )
@@ -132,7 +131,6 @@ def training_figure(
             subtitle=_about(config, curve, "points: means of nearby steps", ends, notice),
             x_title="step",
             y_title="cross-entropy of the answer (nats)",
-            x_is_share=False,
             panels=[Panel(lines, [])],
             y_is_share=False,
             x_name="step",

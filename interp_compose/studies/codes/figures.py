@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import BLUE, VERMILLION, Style
-from interp_compose.studies.core.figures import beside, by_value, lines_of, n_seeds, of_several
+from interp_compose.studies.core.figures import (
+    beside,
+    by_value,
+    lines_of,
+    n_seeds,
+    of_several,
+    unjoined,
+)
 from interp_compose.studies.pretrain.figures import told_of_models
 
 SIDES = {"guiding": "words that guided training", "held_out": "words held out"}
@@ -44,33 +50,23 @@ def sememes_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
     models = list(dict.fromkeys(rows["model"]))
     rows = rows.assign(place=rows["model"].map(models.index) + beside(rows["source"]))
     columns = ("place", "mean", "words_low", "words_high")
-    panels = []
-    for side, own in rows.groupby("side", sort=False):
-        named = [
-            (SOURCES[name], replace(style, width=0.0), one)
-            for name, style, one in by_value(own, "source")
-        ]
-        panels.append(Panel(lines_of(named, *columns, interval="bars"), [], title=SIDES[str(side)]))
+    sides = rows.assign(source=rows["source"].map(SOURCES)).groupby("side", sort=False)
+    named = {SIDES[str(side)]: unjoined(by_value(own, "source")) for side, own in sides}
+    panels = [Panel(lines_of(one, *columns, interval="bars"), [], at) for at, one in named.items()]
     return draw(
         Chart(
             title="Sememes named by the last block's codes",
-            subtitle=" · ".join(
-                (
-                    n_seeds(config),
-                    _means(config),
-                    "bars: 95 % over words",
-                    R_PRECISION,
-                    *told_of_models(models),
-                )
+            subtitle=subtitle_of(
+                n_seeds(config),
+                _means(config),
+                "bars: 95 % over words",
+                R_PRECISION,
+                *told_of_models(models),
             ),
             x_title="",
             y_title="sememes named right (R-precision)",
-            x_is_share=False,
             panels=panels,
-            x_name="",
-            x_ticks=[float(i) for i in range(len(models))],
-            x_notes=models,
-            x_is_category=True,
+            categories=models,
         )
     )
 
@@ -93,12 +89,11 @@ def consistency_figure(consistency: pd.DataFrame, config: Mapping[str, Any]) -> 
     return draw(
         Chart(
             title="A word in two passages, and two words",
-            subtitle=" · ".join(
-                (n_seeds(config), _means(config), *of_several(config, "bars: smallest to largest"))
+            subtitle=subtitle_of(
+                n_seeds(config), _means(config), *of_several(config, "bars: smallest to largest")
             ),
             x_title="block",
             y_title="cosine",
-            x_is_share=False,
             y_is_share=False,
             panels=panels,
             x_ticks=[float(layer) for layer in layers],

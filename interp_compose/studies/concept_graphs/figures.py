@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.images import ImageGrid, image_of, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.studies.concept_graphs.result import FAILING
@@ -16,9 +16,10 @@ from interp_compose.studies.core.figures import (
     BARS,
     by_value,
     curve_figure,
-    lines_of,
+    means_of_seeds,
     n_seeds,
     of_several,
+    seed_lines,
 )
 from interp_compose.studies.core.shares import ALL
 from interp_compose.tasks.concept_images import NODES, described
@@ -39,33 +40,20 @@ def accuracy_figure(values: pd.DataFrame, config: Mapping[str, Any]) -> ChartFig
         .mean()
         .reset_index()
     )
-    over_seeds = (
-        of_seeds.groupby(["line", "kind", "init_rate"], sort=False)["value"]
-        .agg(["mean", "min", "max", "size"])
-        .reset_index()
-        .sort_values("line", kind="stable")
-    )
-    columns = ("init_rate", "mean", "min", "max")
+    means = means_of_seeds(of_seeds, ("line", "kind", "init_rate"), "value")
+    means = means.sort_values("line", kind="stable")
     panels = [
-        Panel(
-            lines_of(
-                by_value(over_seeds[over_seeds["kind"] == kind], "line"),
-                *columns, n="size", interval="bars",
-            ),
-            [],
-            title=title,
-        )
+        Panel(seed_lines(by_value(means[means["kind"] == kind], "line"), "init_rate"), [], title)
         for kind, title in PANELS.items()
-    ]  # fmt: skip
+    ]
     rates = sorted(set(values["init_rate"]))
     about = (f"trained on {', '.join(config['train_nodes'])}", n_seeds(config))
     return draw(
         Chart(
             title="concept graph: generated images that are right",
-            subtitle=" · ".join((*about, *of_several(config, BARS))),
+            subtitle=subtitle_of(*about, *of_several(config, BARS)),
             x_title="init rate γ",
             y_title="images",
-            x_is_share=False,
             panels=panels,
             x_name="γ",
             x_ticks=rates,

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any, Final, Literal
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Line, Panel, model_name
+from interp_compose.plots.chart import Chart, Line, Panel, model_name, subtitle_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, OWN_STYLES, PROTOCOL_STYLES, Style
+from interp_compose.plots.theme import OWN_STYLES, PROTOCOL_STYLES, Style, styles_of
 from interp_compose.studies.core.shares import ALL
 
 ALPHA: Final = 0.05
+MEANS: Final = "mean over seeds"
 BARS: Final = "mean over seeds, bars: smallest to largest"
 APART: Final = 0.08
 """From one group's points to the next one's, of the distance between categories."""
 MOST_KINDS: Final = 60
 """Kinds are drawn where there are at most so many, all of them together included."""
+SPREAD: Final = ("mean", "smallest", "largest")
+Named = tuple[str, Style, pd.DataFrame]
+"""A label, its style, and the rows of its line."""
 ACRONYMS: Final = re.compile(r"\b(carma|ft|lrf)\b")
 
 
@@ -66,7 +71,7 @@ def line_of(
 
 
 def lines_of(
-    named: Iterable[tuple[str, Style, pd.DataFrame]],
+    named: Iterable[Named],
     x: str,
     y: str,
     low: str,
@@ -78,16 +83,27 @@ def lines_of(
     return [line for line in lines if line.x]
 
 
-def by_value(
-    frame: pd.DataFrame, column: str, among: pd.DataFrame | None = None
-) -> list[tuple[str, Style, pd.DataFrame]]:
+def seed_lines(named: Iterable[Named], x: str) -> list[Line]:
+    """:func:`lines_of` rows of means over seeds, bars from the smallest to the largest."""
+    return lines_of(named, x, *SPREAD, n="n_seeds", interval="bars")
+
+
+def means_of_seeds(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+    """The rows of :func:`seed_lines`: of each place, the mean of a value that each seed has."""
+    own = frame.groupby([*by], sort=False, dropna=False)[value]
+    return own.agg(mean="mean", smallest="min", largest="max", n_seeds="size").reset_index()
+
+
+def by_value(frame: pd.DataFrame, column: str, among: pd.DataFrame | None = None) -> list[Named]:
     """Label, style and rows of each value of a column, in the order of the rows; ``among`` are the
     rows of all panels, in which a value has one style."""
-    values = list(dict.fromkeys((frame if among is None else among)[column]))
-    return [
-        (spelt(value), COMPARISON_STYLES[i % len(COMPARISON_STYLES)], frame[frame[column] == value])
-        for i, value in enumerate(values)
-    ]
+    styles = styles_of((frame if among is None else among)[column])
+    return [(spelt(one), style, frame[frame[column] == one]) for one, style in styles.items()]
+
+
+def unjoined(named: Iterable[Named]) -> list[Named]:
+    """The same, as points of categories, which no line joins."""
+    return [(label, replace(style, width=0.0), rows) for label, style, rows in named]
 
 
 def curve_figure(
@@ -102,36 +118,26 @@ def curve_figure(
 ) -> ChartFigure:
     """Exact match, or another ``value``, on a sample of each split over training: a line for each
     value of ``by``, the mean over seeds; bands from the smallest seed to the largest."""
-    over_seeds = (
-        curve.groupby([by, "split", "step"], sort=False)[value]
-        .agg(["mean", "min", "max", "size"])
-        .reset_index()
-    )
+    means = means_of_seeds(curve, (by, "split", "step"), value)
     low, high = int(curve["n"].min()), int(curve["n"].max())
+    several = of_several(config, "bands: all seeds")
     counts = f"{high:,}" if low == high else f"{low:,} to {high:,}"
-    steps = sorted(set(over_seeds["step"]))
+    steps = sorted(set(means["step"]))
     panels = [
-        Panel(
-            lines_of(by_value(own, by, over_seeds), "step", "mean", "min", "max", n="size"),
-            [],
-            title=str(split),
-        )
-        for split, own in over_seeds.groupby("split", sort=False)
+        Panel(lines_of(by_value(own, by, means), "step", *SPREAD, n="n_seeds"), [], str(split))
+        for split, own in means.groupby("split", sort=False)
     ]
     return draw(
         Chart(
             title=f"{config['task']}: {name} over training",
-            subtitle=" · ".join(
-                (*about, of.format(counts), *of_several(config, "bands: all seeds"))
-            ),
+            subtitle=subtitle_of(*about, of.format(counts), *several),
             x_title="step",
             y_title=name,
-            x_is_share=False,
             y_is_share=value == "accuracy",
             panels=panels,
             x_name="step",
             x_ticks=[float(step) for step in steps[:: max(1, len(steps) // 4)]],
-            x_step=float(over_seeds["step"].max()) / max(config["n_looks"], 1),
+            x_step=float(steps[-1]) / max(config["n_looks"], 1),
         )
     )
 
@@ -150,28 +156,19 @@ def size_figure(
     smallest to the largest; a panel for each value of ``by``."""
     sizes = sorted(set(summary["size"]))
     placed = summary.assign(place=summary["size"].map(sizes.index).astype(float))
-    columns = ("place", "mean", "smallest", "largest")
     panels = [
-        Panel(
-            lines_of(by_value(own, "setting"), *columns, n="n_seeds", interval="bars"),
-            [],
-            title=str(value),
-        )
+        Panel(seed_lines(by_value(own, "setting"), "place"), [], str(value))
         for value, own in placed.groupby(by, sort=False)
     ]
     return draw(
         Chart(
             title=f"{config['task']}: {title}",
-            subtitle=" · ".join((*about_decoders(config), *of_several(config, BARS))),
+            subtitle=subtitle_of(*about_decoders(config), *of_several(config, BARS)),
             x_title=x_title,
             y_title=y_title,
-            x_is_share=False,
             y_is_share=y_is_share,
             panels=panels,
-            x_name="",
-            x_ticks=[float(i) for i in range(len(sizes))],
-            x_notes=[f"{size:,}" for size in sizes],
-            x_is_category=True,
+            categories=[f"{size:,}" for size in sizes],
         )
     )
 
@@ -199,9 +196,7 @@ def grid_figure(
     return draw(
         HeatMap(
             title=f"{config['task']}: {title}",
-            subtitle=" · ".join(
-                (*about_decoders(config), size, *of_several(config, "mean over seeds"))
-            ),
+            subtitle=subtitle_of(*about_decoders(config), size, *of_several(config, MEANS)),
             x_title="weight decay",
             y_title=f"{by} and init rate γ" if any(part for part, _ in parts) else "init rate γ",
             columns=[f"{decay:g}" for decay in decays],
@@ -225,10 +220,8 @@ def kinds_figure(
     """The share of each kind of each split that is right, a column for each value of ``by``; marked
     where it differs from the first one (Holm, 5 %)."""
     of_kinds = summary[summary["kind"] != ALL]
-    columns = list(dict.fromkeys(of_kinds[by]))
-    place = ["split", "kind"]
-    rows = list(dict.fromkeys(of_kinds[place].itertuples(index=False, name=None)))
-    means = of_kinds.pivot_table(index=place, columns=by, values="mean").loc[rows, columns]
+    means = of_kinds.pivot_table("mean", ["split", "kind"], by, sort=False)
+    rows, columns = means.index.tolist(), means.columns.tolist()
     found = differences[(differences["kind"] != ALL) & (differences["p_holm"] < ALPHA)]
     marked = [
         (rows.index((row["split"], row["kind"])), columns.index(row[by]))
@@ -279,7 +272,7 @@ def of_several(config: Mapping[str, Any], *told: str) -> tuple[str, ...]:
     return told if len(config["seeds"]) > 1 else ()
 
 
-def by_pooling(frame: pd.DataFrame) -> list[tuple[str, Style, pd.DataFrame]]:
+def by_pooling(frame: pd.DataFrame) -> list[Named]:
     """Label, style and rows of each pooling, in the order of the rows; controls, which are dashed,
     are named as such."""
     names = list(dict.fromkeys(frame["pooling"]))

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES
-from interp_compose.studies.core.figures import BARS, beside, lines_of, n_seeds, of_several
+from interp_compose.studies.core.figures import (
+    BARS,
+    beside,
+    by_value,
+    n_seeds,
+    of_several,
+    seed_lines,
+    unjoined,
+)
 from interp_compose.studies.pretrain.figures import told_of_models
 
 TITLES: Final = {
@@ -57,12 +63,7 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     named = rows["subset"] + ", " + rows["embedding"] + rows.apply(_training, axis=1)
     titles = rows["task"].map(lambda task: TASKS.get(task, task))
     named = titles + ": " + named if several else named
-    groups = rows.assign(place=place + beside(named), name=named).groupby("name", sort=False)
-    lines = [
-        (str(name), replace(COMPARISON_STYLES[i % len(COMPARISON_STYLES)], width=0.0), own)
-        for i, (name, own) in enumerate(groups)
-    ]
-    columns = ("place", "mean", "smallest", "largest")
+    placed = rows.assign(place=place + beside(named), name=named)
     tasks = ", ".join(dict.fromkeys(titles))
     shown = {*rows["output"], *rows["subset"], *rows["embedding"]}
     about = (
@@ -72,15 +73,11 @@ def scores_figure(summary: pd.DataFrame, metric: str, config: Mapping[str, Any])
     return draw(
         Chart(
             title=f"{tasks}: {TITLES[metric]}",
-            subtitle=" · ".join((n_seeds(config), *of_several(config, BARS), *about)),
+            subtitle=subtitle_of(n_seeds(config), *of_several(config, BARS), *about),
             x_title="",
             y_title=TITLES[metric],
-            x_is_share=False,
             y_is_share=metric in ("accuracy", "exact_match"),
-            panels=[Panel(lines_of(lines, *columns, n="n_seeds", interval="bars"), [])],
-            x_name="",
-            x_ticks=[float(i) for i in range(len(readings))],
-            x_notes=readings,
-            x_is_category=True,
+            panels=[Panel(seed_lines(unjoined(by_value(placed, "name")), "place"), [])],
+            categories=readings,
         )
     )

@@ -15,11 +15,11 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Line, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Line, Panel, side_by_side, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import BLUE, COMPARISON_STYLES, MUTED, VERMILLION, Style
+from interp_compose.plots.theme import BLUE, MUTED, VERMILLION, Style, styles_of
 from interp_compose.studies.anchors.titles import clipping_of, seeds_of, shape_of
-from interp_compose.studies.core.figures import lines_of
+from interp_compose.studies.core.figures import Named, lines_of
 from interp_compose.studies.core.text import counted
 
 REACHED: Final = {
@@ -53,10 +53,9 @@ def fitting_epochs_figure(
     return draw(
         Chart(
             title=f"{shape_of(config)}: epochs until {REACHED[measure]}",
-            subtitle=_subtitle(config, cells, left_out, "cell"),
+            subtitle=_subtitle(config, cells, left_out, "cells"),
             x_title="layers",
             y_title="epochs",
-            x_is_share=False,
             y_is_share=False,
             panels=_panels(panels, "in no cell did every run fit its data; train longer"),
             x_name="layers",
@@ -91,11 +90,10 @@ def fitting_pairs_figure(pair_cells: pd.DataFrame, *, config: Mapping[str, Any])
         Chart(
             title=f"{shape}: epochs until a pair is learned",
             subtitle=_subtitle(
-                config, pair_cells, int(pair_cells["epochs"].isna().sum()), "point", told, BARS
+                config, pair_cells, int(pair_cells["epochs"].isna().sum()), "points", told, BARS
             ),
             x_title=f"pairs of anchors, by their epochs at the largest γ ({_groups(number)})",
             y_title="epochs until 60 % of its samples are right",
-            x_is_share=False,
             y_is_share=False,
             panels=_panels(panels, "no pair was learned by every run; train longer"),
             x_name="pair",
@@ -158,11 +156,11 @@ def _panels(found: Sequence[tuple[str, Sequence[Line]]], nothing: str) -> list[P
     return panels
 
 
-def _by_groups(frame: pd.DataFrame, groups: Sequence[int]) -> list[tuple[str, Style, pd.DataFrame]]:
+def _by_groups(frame: pd.DataFrame, groups: Sequence[int]) -> list[Named]:
     """Label, style and rows of each number of violating groups."""
     return [
-        (_groups(number), COMPARISON_STYLES[i], frame[frame["violations"] == number])
-        for i, number in enumerate(groups)
+        (_groups(number), style, frame[frame["violations"] == number])
+        for number, style in styles_of(groups).items()
     ]
 
 
@@ -172,7 +170,7 @@ def _rows(frame: pd.DataFrame) -> list[Row]:
 
 def _groups(number: int) -> str:
     """Like "3 violating groups"."""
-    return f"{number} violating group{'' if number == 1 else 's'}"
+    return counted(number, "violating groups")
 
 
 def _subtitle(
@@ -184,6 +182,5 @@ def _subtitle(
     spans = [part for part in more or [BARS] if several or not part.startswith(("bars:", "bands:"))]
     told += [seeds_of(cells["n"].tolist()), *filter(None, spans), *clipping_of(config)]
     if left_out:
-        counted = f"{left_out} {what}" if left_out == 1 else f"{left_out} {what}s"
-        told.append(f"not drawn: {counted} that some run never reached")
-    return " · ".join(told)
+        told.append(f"not drawn: {counted(left_out, what)} that some run never reached")
+    return subtitle_of(*told)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Level, Panel
+from interp_compose.plots.chart import Chart, Level, Panel, subtitle_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
+from interp_compose.plots.theme import MUTED, dotted, styles_of
 from interp_compose.stats.intervals import wilson_interval
 from interp_compose.studies.core.figures import lines_of, readable
 from interp_compose.studies.core.grammar import LEXICAL
@@ -40,11 +40,10 @@ def kinds_figure(reads: pd.DataFrame, config: Config) -> ChartFigure:
 def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
     """Layers that read several; a row for each value of the column ``of``."""
     split = config["splits"][-1]
-    layer, place = ["model", "stack", "layer"], ["model", "stack", "layer", "of"]
+    layer = ["model", "stack", "layer"]
     own = reads[reads["split"] == split]
     own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
-    means = mean_reads(own, [*place, "earlier"]).unstack("earlier")
-    means = means.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
+    means = mean_reads(own, [*layer, "of", "earlier"]).unstack("earlier", sort=False)
     return draw(
         HeatMap(
             title=f"{_task(config)}what fuse-attention reads, by {by}",
@@ -68,8 +67,7 @@ def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
     clean = own.drop_duplicates(place).assign(earlier=CLEAN, n_right=lambda rows: rows["n_clean"])
     both = pd.concat([clean, own])
     shares = both.assign(share=both["n_right"] / both["n"])
-    values = shares.set_index([*place, "earlier"])["share"].unstack("earlier")
-    values = values.loc[[*own[place].drop_duplicates().itertuples(index=False, name=None)]]
+    values = shares.set_index([*place, "earlier"])["share"].unstack("earlier", sort=False)
     return draw(
         HeatMap(
             title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
@@ -96,7 +94,7 @@ def probes_figure(probes: pd.DataFrame, config: Config) -> ChartFigure:
     ]
     roles = rows[rows["probe"] == "role"].dropna(subset=["accuracy"])
     if len(roles):
-        common = Level("", roles["majority"].iloc[0], Style(MUTED, "circle", dash="dot", width=1.3))
+        common = Level("", roles["majority"].iloc[0], dotted(MUTED))
         panels.append(Panel(_lines(roles, "accuracy"), [common], title="role, accuracy"))
     return _chart(
         f"{_task(config)}what linear probes read from the encoder",
@@ -129,11 +127,11 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
     own = cap[cap["split"] == split]
     low, high = wilson_interval(own["n_right"].to_numpy(), own["n"].to_numpy())
     own = own.assign(share=own["n_right"] / own["n"], low=low, high=high)
-    panels = []
+    panels, styles = [], styles_of(own["model"])
     for unit, rows in own.groupby("unit", sort=False):
         named = [
             (label, style, rows[(rows["model"] == model) & (rows["spans"] == spans)])
-            for model, plain in _styles(own)
+            for model, plain in styles.items()
             for spans, label, style in (
                 ("phrases", model, plain),
                 (
@@ -143,26 +141,18 @@ def cap_figure(cap: pd.DataFrame, config: Config) -> ChartFigure:
                 ),
             )
         ]
-        counts = rows.drop_duplicates("model").set_index("model")
         levels = [
-            Level(
-                "",
-                float(counts.loc[model, "n_clean"] / counts.loc[model, "n"]),
-                Style(plain.colour, "circle", dash="dot", width=1.3),
-            )
-            for model, plain in _styles(rows)
+            Level("", row["n_clean"] / row["n"], dotted(styles[row["model"]].colour))
+            for row in rows.drop_duplicates("model").to_dict("records")
         ]
         lines = lines_of(named, "layer", "share", "low", "high", interval="bars")
         panels.append(Panel(lines, levels, title=f"{unit}, {rows['n'].max()} sequences"))
     return draw(
         Chart(
             title=f"{_task(config)}exact match when phrases of the source are pooled",
-            subtitle=_subtitle(
-                config, f"{split}", "bars: 95 % intervals", "dotted: the clean model"
-            ),
+            subtitle=_subtitle(config, split, "bars: 95 % intervals", "dotted: the clean model"),
             x_title="encoder layer before which they are pooled (0: the embeddings)",
             y_title="exact match",
-            x_is_share=False,
             panels=panels,
         )
     )
@@ -173,25 +163,19 @@ def tokens_figure(tokens: pd.DataFrame, config: Config) -> ChartFigure:
     split = config["splits"][-1]
     own = tokens[tokens["split"] == split]
     own = own.assign(share=own["n_whole"] / own["n_pairs"])
-    shares = own.set_index(["type", "model", "kind"])["share"].unstack("kind")
+    shares = own.set_index(["type", "model", "kind"])["share"].unstack("kind", sort=False)
+    shares = pd.concat([rows for _, rows in shares.groupby("type", sort=False)])
     kinds = [kind for kind in shares.columns if kind != STRUCTURE]
     shares = shares[[STRUCTURE, *sorted(kinds, key=lambda kind: shares[kind].mean())]]
-    rows = [
-        (type_, model)
-        for type_ in dict.fromkeys(own["type"])
-        for model in dict.fromkeys(own["model"])
-        if (type_, model) in shares.index
-    ]
-    shares = shares.loc[rows]
     lexical = ", ".join(kind for kind in LEXICAL if kind in kinds)
     return draw(
         HeatMap(
             title=f"{_task(config)}which tokens of the target are right",
             subtitle=_subtitle(config, f"{split}, given the tokens before"),
             x_title=f"kind of token ({STRUCTURE}: all but {lexical})",
-            y_title="type and model" if any(type_ for type_, _ in rows) else "model",
+            y_title="type and model" if any(one for one, _ in shares.index) else "model",
             columns=shares.columns.tolist(),
-            rows=[f"{readable(type_)}, {model}" if type_ else model for type_, model in rows],
+            rows=[f"{readable(one)}, {model}" if one else model for one, model in shares.index],
             values=shares.to_numpy().tolist(),
             value_name="sequences with all right",
             limits=(0.0, 1.0),
@@ -208,7 +192,6 @@ def _chart(
             subtitle=_subtitle(config, how),
             x_title=LAYER_TITLE,
             y_title=y_title,
-            x_is_share=False,
             panels=panels,
             y_is_share=False,
         )
@@ -217,15 +200,9 @@ def _chart(
 
 def _lines(rows: pd.DataFrame, y: str) -> list[Any]:
     """A line for each model, over the layers, without intervals."""
-    named = [(model, style, rows[rows["model"] == model]) for model, style in _styles(rows)]
+    styles = styles_of(rows["model"])
+    named = [(model, style, rows[rows["model"] == model]) for model, style in styles.items()]
     return lines_of(named, "layer", y, y, y)
-
-
-def _styles(rows: pd.DataFrame) -> list[tuple[str, Style]]:
-    models = list(dict.fromkeys(rows["model"]))
-    return [
-        (model, COMPARISON_STYLES[i % len(COMPARISON_STYLES)]) for i, model in enumerate(models)
-    ]
 
 
 def _outputs(earlier: Sequence[int]) -> list[str]:
@@ -241,4 +218,4 @@ def _task(config: Config) -> str:
 def _subtitle(config: Config, *more: str) -> str:
     """Like "2 + 2 layers, width 64 · seed 0 · …"."""
     layers = f"{config['n_encoder_layers']} + {config['n_decoder_layers']} layers"
-    return " · ".join((f"{layers}, width {config['d_model']}", f"seed {config['seed']}", *more))
+    return subtitle_of(f"{layers}, width {config['d_model']}", f"seed {config['seed']}", *more)

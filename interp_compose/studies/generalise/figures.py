@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, get_args
 
 import pandas as pd
 
 from interp_compose.models.seq2seq import Positions
-from interp_compose.plots.chart import Chart, Panel
+from interp_compose.plots.chart import Chart, Panel, subtitle_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES
 from interp_compose.studies.core.figures import (
     BARS,
+    MEANS,
+    by_value,
     kinds_figure,
-    lines_of,
     n_seeds,
     of_several,
+    seed_lines,
     spelt,
+    unjoined,
 )
 
 ALL: Final = "all"
@@ -31,23 +32,14 @@ def accuracy_figure(summary: pd.DataFrame, config: Mapping[str, Any]) -> ChartFi
     overall = summary[summary["kind"] == ALL]
     models = list(dict.fromkeys(overall["model"]))
     placed = overall.assign(place=overall["model"].map(models.index).astype(float))
-    named = [
-        (str(split), replace(COMPARISON_STYLES[i % len(COMPARISON_STYLES)], width=0.0), own)
-        for i, (split, own) in enumerate(placed.groupby("split", sort=False))
-    ]
-    columns = ("place", "mean", "smallest", "largest")
     return draw(
         Chart(
             title=f"{config['task']}: sequences that are right",
             subtitle=_subtitle(config, *of_several(config, BARS)),
             x_title="",
             y_title="exact match",
-            x_is_share=False,
-            panels=[Panel(lines_of(named, *columns, n="n_seeds", interval="bars"), [])],
-            x_name="",
-            x_ticks=[float(i) for i in range(len(models))],
-            x_notes=[spelt(model).replace("-", "\n") for model in models],
-            x_is_category=True,
+            panels=[Panel(seed_lines(unjoined(by_value(placed, "split")), "place"), [])],
+            categories=[spelt(model).replace("-", "\n") for model in models],
         )
     )
 
@@ -56,7 +48,7 @@ def types_figure(
     summary: pd.DataFrame, differences: pd.DataFrame, config: Mapping[str, Any]
 ) -> ChartFigure:
     """The share of each type of each split that is right, by model."""
-    subtitle = _subtitle(config, *of_several(config, "mean over seeds"))
+    subtitle = _subtitle(config, *of_several(config, MEANS))
     return kinds_figure(summary, differences, config, subtitle, by="model", named=_shortened)
 
 
@@ -64,9 +56,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """What each layer's fuse-attention reads after the last step: means over heads and seeds, on
     the sample of the training split."""
     last = reads[(reads["step"] == reads["step"].max()) & (reads["split"] == "train")]
-    place = ["model", "stack", "layer"]
-    means = mean_reads(last, [*place, "earlier"]).unstack("earlier")
-    means = means.loc[last[place].drop_duplicates().itertuples(index=False, name=None)]
+    means = mean_reads(last, ["model", "stack", "layer", "earlier"]).unstack("earlier", sort=False)
     return draw(
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
@@ -106,8 +96,8 @@ def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     """What :func:`read_depths` found, a mean over seeds: a row for each kind, a column for each
     step."""
     place = ["model", "stack", "layer", "kind"]
-    rows = list(depths[place].drop_duplicates().itertuples(index=False, name=None))
-    means = depths.groupby([*place, "step"], sort=False)["depth"].mean().unstack("step").loc[rows]
+    means = depths.pivot_table("depth", place, "step", sort=False)
+    rows = [f"{_shortened(model)} {stack} {n}, {kind}" for model, stack, n, kind in means.index]
     return draw(
         HeatMap(
             title=f"{config['task']}: how far up the last fuse-attention reads, over training",
@@ -115,7 +105,7 @@ def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
             x_title="step",
             y_title="layer and kind of token",
             columns=[f"{step:,}" for step in means.columns],
-            rows=[f"{_shortened(model)} {stack} {n}, {kind}" for model, stack, n, kind in rows],
+            rows=rows,
             values=means.to_numpy().tolist(),
             value_name="mean earlier layer (0: embeddings)",
             limits=(0.0, float(depths["layer"].max())),
@@ -151,4 +141,4 @@ def about(config: Mapping[str, Any]) -> tuple[str, str]:
 
 def _subtitle(config: Mapping[str, Any], *more: str) -> str:
     """Like "2 + 2 layers, width 64 · 5 seeds · …"."""
-    return " · ".join((*about(config), *more))
+    return subtitle_of(*about(config), *more)

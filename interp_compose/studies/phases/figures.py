@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from interp_compose.errors import InputError
-from interp_compose.plots.chart import Chart, Panel, side_by_side
+from interp_compose.plots.chart import Chart, Panel, side_by_side, subtitle_of
 from interp_compose.plots.heatmap import NOT_MEASURED, HeatMap
 from interp_compose.plots.heatmap_bubbles import Bubbles
 from interp_compose.plots.interactive import ChartFigure, draw
@@ -85,16 +85,13 @@ def phase_curve_figure(
     return draw(
         Chart(
             title=f"{shape_of(config)}: accuracy at weight decay {weight_decay:g}",
-            subtitle=" · ".join(
-                [
-                    *_run(config, rows),
-                    *(["bands: smallest to largest seed"] if several else []),
-                    *([f"{NOT_MEASURED}: γ {', '.join(gaps)}"] if gaps else []),
-                ]
+            subtitle=subtitle_of(
+                *_run(config, rows),
+                "bands: smallest to largest seed" if several else "",
+                f"{NOT_MEASURED}: γ {', '.join(gaps)}" if gaps else "",
             ),
             x_title=f"{RATE}, phase below{explained}",
             y_title="accuracy, or commutativity (dashed)",
-            x_is_share=False,
             panels=[Panel(lines, [])],
             x_name=RATE,
             x_ticks=kept,
@@ -119,7 +116,7 @@ def phase_map_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Chart
     return draw(
         HeatMap(
             title=f"{shape_of(config)}: accuracy on unseen pairs",
-            subtitle=" · ".join(_run(config, grid.cells.values())),
+            subtitle=subtitle_of(*_run(config, grid.cells.values())),
             x_title=RATE,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in grid.rates],
@@ -159,7 +156,7 @@ def phase_bubble_figure(cells: pd.DataFrame, *, config: Mapping[str, Any]) -> Ch
     return draw(
         Bubbles(
             title=f"{shape_of(config)}: phase and complexity",
-            subtitle=" · ".join(_run(config, grid.cells.values())),
+            subtitle=subtitle_of(*_run(config, grid.cells.values())),
             x_title=RATE,
             y_title="weight decay",
             columns=[f"{rate:g}" for rate in grid.rates],

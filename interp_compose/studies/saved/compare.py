@@ -11,10 +11,10 @@ import pandas as pd
 
 from interp_compose._versions import environment_versions
 from interp_compose.errors import InputError, OptionError, shortened
-from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name
+from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, subtitle_of
 from interp_compose.plots.export import page_bytes, picture_bytes
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, Style
+from interp_compose.plots.theme import dotted, styles_of
 from interp_compose.runs.result import Result, store
 from interp_compose.studies.cap.result import CapCurve
 from interp_compose.studies.core import report
@@ -163,8 +163,8 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
     ]
     if not 0 < len(panels) <= MOST_PANELS:
         return None
-    parts = [chart.subtitle.split(" · ") for chart in charts.values()]
-    shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    first_told, *others = (chart.subtitle.split(" · ") for chart in charts.values())
+    shared = [part for part in first_told if all(part in other for other in others)]
     counts = {
         label: max((line.n[0] for line in chart.panels[0].lines), default=0)
         for label, chart in charts.items()
@@ -180,7 +180,7 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
     return replace(
         first,
         title=_title([chart.title for chart in charts.values()]),
-        subtitle=" · ".join(shared),
+        subtitle=subtitle_of(*shared),
         panels=panels,
         x_ticks=first.x_ticks
         if first.x_notes
@@ -189,8 +189,8 @@ def facets(charts: Mapping[str, Chart]) -> Chart | None:
 
 
 def _axes(chart: Chart) -> tuple[Any, ...]:
-    notes = tuple(zip(chart.x_ticks, chart.x_notes, strict=True)) if chart.x_notes else ()
-    return chart.x_title, chart.y_title, chart.x_is_share, chart.y_is_share, notes
+    named = (*chart.ticks,) if chart.categories or chart.x_notes else ()
+    return chart.x_title, chart.y_title, chart.x_is_share, chart.y_is_share, named
 
 
 def _facets_of(panels: Mapping[str, Panel]) -> list[Panel]:
@@ -198,11 +198,9 @@ def _facets_of(panels: Mapping[str, Panel]) -> list[Panel]:
     for label, panel in panels.items():
         for line in panel.lines:
             by_name.setdefault(line.label, {})[label] = line
-    styles = {
-        label: COMPARISON_STYLES[i % len(COMPARISON_STYLES)] for i, label in enumerate(panels)
-    }
+    styles = styles_of(panels)
     levels = [
-        Level("", level.y, Style(styles[label].colour, "circle", dash="dot", width=1.3))
+        Level("", level.y, dotted(styles[label].colour))
         for label, panel in panels.items()
         for level in panel.levels
         if level.label
@@ -213,7 +211,7 @@ def _facets_of(panels: Mapping[str, Panel]) -> list[Panel]:
         Panel(
             [replace(line, label=label, style=styles[label]) for label, line in lines.items()],
             levels,
-            " · ".join(filter(None, (title, name if len(by_name) > 1 else ""))),
+            subtitle_of(title, name if len(by_name) > 1 else ""),
         )
         for name, lines in by_name.items()
         if len(lines) == len(panels)

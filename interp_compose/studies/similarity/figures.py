@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import cycle
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -13,7 +11,14 @@ import pandas as pd
 from interp_compose.errors import InputError
 from interp_compose.plots.chart import Chart, Level, Line, Panel, model_name, short, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, INK, MUTED, Style
+from interp_compose.plots.theme import (
+    CLEAN_STYLE,
+    COMPARISON_STYLES,
+    MUTED,
+    Style,
+    dotted,
+    styles_of,
+)
 from interp_compose.studies.core.figures import by_pooling, line_of
 from interp_compose.studies.core.text import FEW, about
 
@@ -95,12 +100,9 @@ def layers_figure(by_layer: pd.DataFrame, *, metric: str, config: Mapping[str, A
     Raises:
         InputError: the metric is NaN everywhere.
     """
-    named = [
-        (_pairs(subset, [rows]), style, rows)
-        for (subset, rows), style in zip(
-            _split(by_layer, "subset"), cycle(COMPARISON_STYLES), strict=False
-        )
-    ]
+    styles = styles_of(by_layer["subset"])
+    subsets = _split(by_layer, "subset")
+    named = [(_pairs(subset, [rows]), styles[subset], rows) for subset, rows in subsets]
     panels = [Panel(_lines(named, metric, False), [_reference(metric)])]
     return _draw(
         metric,
@@ -164,16 +166,15 @@ def similarity_comparison(
     first = next(iter(frames.values()))
     pooling = first["pooling"].iloc[0]
     common = set.intersection(*(set(frame["subset"]) for frame in frames.values()))
-    styles = dict(zip(frames, cycle(COMPARISON_STYLES), strict=False))
+    styles = styles_of(frames)
     panels = []
     for name in (subset for subset in dict.fromkeys(first["subset"]) if subset in common):
         parts = {label: frame[frame["subset"] == name] for label, frame in frames.items()}
         named = [(label, styles[label], rows) for label, rows in parts.items()]
         levels = [_reference(metric)]
         for label, rows in parts.items():
-            style = Style(styles[label].colour, "circle", dash="dot", width=1.3)
             levels += [
-                replace(level, label="", style=style, band=None)
+                Level("", level.y, dotted(styles[label].colour))
                 for level in _clean(rows, metric)[1]
             ]
         lines = _lines(named, metric, normalised_depth)
@@ -246,9 +247,9 @@ def _clean(rows: pd.DataFrame, metric: str) -> tuple[str, list[Level]]:
     if not math.isfinite(value):
         return "clean: undefined", []
     if not (math.isfinite(low) and math.isfinite(high)):
-        level = Level("clean", value, Style(INK, "circle", width=1.3))
+        level = Level("clean", value, CLEAN_STYLE)
         return f"clean {value:.3f}".replace("-", MINUS), [level]
-    level = Level("clean", value, Style(INK, "circle", width=1.3), (low, high))
+    level = Level("clean", value, CLEAN_STYLE, (low, high))
     told = f"clean {value:.3f} [{low:.3f}, {high:.3f}]"
     return told.replace("-", MINUS), [level]
 

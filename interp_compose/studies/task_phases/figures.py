@@ -8,13 +8,16 @@ from typing import Any, Final
 
 import pandas as pd
 
+from interp_compose.plots.chart import subtitle_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.studies.core.figures import (
+    MEANS,
     MOST_KINDS,
     about_decoders,
     grid_figure,
     kinds_figure,
+    means_of_seeds,
     of_several,
     size_figure,
 )
@@ -64,9 +67,8 @@ def types_figure(
     own, apart = (table[table["size"] == largest] for table in (summary, differences))
     if not 2 < own["kind"].nunique() <= MOST_KINDS or own["kind"].map(block_of).notna().any():
         return None
-    means = of_several(config, "mean over seeds")
-    subtitle = (*about_decoders(config), f"{largest:,} training sequences", *means)
-    return kinds_figure(own, apart, config, " · ".join(subtitle), by="setting")
+    told = (*about_decoders(config), f"{largest:,} training sequences", *of_several(config, MEANS))
+    return kinds_figure(own, apart, config, subtitle_of(*told), by="setting")
 
 
 def fitted(fits: pd.DataFrame) -> pd.Series[bool]:
@@ -79,10 +81,9 @@ def fitted(fits: pd.DataFrame) -> pd.Series[bool]:
 def steps_figure(fits: pd.DataFrame, config: Mapping[str, Any], loss: float) -> ChartFigure:
     """How many steps the training data take, by their number (complexity control, Fig. 7E); where a
     run does not fit them there is no point."""
-    each = fits.groupby(CELL, sort=False, dropna=False)["steps"]
-    over_seeds = each.agg(mean="mean", smallest="min", largest="max", n_seeds="size")
+    means = means_of_seeds(fits, CELL, "steps")
     return size_figure(
-        over_seeds[fitted(fits)].reset_index().assign(split=""),
+        means[fitted(fits).to_numpy()].assign(split=""),
         config,
         by="split",
         title=f"steps to a training loss of {loss:g}",
@@ -105,17 +106,16 @@ def square_figure(blocks: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigur
     block of b."""
     a, b = zip(*blocks["block"], strict=True)
     table = blocks.assign(row=blocks["setting"] + ": " + pd.Series(a, blocks.index), b=list(b))
-    rows, columns = (list(dict.fromkeys(table[name])) for name in ("row", "b"))
-    means = table.pivot_table(index="row", columns="b", values="mean").loc[rows, columns]
+    means = table.pivot_table("mean", "row", "b", sort=False)
     size = f"{int(blocks['size'].iloc[0]):,} training sequences"
     return draw(
         HeatMap(
             title=f"{config['task']}: held-out sums a + b that are right",
-            subtitle=" · ".join((*about_decoders(config), size)),
+            subtitle=subtitle_of(*about_decoders(config), size),
             x_title="second number, b",
             y_title="setting: first number, a",
-            columns=columns,
-            rows=rows,
+            columns=means.columns.tolist(),
+            rows=means.index.tolist(),
             values=means.to_numpy().tolist(),
             value_name=" ".join(("exact match", *of_several(config, "(mean over seeds)"))),
             limits=(0.0, 1.0),

@@ -10,7 +10,7 @@ import pandas as pd
 from interp_compose.errors import OptionError
 from interp_compose.plots.chart import Chart, Level, Panel, model_name, side_by_side
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import BLUE, INK, MUTED, Style
+from interp_compose.plots.theme import BLUE, CLEAN_STYLE, MUTED, Style, dotted
 from interp_compose.studies.core.figures import lines_of
 from interp_compose.studies.core.text import about, counted
 from interp_compose.studies.transplant.result import SHOWN
@@ -53,13 +53,10 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
     levels = []
     if CLEAN[answer] in first:  # a result that was saved before has no share that is remembered
         target = float(first[CLEAN[answer]])
-        levels.append(
-            Level(f"target as it is {target:.1%}", target, Style(INK, "circle", width=1.3))
-        )
+        levels.append(Level(f"target as it is {target:.1%}", target, CLEAN_STYLE))
     if answer == "expected" and first["n_composed"]:
         composed = float(first["composed_expected"])
-        style = Style(MUTED, "circle", dash="dot", width=1.3)
-        levels.append(Level(f"composed as text {composed:.1%}", composed, style))
+        levels.append(Level(f"composed as text {composed:.1%}", composed, dotted(MUTED)))
     n = "n_remembered" if answer == "remembered" else "n"
     panels = []
     for pooling, own in frame.groupby("pooling", sort=False):
@@ -78,7 +75,6 @@ def accuracy_figure(frame: pd.DataFrame, answer: str, config: Mapping[str, Any])
             ),
             x_title="layer at which the phrase is replaced (0 = embeddings)",
             y_title=f"share of {TITLES[answer]}",
-            x_is_share=False,
             panels=panels,
         )
     )

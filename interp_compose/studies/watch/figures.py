@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from interp_compose.plots.chart import Chart, Panel, model_name
+from interp_compose.plots.chart import Chart, Panel, model_name, subtitle_of
 from interp_compose.plots.interactive import ChartFigure, draw
-from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style
+from interp_compose.plots.theme import COMPARISON_STYLES, MUTED, Style, styles_of
 from interp_compose.studies.core.figures import lines_of
 
 TITLES: Final = {
@@ -50,8 +50,8 @@ def watch_figure(
     panels = []
     for of, rows in inside.groupby("of", sort=False):
         named = [
-            (f"layer {layer}", COMPARISON_STYLES[place], rows[rows["layer"] == layer])
-            for place, layer in enumerate(drawn)
+            (f"layer {layer}", style, rows[rows["layer"] == layer])
+            for layer, style in styles_of(drawn).items()
         ]
         metric = str(of).split(",")[0] if measure == "agreement" else ""
         clean = own[(own["layer"] < 0) & own["of"].str.startswith(metric)]
@@ -69,10 +69,9 @@ def watch_figure(
     return draw(
         Chart(
             title=f"{model_name(config)}: {TITLES[measure]} over training",
-            subtitle=" · ".join(filter(None, told)),
+            subtitle=subtitle_of(*told),
             x_title="step",
             y_title=TITLES[measure],
-            x_is_share=False,
             y_is_share=measure in SHARES,
             panels=panels,
             x_name="step",

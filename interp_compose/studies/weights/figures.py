@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from interp_compose.models.weight_matrices import MATRICES
-from interp_compose.plots.chart import short
+from interp_compose.plots.chart import short, subtitle_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 
@@ -47,8 +47,9 @@ def complexity_figure(
     merged = frame[frame["head"] == -1]
     n_layers = int(config["n_layers"])
     inside = merged[merged["layer"].between(0, n_layers - 1)]
-    cells = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
+    found = {(row["layer"], row["matrix"]): row for row in inside.to_dict("records")}
     rows = [name for name in MATRICES if name in set(inside["matrix"])]
+    cells = [[found.get((layer, name)) for layer in range(n_layers)] for name in rows]
     against = measure in REFERENCES
     style = ".2f" if against else FORMATS.get(measure, ".1f")
     unit = "1: a random matrix of the same shape" if against else ""
@@ -56,21 +57,15 @@ def complexity_figure(
     return draw(
         HeatMap(
             title=f"{short(str(config.get('model', 'Model')), 30)}: {TITLES[measure]} of weights",
-            subtitle=" · ".join(filter(None, (unit, ends))),
+            subtitle=subtitle_of(unit, ends),
             x_title="layer",
             y_title="matrix",
             columns=[str(layer) for layer in range(n_layers)],
             rows=rows,
-            values=[
-                [_number(cells.get((layer, name)), measure) for layer in range(n_layers)]
-                for name in rows
-            ],
+            values=[[_number(cell, measure) for cell in row] for row in cells],
             value_name=TITLES[measure] + ", divided by a random matrix's" * against,
             value_format=style,
-            hover=[
-                [_hover(cells.get((layer, name)), measure) for layer in range(n_layers)]
-                for name in rows
-            ],
+            hover=[[_hover(cell, measure) for cell in row] for row in cells],
         )
     )
 
@@ -97,9 +92,11 @@ def _hover(row: Mapping[Hashable, Any] | None, measure: str) -> str:
 
 def _ends(rows: pd.DataFrame, measure: str, style: str) -> str:
     """Like "W_E 0.31 · W_pos 0.06 · W_U is W_E"."""
-    return " · ".join(
-        f"{row['matrix']} is {row['tied_to']}"
-        if row["tied_to"]
-        else f"{row['matrix']} {format(_number(row, measure), style)}"
-        for row in rows.to_dict("records")
+    return subtitle_of(
+        *(
+            f"{row['matrix']} is {row['tied_to']}"
+            if row["tied_to"]
+            else f"{row['matrix']} {format(_number(row, measure), style)}"
+            for row in rows.to_dict("records")
+        )
     )
