@@ -154,13 +154,13 @@ def test_means_intervals_and_differences_by_hand() -> None:
 def test_the_summary_has_a_row_for_each_output_and_block() -> None:
     lines = [" ".join(line.split()) for line in result().summary().splitlines()]
     assert lines == [
-        "40 masked tokens of held-out documents: means, smallest-largest seed",
+        "40 masked tokens of held-out documents: means, smallest to largest seed",
         "",
         "model output masked loss seeds masked right, % next right, % parameters ms a step",
-        "bert cont 2.1333 2.000-2.300 26.00 52.00 4,000 500.0",
-        "cat cont 2.0500 1.900-2.150 26.00 52.00 3,000 500.0",
-        "cat comp 2.5500 2.400-2.650 26.00 52.00 3,000 500.0",
-        "cat mix 1.9500 1.800-2.050 26.00 52.00 3,000 500.0",
+        "bert cont 2.1333 2.000 to 2.300 26.00 52.00 4,000 500.0",
+        "cat cont 2.0500 1.900 to 2.150 26.00 52.00 3,000 500.0",
+        "cat comp 2.5500 2.400 to 2.650 26.00 52.00 3,000 500.0",
+        "cat mix 1.9500 1.800 to 2.050 26.00 52.00 3,000 500.0",
         "",
         "codes, after the last step, means over seeds:",
         "",

@@ -16,7 +16,7 @@ from interp_compose.studies.codes.sememes import MEASURES
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, interval, listed, text_table
+from interp_compose.studies.core.text import LIMITS, interval, listed, spans, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -180,8 +180,8 @@ class Codes(StudyResult):
         """R-precision by model and source; whether words and senses have codes of their own; what a
         word keeps in a phrase."""
         rows = self.frame[self.frame["measure"] == "r_precision"].assign(
-            seeds=lambda rows: _range(rows["smallest"], rows["largest"]),
-            words=lambda rows: _range(rows["words_low"], rows["words_high"]),
+            seeds=lambda rows: spans(rows["smallest"], rows["largest"]),
+            words=lambda rows: spans(rows["words_low"], rows["words_high"]),
         )
         columns = (
             ("model", "model", "<16"),
@@ -208,7 +208,7 @@ class Codes(StudyResult):
             largest=("auc", "max"),
             n=("n", "first"),
         )
-        rows = rows.assign(seeds=_range(rows["smallest"], rows["largest"])).reset_index()
+        rows = rows.assign(seeds=spans(rows["smallest"], rows["largest"])).reset_index()
         columns = (
             ("model", "model", "<16"),
             ("layer", "layer", "<7"),
@@ -273,10 +273,6 @@ class Codes(StudyResult):
         if (self.consistency["question"] == "words").any():
             found["codes_consistency"] = figures.consistency_figure(self.consistency, self.config)
         return found
-
-
-def _range(low: pd.Series, high: pd.Series) -> list[str]:
-    return [f"{a:.3f} to {b:.3f}" for a, b in zip(low, high, strict=True)]
 
 
 def _inside_phrases(phrases: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from interp_compose.plots.chart import answers_note
+from interp_compose.plots.chart import answers_note, subtitle_of
 from interp_compose.stats.intervals import wilson_interval
 
 NOTHING: Final = 1e-9  # smaller numbers are 0 to rounding
@@ -48,6 +48,23 @@ def interval(value: float, low: float, high: float, *, sign: bool = False) -> st
     return of if math.isnan(low) else f"{of} [{', '.join(ends)}]"
 
 
+def spans(
+    lows: Iterable[float],
+    highs: Iterable[float],
+    digits: int = 3,
+    *,
+    scale: float = 1.0,
+    sign: bool = False,
+) -> list[str]:
+    """Like "0.123 to 0.456" of each row's two ends; a dash where they are NaN."""
+    return [
+        "–"
+        if math.isnan(low)
+        else " to ".join(decimal(scale * end, digits, sign=sign) for end in (low, high))
+        for low, high in zip(lows, highs, strict=True)
+    ]
+
+
 def probability(p: float | None, digits: int = 4) -> str:
     """With so many decimals; never 0."""
     return decimal(p, digits) if p is None or not p < 0.0001 else "<0.0001"
@@ -56,7 +73,7 @@ def probability(p: float | None, digits: int = 4) -> str:
 def about(config: Mapping[str, Any], keys: Iterable[str], *more: str) -> str:
     """Like "task bird · unit text · 20 examples": what of ``keys`` is in the config, and more."""
     named = [f"{key} {_without_folders(config[key])}" for key in keys if config.get(key)]
-    return " · ".join(filter(None, (*named, *answers_note(config), *more)))
+    return subtitle_of(*named, *answers_note(config), *more)
 
 
 def _without_folders(value: Any) -> Any:
@@ -170,12 +187,7 @@ def differences_told(
     rows = tested.to_dict("records")
     table = tested.assign(
         change=[decimal(scale * row["difference"], digits + 1, sign=True) for row in rows],
-        ends=[
-            " to ".join(
-                decimal(scale * row[end], digits, sign=True) for end in ("ci_low", "ci_high")
-            )
-            for row in rows
-        ],
+        ends=spans(tested["ci_low"], tested["ci_high"], digits, scale=scale, sign=True),
         tested=[probability(row["p_holm"], 3) for row in rows],
     )
     told = what.format_map(rows[0])

@@ -12,7 +12,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, text_table
+from interp_compose.studies.core.text import LIMITS, counted, listed, most_apart, spans, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -116,12 +116,7 @@ class EncoderScores(StudyResult):
 
     def summary(self) -> str:
         """A row per model, output and measure."""
-        rows = self.frame.assign(
-            seeds=[
-                f"{low:.3f} to {high:.3f}"
-                for low, high in zip(self.frame["smallest"], self.frame["largest"], strict=True)
-            ]
-        )
+        rows = self.frame.assign(seeds=spans(self.frame["smallest"], self.frame["largest"]))
         columns = (
             ("task", "task", "<12"),
             ("tuned", "tuned", "<11"),

@@ -371,7 +371,7 @@ class FittingSpeed(StudyResult):
         cells = self.cells
         rows = cells.to_dict("records")
         lines = [
-            "epochs until the training data were fitted: mean (smallest-largest seed)",
+            "epochs until the training data were fitted: mean (smallest to largest seed)",
             "where some run never got there: how many did",
             "",
             *text_table(
@@ -445,15 +445,15 @@ def _span(cell: Mapping[Hashable, Any], measure: str, mean: str, digits: int = 3
 
 
 def _epochs(cell: Mapping[Hashable, Any], measure: str) -> str:
-    """Like "21.3 (19-24)", or "2 of 3"."""
+    """Like "21.3 (19 to 24)", or "2 of 3"."""
     if cell[f"{measure}_fitted"] < cell["n"]:
         return f"{cell[f'{measure}_fitted']} of {cell['n']}"
     low, high = (round(cell[f"{measure}_{end}"], 1) for end in ("low", "high"))
-    return f"{cell[f'{measure}_epochs']:.1f} ({low:g}-{high:g})"
+    return f"{cell[f'{measure}_epochs']:.1f} ({low:g} to {high:g})"
 
 
 def _area(cell: Mapping[Hashable, Any]) -> str:
-    """Like "0.750 (0.700-0.800)", or "-" of no curve."""
+    """Like "0.750 (0.700 to 0.800)", or a dash of no curve."""
     if math.isnan(cell["auc"]):
-        return "-"
-    return f"{cell['auc']:.3f} ({cell['auc_low']:.3f}-{cell['auc_high']:.3f})"
+        return "–"
+    return f"{cell['auc']:.3f} ({cell['auc_low']:.3f} to {cell['auc_high']:.3f})"

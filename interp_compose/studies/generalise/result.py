@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +14,10 @@ from interp_compose.studies.core.shares import ALL, differences_of, shares_of, s
 from interp_compose.studies.core.tables import Table
 from interp_compose.studies.core.text import (
     LIMITS,
-    decimal,
     differences_told,
     listed,
     most_apart,
+    spans,
     text_table,
 )
 
@@ -151,18 +150,13 @@ class Generalisation(StudyResult):
         rows = overall.assign(
             parameters=overall["model"].map(size),
             milliseconds=1e3 * overall["model"].map(seconds),
-            interval=[
-                _interval(*ends) for ends in zip(overall["low"], overall["high"], strict=True)
-            ],
-            seeds=[
-                f"{100 * low:.1f}-{100 * high:.1f}"
-                for low, high in zip(overall["smallest"], overall["largest"], strict=True)
-            ],
+            interval=spans(overall["low"], overall["high"], 1, scale=100.0),
+            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
             mean=100 * overall["mean"],
         )
         shown = (("model", "model", "<24"), ("split", "split", "<8"))
         lines = [
-            "sequences that are right, in per cent: mean, 95 % interval, smallest-largest seed",
+            "sequences that are right, in per cent: mean, 95 % interval, smallest to largest seed",
             "",
             *text_table(
                 rows,
@@ -215,10 +209,3 @@ class Generalisation(StudyResult):
                 self.frames["reads"], self.config
             )
         return found
-
-
-def _interval(low: float, high: float) -> str:
-    """Like "12.3 to 45.6", in per cent."""
-    if math.isnan(low):
-        return "–"
-    return f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"

@@ -13,7 +13,7 @@ from interp_compose._public import public
 from interp_compose.studies.core.result import StudyResult
 from interp_compose.studies.core.shares import differences_of_readings, summary_of
 from interp_compose.studies.core.tables import Table
-from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, text_table
+from interp_compose.studies.core.text import LIMITS, decimal, listed, most_apart, spans, text_table
 
 if TYPE_CHECKING:
     from interp_compose.plots.interactive import ChartFigure
@@ -188,10 +188,7 @@ class Pretrained(StudyResult):
         )
         for name in SHOWN[1:]:
             rows[name] *= 100
-        rows["seeds"] = [
-            f"{low:.3f}-{high:.3f}"
-            for low, high in zip(rows["smallest"], rows["largest"], strict=True)
-        ]
+        rows["seeds"] = spans(rows["smallest"], rows["largest"])
         columns = (
             ("model", "model", "<11"),
             ("output", "output", "<8"),
@@ -203,7 +200,7 @@ class Pretrained(StudyResult):
             ("ms a step", "milliseconds", ">11.1f"),
         )
         n = int(losses["n"].iloc[0])
-        head = f"{n:,} masked tokens of held-out documents: means, smallest-largest seed"
+        head = f"{n:,} masked tokens of held-out documents: means, smallest to largest seed"
         return self._told([head, "", *text_table(rows, columns), *self._codes()])
 
     def _codes(self) -> list[str]:

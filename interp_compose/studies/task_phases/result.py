@@ -28,6 +28,7 @@ from interp_compose.studies.core.text import (
     differences_told,
     listed,
     most_apart,
+    spans,
     text_table,
 )
 
@@ -152,10 +153,7 @@ class TaskPhases(StudyResult):
         overall = self.frame[self.frame["kind"] == ALL].merge(ranks, on=place)
         rows = overall.assign(
             mean=100 * overall["mean"],
-            seeds=[
-                f"{100 * low:.1f}-{100 * high:.1f}"
-                for low, high in zip(overall["smallest"], overall["largest"], strict=True)
-            ],
+            seeds=spans(overall["smallest"], overall["largest"], 1, scale=100.0),
         )
         shown = (
             ("setting", "setting", "<20"),
@@ -169,7 +167,7 @@ class TaskPhases(StudyResult):
             ("stable rank", "stable_rank", ">13.2f"),
             ("n", "n", ">8"),
         )
-        head = "sequences that are right, in per cent: mean, smallest-largest seed"
+        head = "sequences that are right, in per cent: mean, smallest to largest seed"
         overall = self.differences[self.differences["kind"] == ALL]
         told = differences_told(overall, shown)
         return self._told([head, "", *text_table(rows, columns), *told])

@@ -28,6 +28,7 @@ from interp_compose.studies.core.text import (
     differences_told,
     listed,
     most_apart,
+    spans,
     text_table,
 )
 
@@ -140,10 +141,7 @@ class TextPhases(StudyResult):
         for name in ("loss", "bits_per_byte"):
             own = measured[name].rename(columns={"mean": name})
             rows = rows.merge(own[[*SETTING, name]], on=[*SETTING])
-        rows["seeds"] = [
-            f"{low:.2f}-{high:.2f}"
-            for low, high in zip(rows["smallest"], rows["largest"], strict=True)
-        ]
+        rows["seeds"] = spans(rows["smallest"], rows["largest"], 2)
         shown = (("setting", "setting", "<20"), ("size", "size", ">12"))
         columns = (
             *shown,
@@ -154,7 +152,7 @@ class TextPhases(StudyResult):
             ("stable rank", "stable_rank", ">13.2f"),
         )
         n = int(rows["n"].iloc[0])
-        head = f"perplexity of {n:,} held-out tokens: mean, smallest-largest seed"
+        head = f"perplexity of {n:,} held-out tokens: mean, smallest to largest seed"
         told = differences_told(self.differences, shown, "nats a token", scale=1.0, digits=3)
         return self._told([head, "", *text_table(rows, columns), *told])
 
