@@ -41,6 +41,15 @@ def over_models(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return found.reset_index().assign(n_models=len(frames))
 
 
+def by_type(found: ic.Transplants) -> pd.DataFrame:
+    """The share of pairs of each type that get the expected answer from a transplant."""
+    outcomes = found.frames["outcomes"]
+    own = outcomes[outcomes["vector"] == "transplant"]
+    typed = own.assign(type=own["pair"].map(found.pairs.set_index("pair")["type"]))
+    shares = typed.groupby(["type", "pooling", "layer"], sort=False)["expected_right"]
+    return shares.agg(expected_accuracy="mean", n="size").reset_index()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read, and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -54,12 +63,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("the folders are of different pairs")
     model = args.name or found.config["model"]
     name = model.replace("-", "_")
-    types = found.pairs["type"].value_counts().to_dict()
     about = {key: found.config[key] for key in ("task", "n_pairs", "seed", "dtype")}
     table = plain_rows(over_models([one.frame for one in every]))
     write(
         f"transplants_{name}",
-        {"model": model, **about, "types": types, "table": table, **found.versions},
+        {
+            "model": model,
+            **about,
+            "table": table,
+            "types": plain_rows(pd.concat([by_type(one) for one in every])),
+            **found.versions,
+        },
     )
     for figure in args.figures:
         drawn = args.folders[0] / f"{figure}.png"
