@@ -38,6 +38,7 @@ from docs.verdicts import (
 )
 from interp_compose import shipped
 
+ROOT = tables.FOLDER.parents[1]
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -71,7 +72,7 @@ def test_every_run_has_its_file_and_a_claim() -> None:
     "page", ["README.md", "CITATION.cff", "docs/papers.md", "docs/verdicts.md"]
 )
 def test_all_four_papers_are_cited(page: str) -> None:
-    text = " ".join((tables.FOLDER.parents[1] / page).read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     for title in (
         "CARMA: Enhanced Compositionality in LLMs via Advanced Regularisation and Mutual "
         "Information Alignment",
@@ -81,6 +82,14 @@ def test_all_four_papers_are_cited(page: str) -> None:
         "Layer-Wise Representation Fusion for Compositional Generalization",
     ):
         assert title in text, title
+
+
+def test_the_package_has_the_addresses_of_the_papers() -> None:
+    about, cited = (
+        set(re.findall(r"https://arxiv\.org/abs/[\d.]+", (ROOT / page).read_text(encoding="utf-8")))
+        for page in ("pyproject.toml", "CITATION.cff")
+    )
+    assert about == cited != set()
 
 
 def test_counts_are_those_of_the_rows() -> None:
