@@ -84,14 +84,6 @@ def test_all_four_papers_are_cited(page: str) -> None:
         assert title in text, title
 
 
-def test_the_package_has_the_addresses_of_the_papers() -> None:
-    about, cited = (
-        set(re.findall(r"https://arxiv\.org/abs/[\d.]+", (ROOT / page).read_text(encoding="utf-8")))
-        for page in ("pyproject.toml", "CITATION.cff")
-    )
-    assert about == cited != set()
-
-
 def test_counts_are_those_of_the_rows() -> None:
     page = (tables.FOLDER.parent / "verdicts.md").read_text(encoding="utf-8")
     sections = re.split(r"^## ", page, flags=re.MULTILINE)
