@@ -12,7 +12,7 @@ from interp_compose.plots.chart import Chart, Line, Panel, short, short_each, sp
 from interp_compose.plots.describe import scene_of
 from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import draw, harmless
-from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES
+from interp_compose.plots.theme import COMPARISON_STYLES, PROTOCOL_STYLES, styles_of
 
 heights = st.lists(st.floats(0, 1), min_size=1, max_size=9)
 
@@ -110,6 +110,13 @@ def luminance(colour: str) -> float:
 def test_labels_can_be_read_on_white(style: object) -> None:
     """WCAG contrast, at least 3:1 as for large text."""
     assert 1.05 / (luminance(style.text_colour) + 0.05) >= 3
+
+
+def test_each_name_has_a_style_of_its_own_until_they_return() -> None:
+    names = [*"abcdefga", "h"]
+    styles = styles_of(names)
+    assert list(styles) == [*"abcdefgh"]
+    assert [*styles.values()] == [*COMPARISON_STYLES, COMPARISON_STYLES[0]]
 
 
 def test_lines_differ_without_colour() -> None:

@@ -106,6 +106,11 @@ def unjoined(named: Iterable[Named]) -> list[Named]:
     return [(label, replace(style, width=0.0), rows) for label, style, rows in named]
 
 
+def crossed(values: pd.Series) -> pd.DataFrame:
+    """The last level of the index as columns, rising; rows stay in their order."""
+    return values.unstack(sort=False).sort_index(axis="columns")
+
+
 def curve_figure(
     curve: pd.DataFrame,
     by: str,

@@ -14,7 +14,7 @@ from interp_compose.plots.heatmap import HeatMap
 from interp_compose.plots.interactive import ChartFigure, draw
 from interp_compose.plots.theme import MUTED, dotted, styles_of
 from interp_compose.stats.intervals import wilson_interval
-from interp_compose.studies.core.figures import lines_of, readable
+from interp_compose.studies.core.figures import crossed, lines_of, readable
 from interp_compose.studies.core.grammar import LEXICAL
 from interp_compose.studies.fusion.tokens import STRUCTURE
 from interp_compose.studies.generalise.figures import mean_reads
@@ -43,7 +43,7 @@ def _reads_figure(reads: pd.DataFrame, by: str, config: Config) -> ChartFigure:
     layer = ["model", "stack", "layer"]
     own = reads[reads["split"] == split]
     own = own[own.groupby(layer)["earlier"].transform("nunique") > 1]
-    means = mean_reads(own, [*layer, "of", "earlier"]).unstack("earlier", sort=False)
+    means = crossed(mean_reads(own, [*layer, "of", "earlier"]))
     return draw(
         HeatMap(
             title=f"{_task(config)}what fuse-attention reads, by {by}",
@@ -67,14 +67,14 @@ def cuts_figure(cuts: pd.DataFrame, config: Config) -> ChartFigure:
     clean = own.drop_duplicates(place).assign(earlier=CLEAN, n_right=lambda rows: rows["n_clean"])
     both = pd.concat([clean, own])
     shares = both.assign(share=both["n_right"] / both["n"])
-    values = shares.set_index([*place, "earlier"])["share"].unstack("earlier", sort=False)
+    values = crossed(shares.set_index([*place, "earlier"])["share"])
     return draw(
         HeatMap(
             title=f"{_task(config)}exact match without an earlier layer in fuse-attention",
             subtitle=_subtitle(config, f"{split}: {own['n'].max()} sequences"),
             x_title="output that is cut out",
             y_title="layers of which",
-            columns=[NOTHING, *_outputs(values.columns.tolist()[1:])],
+            columns=[NOTHING, *_outputs([int(one) for one in values.columns[1:]])],
             rows=[f"{model} {stack} {layers}" for model, stack, layers in values.index],
             values=values.to_numpy().tolist(),
             value_name="exact match",

@@ -15,6 +15,7 @@ from interp_compose.studies.core.figures import (
     BARS,
     MEANS,
     by_value,
+    crossed,
     kinds_figure,
     n_seeds,
     of_several,
@@ -56,7 +57,7 @@ def reads_figure(reads: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """What each layer's fuse-attention reads after the last step: means over heads and seeds, on
     the sample of the training split."""
     last = reads[(reads["step"] == reads["step"].max()) & (reads["split"] == "train")]
-    means = mean_reads(last, ["model", "stack", "layer", "earlier"]).unstack("earlier", sort=False)
+    means = crossed(mean_reads(last, ["model", "stack", "layer", "earlier"]))
     return draw(
         HeatMap(
             title=f"{config['task']}: what fuse-attention reads",
@@ -95,8 +96,8 @@ def read_depths(reads: pd.DataFrame) -> pd.DataFrame:
 def depths_figure(depths: pd.DataFrame, config: Mapping[str, Any]) -> ChartFigure:
     """What :func:`read_depths` found, a mean over seeds: a row for each kind, a column for each
     step."""
-    place = ["model", "stack", "layer", "kind"]
-    means = depths.pivot_table("depth", place, "step", sort=False)
+    place = ["model", "stack", "layer", "kind", "step"]
+    means = crossed(depths.groupby(place, sort=False)["depth"].mean())
     rows = [f"{_shortened(model)} {stack} {n}, {kind}" for model, stack, n, kind in means.index]
     return draw(
         HeatMap(
