@@ -102,12 +102,12 @@ def by_value(frame: pd.DataFrame, column: str, among: pd.DataFrame | None = None
 
 
 def unjoined(named: Iterable[Named]) -> list[Named]:
-    """The same, as points of categories, which no line joins."""
+    """Those of categories: points that no line joins."""
     return [(label, replace(style, width=0.0), rows) for label, style, rows in named]
 
 
 def crossed(values: pd.Series) -> pd.DataFrame:
-    """The last level of the index as columns, rising; rows stay in their order."""
+    """The last level of the index as columns, rising; rows in the order in which they come."""
     return values.unstack(sort=False).sort_index(axis="columns")
 
 
