@@ -171,11 +171,7 @@ def pool_at(
 
     def spread(resid: Float[Tensor, "batch pos width"], hook: Any) -> Tensor:
         layout = record.layout
-        if layout is None:
-            raise InterventionError(
-                "the wrapped model was called directly, past pool_at; call model(…) or "
-                "model.generate(…)."
-            )
+        assert layout is not None, "a call past the wrapper is refused"
         pooled = pool_groups(resid, layout.of_token, how, n_groups=layout.n_positions)
         out = spread_groups(pooled, layout.of_token, resid)
         check_changed(resid, out, layout, layer)
@@ -188,8 +184,8 @@ def pool_at(
                 yield record
         else:
             with (
-                model.around(note, name),
                 model.hooks([(f"blocks.{layer}.hook_resid_pre", spread)]),
+                model.around(note, name, model.installed[-1:]),
             ):
                 yield record
     if record.calls == 0:

@@ -60,8 +60,10 @@ class AblationRecord(Record):
             with call_positions.of_call(tokens, mask):
                 yield
 
-        with model.preparing(prepare, self._name), model.hooks(hooks):
-            yield
+        with model.hooks(hooks):
+            installed = model.installed[-len(hooks) :]
+            with model.preparing(prepare, self._name, installed):
+                yield
         if call_positions.chosen and self.n_changed == 0:
             raise InterventionError(
                 f"{self._name} changed nothing: at every position chosen the activation already "

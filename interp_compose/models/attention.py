@@ -21,6 +21,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from interp_compose.errors import InterventionError
+from interp_compose.models.hooks import Edit
 from interp_compose.models.recompute import acted, set_forward
 from interp_compose.tensors import softmax_over_keys
 from interp_compose.types import AttentionEdit, Side
@@ -81,13 +82,14 @@ class AroundSoftmax(TorchFunctionMode):
         return self.edit.pattern(func(scores, *args[1:], **kwargs))
 
 
-class EditedForward:
+class EditedForward(Edit):
     """An attention's forward pass under the edits that are open, the outermost first."""
 
     def __init__(
         self, layer: object, forward: Callable[..., Any], *, before: Callable[..., Any] | None
     ) -> None:
         self.layer, self.forward = layer, forward
+        self.what = f"an edit of the attention of layer {layer}"
         self.before = before
         """What the module's ``__dict__`` held: None where it ran its class's forward."""
         self.edits: list[AttentionEdit] = []
@@ -109,7 +111,7 @@ class EditedForward:
                 )
             self.runs[id(mode.edit)] = self.runs.get(id(mode.edit), 0) + 1
             acted(
-                f"an edit of the attention of layer {self.layer}",
+                self.what,
                 mode.edit,
                 partial(self.is_open, mode.edit),
             )
@@ -118,12 +120,6 @@ class EditedForward:
     def is_open(self, edit: AttentionEdit) -> bool:
         """Whether the block of ``edit`` has not ended."""
         return any(other is edit for other in self.edits)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> EditedForward:
-        raise InterventionError(
-            f"the attention of layer {self.layer} is under an edit, which a copy of the model "
-            "would keep for good; end the `with` block first."
-        )
 
 
 @contextmanager
@@ -143,7 +139,13 @@ def edited_attention(
             for layer, attention in attentions.items()
         }
         yield
+        lost = [key for key, one in forwards.items() if not _runs(attentions[key], one)]
         silent = [layer for layer, one in forwards.items() if id(edits[layer]) not in one.runs]
+    if lost:
+        raise InterventionError(
+            f"the edited attention of layer {lost[0]} was replaced inside the `with` block, so "
+            "that calls after that ran without the edit; leave the modules of open blocks alone."
+        )
     if silent:
         raise InterventionError(
             f"the attention of layers [{', '.join(map(str, silent))}] never ran. Run the model "
@@ -165,8 +167,12 @@ def _edited(layer: object, module: nn.Module, edit: AttentionEdit) -> Iterator[E
     finally:
         last = max(index for index, other in enumerate(forward.edits) if other is edit)
         del forward.edits[last]
-        if not forward.edits:
+        if not forward.edits and _runs(module, forward):
             set_forward(module, forward.before)
+
+
+def _runs(module: nn.Module, forward: EditedForward) -> bool:
+    return vars(module).get("forward") is forward
 
 
 def is_edited(attention: nn.Module) -> bool:

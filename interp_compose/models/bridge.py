@@ -9,7 +9,7 @@ probe proves it per model) and takes a CAP sweep from about 15 to about 10 clean
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from importlib.metadata import version
@@ -37,6 +37,10 @@ EMBEDDINGS = (
     *("hook_embed", "hook_pos_embed", "hook_token_type_embed"),
 )
 """TransformerLens' names of what is computed before the blocks."""
+
+
+LEFT = ("_pattern", "_captured_pre_ln_residual")
+"""What an attention of TransformerLens holds on to when its call has ended, and never reads."""
 
 
 def hugging_face_model(
@@ -157,6 +161,26 @@ def check_blocks(bridge: TransformerBridge) -> None:
         )
 
 
+def settled(bridge: nn.Module) -> None:
+    """Mend what TransformerLens leaves behind in a bridge, once and for its copies too.
+
+    Attention keeps :data:`LEFT` of its last call, and with it that call's whole graph. And in a
+    bridge that :func:`copy.deepcopy` made, hooks refer weakly to modules of the original: they
+    would write there, and raise once it is gone.
+    """
+    parts: Iterable[Any] = bridge.modules()
+    for part in parts:
+        if hasattr(part, "_teardown_capture_hooks"):
+            part._teardown_capture_hooks()
+            part._maybe_wire_capture_hooks()
+        if vars(part).keys() & set(LEFT) and _forget not in part._forward_hooks.values():
+            part.register_forward_hook(_forget)
+
+
+def _forget(attention: Any, args: Any, output: Any) -> None:
+    vars(attention).update(dict.fromkeys(vars(attention).keys() & set(LEFT)))
+
+
 class BridgeModel(LensModel):
     """A :class:`.lens_model.LensModel` on a ``TransformerBridge``."""
 
@@ -164,6 +188,7 @@ class BridgeModel(LensModel):
         hf_model = bridge.original_model
         architecture = str(bridge.cfg.architecture or type(hf_model).__name__)
         super().__init__(bridge, name=name, architecture=architecture, tokenizer=tokenizer)
+        settled(bridge)
         accepted = set(inspect.signature(hf_model.forward).parameters)
         inner = getattr(hf_model, "base_model", hf_model)
         accepted_inside = set(inspect.signature(inner.forward).parameters)
@@ -193,9 +218,7 @@ class BridgeModel(LensModel):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         mask = torch.ones(resid.shape[:2], dtype=torch.long, device=resid.device)
         with self._replaced(range(self.n_layers), lambda *args, **kwargs: resid):
-            logits: Tensor = self._call_lens(
-                resid, **self._arguments(mask, positions_from_mask(mask))
-            )
+            logits: Tensor = self.lens(resid, **self._arguments(mask, positions_from_mask(mask)))
         return logits
 
     def _forward(
@@ -210,7 +233,7 @@ class BridgeModel(LensModel):
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         with self._last_hidden() as outputs:
-            self._call_lens(tokens)
+            self.lens(tokens)
         return outputs[0]
 
     def _run_blocks(
@@ -218,7 +241,7 @@ class BridgeModel(LensModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         options = self._continued(streams, range(start, stop))
         with self._entering(streams.resid, start):
-            out: Tensor = self._call_lens(streams.resid, stop_at_layer=stop, **options)
+            out: Tensor = self.lens(streams.resid, stop_at_layer=stop, **options)
         return out
 
     def _resid_pre(
@@ -228,7 +251,7 @@ class BridgeModel(LensModel):
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
         options = self._arguments(attention_mask, positions_from_mask(attention_mask))
-        resid: Tensor = self._call_lens(tokens, stop_at_layer=layer, **options)
+        resid: Tensor = self.lens(tokens, stop_at_layer=layer, **options)
         return resid
 
     def _resume(
@@ -250,9 +273,9 @@ class BridgeModel(LensModel):
             options["logits_to_keep"] = n_last
         if read == "hidden":
             with self._last_hidden() as outputs:
-                self._call_lens(start, **options)
+                self.lens(start, **options)
             return outputs[0]
-        logits: Tensor = self._call_lens(start, **options)
+        logits: Tensor = self.lens(start, **options)
         return logits[:, -n_last:]
 
     @contextmanager
@@ -354,7 +377,7 @@ class BridgeModel(LensModel):
             mask = torch.ones((1, 2), dtype=torch.long, device=self.device)
             try:
                 with torch.no_grad():
-                    self._call_lens(
+                    self.lens(
                         torch.zeros_like(mask), **self._arguments(mask, positions_from_mask(mask))
                     )
             finally:

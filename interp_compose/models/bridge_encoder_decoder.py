@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.bridge import TransformerBridge
+from interp_compose.models.bridge import TransformerBridge, settled
 from interp_compose.models.encoder_decoder import FIRST_TARGET_POSITION, EncoderDecoderModel
 from interp_compose.models.lens_model import Streams
 from interp_compose.models.recompute import running
@@ -71,6 +71,7 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
             d_vocab_source=int(config.vocab_size),
             d_vocab=int(getattr(config, "decoder_vocab_size", None) or config.vocab_size),
         )
+        settled(bridge)
         self._stack: dict[Side, Any] = {
             "source": self._hf.get_encoder(),
             "target": self._hf.get_decoder(),
@@ -143,7 +144,7 @@ class BridgeEncoderDecoder(EncoderDecoderModel):
         with ExitStack() as kept:
             for side, stack in self._stack.items():
                 kept.enter_context(_hooked(stack.register_forward_hook(keep(side))))
-            logits: Tensor = self._call_lens(source, decoder_input_ids=target)
+            logits: Tensor = self.lens(source, decoder_input_ids=target)
         return outputs["source"], outputs["target"], logits
 
     # ---- one stack -----------------------------------------------------------------------

@@ -28,12 +28,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class FoundHook:
-    """A hook: where it is, as a result's config names it, the identity of its handle, and whether a
-    framework brought it."""
+    """A hook: where it is, as a result's config names it, and the identity of its handle."""
 
     name: str
     handle: int
-    of_framework: bool = False
 
 
 def found_hooks(lens: Any, points: Mapping[str, Any]) -> list[FoundHook]:
@@ -46,9 +44,11 @@ def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
     points = {id(by_name[name]): (name, by_name[name]) for name in sorted(by_name, key=_says_more)}
     for name, point in points.values():
         for handle in point.fwd_hooks:
-            function = getattr(handle, "user_hook", None)  # not kept by transformer-lens 3.9
-            of_framework = function is not None and of_a_framework(function)
-            yield FoundHook(name, id(handle), of_framework)
+            if handle.hook.id in point._forward_hooks:  # else removed past TransformerLens
+                yield FoundHook(name, id(handle))
+        for handle in point.bwd_hooks:
+            if handle.hook.id in point._backward_hooks:
+                yield FoundHook(f"{name}: backward hook", id(handle))
 
 
 def _says_more(name: str) -> tuple[bool, str]:
@@ -72,11 +72,18 @@ def _on_modules(lens: Any) -> Iterator[FoundHook]:
 
 
 def _global() -> Iterator[FoundHook]:
-    for attribute in ("_global_forward_pre_hooks", "_global_forward_hooks"):
+    for attribute in (f"_global{kind}" for kind in KINDS):
         for hook in getattr(torch_module, attribute).values():
             if not of_a_framework(hook):
                 kind = KINDS[attribute.removeprefix("_global")]
                 yield FoundHook(f"every module: {kind} {_called(hook)}", id(hook))
+
+
+def of_the_user(handle: Any) -> bool:
+    """Whether TransformerLens records that a hook is neither its own nor another framework's; 3.9
+    records nothing."""
+    function = getattr(handle, "user_hook", None)
+    return function is not None and not of_a_framework(function)
 
 
 def of_a_framework(hook: Any) -> bool:

@@ -43,7 +43,7 @@ class HookedTransformerModel(LensModel):
     def _unembed(
         self, resid: Float[Tensor, "batch pos d_model"]
     ) -> Float[Tensor, "batch pos d_vocab"]:
-        logits: Tensor = self._call_lens(resid.contiguous(), start_at_layer=self.n_layers)
+        logits: Tensor = self.lens(resid.contiguous(), start_at_layer=self.n_layers)
         return logits
 
     def _run_blocks(
@@ -51,7 +51,7 @@ class HookedTransformerModel(LensModel):
     ) -> Float[Tensor, "stream pos d_model"]:
         entry = self.lens.blocks[start].hook_resid_pre  # its hooks have acted already
         with self._rotary_positions(streams.positions, streams.mask), without_hooks([entry]):
-            out: Tensor = self._call_lens(
+            out: Tensor = self.lens(
                 streams.resid.contiguous(),  # einsum inside 3.9 crashes on other layouts
                 start_at_layer=start,
                 stop_at_layer=stop,
@@ -65,7 +65,7 @@ class HookedTransformerModel(LensModel):
         layer: int,
         attention_mask: Int[Tensor, "batch pos"],
     ) -> Float[Tensor, "batch pos d_model"]:
-        resid: Tensor = self._call_lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
+        resid: Tensor = self.lens(tokens, attention_mask=attention_mask, stop_at_layer=layer)
         return self._apply_entry_hooks(resid, layer)
 
     def _final(
@@ -75,7 +75,7 @@ class HookedTransformerModel(LensModel):
         return hidden
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        return self._final(self._call_lens(tokens, stop_at_layer=self.n_layers))
+        return self._final(self.lens(tokens, stop_at_layer=self.n_layers))
 
     @contextmanager
     def _rotary_positions(

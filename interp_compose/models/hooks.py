@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -146,26 +147,97 @@ def hooked(
         )
 
 
+class Edit:
+    """What acts for the length of a block, and cannot be copied or pickled with the model: the copy
+    would keep it for good."""
+
+    what: str
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InterventionError(
+            f"{self.what} is inside a `with` block, and a copy of the model, or a pickle, would "
+            "keep its edit for good; end the block first."
+        )
+
+
+class Installed(Edit):
+    """A PyTorch hook of ``module``, which it stands for: it calls the function that ``handle`` is
+    of. ``kind`` is the module's dictionary of such hooks."""
+
+    def __init__(
+        self, module: nn.Module, handle: Any, what: str, kind: str = "_forward_hooks"
+    ) -> None:
+        self.module, self.handle, self.what, self.kind = module, handle, what, kind
+        hooks = getattr(module, kind)
+        self._call, hooks[handle.id] = hooks[handle.id], self
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    @property
+    def acts(self) -> bool:
+        """Whether nobody removed it."""
+        return getattr(self.module, self.kind).get(self.handle.id) is self
+
+
+@dataclass(frozen=True, eq=False)
+class OpenBlock:
+    """A block of an intervention, by its name, and the hooks without which it does not act."""
+
+    name: str
+    hooks: Sequence[Installed]
+
+    @property
+    def acts(self) -> bool:
+        """Whether all of its hooks are where it put them."""
+        return all(hook.acts for hook in self.hooks)
+
+
+def check_installed(hooks: Iterable[Installed]) -> None:
+    """Refuse a model from which hooks of an open block were removed.
+
+    Raises:
+        InterventionError: names the first.
+    """
+    for hook in hooks:
+        if not hook.acts:
+            raise InterventionError(
+                f"{hook.what} was removed inside its `with` block, by reset_hooks("
+                "including_permanent=True) or its like, so that calls after that ran without it; "
+                "leave the hooks of open blocks alone."
+            )
+
+
 @contextmanager
 def _added(
     model: LensModel, hooks: Sequence[tuple[str, HookFn]], version: str | None
 ) -> Iterator[None]:
     """Hooks at their points for the length of a ``with`` block, which removes those it added and no
-    other, in whatever order blocks end (TransformerLens' own block removes those of its depth)."""
+    other, in whatever order blocks end (TransformerLens' own block removes those of its depth).
+
+    They are permanent in TransformerLens' sense: its ``reset_hooks()`` leaves them.
+
+    Raises:
+        InterventionError: on leaving, one was removed all the same.
+    """
     points = model.hook_dict
-    added: list[tuple[Any, Any]] = []
+    added: list[tuple[Any, Any, Installed]] = []
     try:
         for name, fn in hooks:
             point = points[name]
             check_point(model, name, fn)
-            point.add_hook(fn, dir="fwd")
-            added.append((point, point.fwd_hooks[-1]))
-            model.hook_versions[id(point.fwd_hooks[-1])] = version
+            point.add_hook(fn, dir="fwd", is_permanent=True)
+            handle = point.fwd_hooks[-1]
+            added.append((point, handle, Installed(point, handle.hook, f"the hook at {name}")))
+            model.installed.append(added[-1][-1])
+            model.hook_versions[id(handle)] = version
         yield
+        check_installed(hook for _, _, hook in added)
     finally:
-        for point, handle in added:
+        for point, handle, hook in added:
             handle.hook.remove()
             point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
+            model.installed.remove(hook)
             model.hook_versions.pop(id(handle), None)  # Ctrl-C between the two steps
 
 

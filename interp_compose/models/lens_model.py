@@ -32,11 +32,14 @@ from interp_compose.models.attention import (
 )
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
 from interp_compose.models.exclusive import Exclusive
-from interp_compose.models.found_hooks import found_hooks
+from interp_compose.models.found_hooks import found_hooks, of_the_user
 from interp_compose.models.generate import generated
 from interp_compose.models.hook_proofs import HookProofs
 from interp_compose.models.hooks import (
+    Installed,
+    OpenBlock,
     check_call,
+    check_installed,
     hooked,
     in_evaluation_mode,
     without_hooks,
@@ -132,10 +135,12 @@ class LensModel(ABC):
         self._padding = PaddingProof(self)
         self._d_mlp: int | None = None
         self.exclusive = Exclusive()
-        self._wrappers: list[tuple[str, CallWrapper]] = []
-        self._preparations: list[tuple[str, Prepare]] = []
+        self._wrappers: list[tuple[OpenBlock, CallWrapper]] = []
+        self._preparations: list[tuple[OpenBlock, Prepare]] = []
         self._calling = 0  # calls of this object under way now
-        self._running = 0  # calls of `lens` that this object makes, under way now
+        self._running = 0  # runs of its blocks that this object makes, under way now
+        self.installed: list[Installed] = []
+        """Hooks of the :meth:`hooks` blocks that are open, in the order of opening."""
         self.hook_versions: dict[int, str | None] = {}
         """Of the hooks that :meth:`hooks` opened, by the identity of their handles."""
         self._built_in = self._hooks_of_the_lens()
@@ -151,6 +156,29 @@ class LensModel(ABC):
             where = f"; TransformerLens' own is model.lens.{name}" if theirs else ""
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} object has no attribute {name!r}{where}", name=name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LensModel:
+        from interp_compose.models.weights import copy_model
+
+        return copy_model(self, memo)
+
+    def __getstate__(self) -> Any:
+        """Refuse to be pickled.
+
+        Raises:
+            CapabilityError: names what keeps a model.
+        """
+        raise CapabilityError(
+            f"{self.name!r} cannot be pickled, as torch.save and other processes would: its hooks "
+            "are functions of this process. Write it with ic.save_pretrained(model, folder), or "
+            "ic.save_model where it was made here, and call ic.load_model(folder) there."
+        )
+
+    def __copy__(self) -> LensModel:
+        """Another object on the same ``lens``; blocks of either act on both."""
+        shallow = object.__new__(type(self))
+        vars(shallow).update(vars(self))
+        return shallow
 
     def __repr__(self) -> str:
         return (
@@ -233,7 +261,7 @@ class LensModel(ABC):
         return out
 
     def _plain(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
-        logits: Tensor = self._call_lens(tokens)
+        logits: Tensor = self.lens(tokens)
         return logits
 
     @abstractmethod
@@ -376,13 +404,13 @@ class LensModel(ABC):
         """Logits of the wrapped object called with token ids and nothing else: no mask, no
         positions, no wrapper of :meth:`around`. What every other call is compared with."""
         check_call(tokens, None)
-        with self._read_by_name(tokens):
+        with self._read_by_name(tokens), self._own_run():
             return self._plain(tokens)
 
     def plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
         """Like :meth:`plain`, the last hidden state instead of logits."""
         check_call(tokens, None)
-        with self._read_by_name(tokens):
+        with self._read_by_name(tokens), self._own_run():
             return self._plain_hidden(tokens)
 
     def encode(
@@ -411,7 +439,7 @@ class LensModel(ABC):
         """
         _check_read(read)
         tokens, mask = self._checked(tokens, attention_mask)
-        with self._read_by_name(tokens), self.exclusive.held(self.name):
+        with self._read_by_name(tokens), self._own_run():
             return self._called(tokens, mask, read)
 
     def _checked(
@@ -639,9 +667,9 @@ class LensModel(ABC):
         """
         layer = resolve_layer(layer, self.n_layers)
         tokens, mask = self._checked(tokens, attention_mask)
-        with self._read_by_name(tokens), self.exclusive.held(self.name), ExitStack() as blocks:
-            if not self._calling:  # by the user, not by a wrapper of a call
-                self.refuse_wrappers(f"model.resid_pre(…, {layer})")
+        with self._read_by_name(tokens), self._own_run(), ExitStack() as blocks:
+            self._refuse_between()
+            if not self._calling:
                 for _, prepare in self._preparations:
                     blocks.enter_context(prepare(tokens, mask))
             return self._resid_pre(tokens, layer, mask)
@@ -664,6 +692,7 @@ class LensModel(ABC):
 
         Raises:
             LayerError: a layer outside the model, or ``start`` not before ``stop``.
+            InterventionError: inside a block of :func:`pool_at`, which acts on calls.
         """
         first, last = resolve_layer(start, self.n_layers), stop
         if stop != self.n_layers:
@@ -673,9 +702,10 @@ class LensModel(ABC):
                 f"cannot run from block {start} to block {stop}: expected start before stop, and "
                 f"stop at most {self.n_layers - 1}; use resume() to run to the end."
             )
+        self._refuse_between()
         self._check_stream(resid, first)
         check_call(position_ids, attention_mask)
-        with self._placed_by_name(position_ids), self.exclusive.held(self.name):
+        with self._placed_by_name(position_ids), self._own_run():
             streams = Streams(resid, attention_mask, position_ids, prefix)
             return self._run_blocks(streams, first, last)
 
@@ -696,12 +726,14 @@ class LensModel(ABC):
         Raises:
             LayerError: a layer outside the model.
             OptionError: as :meth:`forward`.
+            InterventionError: as :meth:`run_blocks`.
         """
         _check_read(read)
         start = resolve_layer(start, self.n_layers)
+        self._refuse_between()
         self._check_stream(resid, start)
         check_call(position_ids, attention_mask)
-        with self._placed_by_name(position_ids), self.exclusive.held(self.name):
+        with self._placed_by_name(position_ids), self._own_run():
             streams = Streams(resid, attention_mask, position_ids, prefix)
             return self._resume(streams, start, read=read)
 
@@ -728,7 +760,7 @@ class LensModel(ABC):
     ) -> Float[Tensor, "batch pos d_vocab"]:
         """Logits from the residual that leaves the last block: final norm, unembedding, caps."""
         self._check_stream(resid, self.n_layers)
-        with self.exclusive.held(self.name):
+        with self._own_run():
             return self._unembed(resid)
 
     # ---- wrappers and hooks --------------------------------------------------------------
@@ -739,34 +771,48 @@ class LensModel(ABC):
         return tuple(wrapper for _, wrapper in self._wrappers)
 
     @contextmanager
-    def around(self, wrapper: CallWrapper, name: str = "a wrapper") -> Iterator[LensModel]:
-        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block;
-        other calls of :attr:`lens` are refused in it.
+    def around(
+        self, wrapper: CallWrapper, name: str = "a wrapper", hooks: Sequence[Installed] = ()
+    ) -> Iterator[LensModel]:
+        """Every call of the model goes through ``wrapper`` for the length of a ``with`` block; in
+        it, whatever else runs a block (:attr:`lens`, the Hugging Face module, ``generate`` of
+        either) is refused.
 
         ``wrapper(inner, tokens, attention_mask, read)`` returns the output that ``read``
         names; ``inner`` is the call as it was outside the block, so that blocks nest. ``name``
-        stands in :attr:`active_hooks`.
+        stands in :attr:`active_hooks`, as long as all of ``hooks`` act, which belong to it.
         """
         with self.exclusive.held(self.name):
-            self._wrappers.append((name, wrapper))
-            guard = self.lens.register_forward_pre_hook(self._refuse_past_wrappers)
+            opened = (OpenBlock(name, hooks), wrapper)
+            self._wrappers.append(opened)
+            guards: list[Installed] = []
             try:
+                for part in (self.lens, *self.blocks):
+                    guard = part.register_forward_pre_hook(self._refuse_past_wrappers)
+                    guards.append(
+                        Installed(part, guard, f"a guard of {name}", "_forward_pre_hooks")
+                    )
                 yield self
+                check_installed(guards)
             finally:
-                guard.remove()
-                self._wrappers.remove((name, wrapper))
+                for one in guards:
+                    one.handle.remove()
+                self._wrappers.remove(opened)
 
     @contextmanager
-    def preparing(self, prepare: Prepare, name: str = "a preparation") -> Iterator[LensModel]:
+    def preparing(
+        self, prepare: Prepare, name: str = "a preparation", hooks: Sequence[Installed] = ()
+    ) -> Iterator[LensModel]:
         """Every call of the model runs inside ``prepare(tokens, attention_mask)``, a ``with``
         block, whatever wrappers do to the call; for edits that depend on the call's tokens.
-        ``name`` stands in :attr:`active_hooks`."""
+        ``name`` and ``hooks`` as of :meth:`around`."""
         with self.exclusive.held(self.name):
-            self._preparations.append((name, prepare))
+            opened = (OpenBlock(name, hooks), prepare)
+            self._preparations.append(opened)
             try:
                 yield self
             finally:
-                self._preparations.remove((name, prepare))
+                self._preparations.remove(opened)
 
     @property
     def preparations(self) -> Sequence[Prepare]:
@@ -775,6 +821,8 @@ class LensModel(ABC):
 
     def _called(self, tokens: Tensor, mask: Tensor, read: Read) -> Tensor:
         """One call: prepared, wrapped, run."""
+        if not self._proving:
+            check_installed(self.installed)
         with ExitStack() as open_blocks:
             for _, prepare in self._preparations:
                 open_blocks.enter_context(prepare(tokens, mask))
@@ -790,17 +838,24 @@ class LensModel(ABC):
         (_, wrapper), inner = self._wrappers[depth - 1], self._wrapped(depth - 1)
         return lambda tokens, mask, read: wrapper(inner, tokens, mask, read)
 
-    def _call_lens(self, *args: Any, **kwargs: Any) -> Any:
-        """The wrapped object, called by this one."""
-        self._running += 1
-        try:
-            return self.lens(*args, **kwargs)
-        finally:
-            self._running -= 1
+    @contextmanager
+    def _own_run(self) -> Iterator[None]:
+        """Blocks run by this object, and not past it, for the length of a ``with`` block."""
+        with self.exclusive.held(self.name):
+            self._running += 1
+            try:
+                yield
+            finally:
+                self._running -= 1
 
-    def _refuse_past_wrappers(self, lens: Any, args: Any) -> None:
+    def _refuse_past_wrappers(self, module: Any, args: Any) -> None:
         if not self._running:
-            self.refuse_wrappers("model.lens")
+            self.refuse_wrappers(f"the wrapped model (its {type(module).__name__})")
+
+    def _refuse_between(self) -> None:
+        """Refuse a run of some blocks by the user, not by a wrapper of a call."""
+        if not self._calling:
+            self.refuse_wrappers("a run of some of its blocks")
 
     def refuse_wrappers(self, what: str) -> None:
         """Refuse what a wrapper of :meth:`around` would not act on.
@@ -832,26 +887,30 @@ class LensModel(ABC):
         return self._open_blocks() + sorted(unversioned)
 
     def _open_blocks(self) -> list[str]:
-        named = (*self._wrappers, *self._preparations)
-        return list(dict.fromkeys(name for name, _ in named))
+        opened = [block for block, _ in (*self._wrappers, *self._preparations)]
+        return list(dict.fromkeys(block.name for block in opened if block.acts))
 
     def _acting(self) -> Iterator[tuple[str, str | None]]:
         for hook in found_hooks(self.lens, self.hook_dict):
             if hook.handle in self.hook_versions:
                 version = self.hook_versions[hook.handle]
                 yield (hook.name if version is None else f"{hook.name} ({version})"), version
-            elif not hook.of_framework and hook.handle not in self._built_in:
+            elif hook.handle not in self._built_in:
                 yield hook.name, None
         for site in self._all_sites():
             if is_edited(self._attention(site)):
                 yield f"{self.prefix(site.layer)}.{site.name}: edited attention", None
 
-    def _hooks_of_the_lens(self) -> frozenset[int]:
-        """Handles at hook points before the user adds any, where the lens does not record who added
-        a hook (transformer-lens 3.9)."""
-        points = self.lens.hook_dict.values()
-        handles = (handle for point in points for handle in point.fwd_hooks)
-        return frozenset(id(handle) for handle in handles if not hasattr(handle, "user_hook"))
+    def _hooks_of_the_lens(self) -> Mapping[int, Any]:
+        """Handles at hook points that were there at loading and are a framework's, or of which the
+        lens does not record whose they are (transformer-lens 3.9); by identity, and kept, so that
+        no later one takes it over."""
+        handles = (
+            handle
+            for point in self.lens.hook_dict.values()
+            for handle in (*point.fwd_hooks, *point.bwd_hooks)
+        )
+        return {id(handle): handle for handle in handles if not of_the_user(handle)}
 
     # ---- weights, mode and device --------------------------------------------------------
 

@@ -162,7 +162,7 @@ class SmallEncoderModel(OwnModel):
         return self.lens.logits(self._plain_hidden(tokens))
 
     def _plain_hidden(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        hidden: Tensor = self._call_lens(tokens)[-1].of(self.output)
+        hidden: Tensor = self.lens(tokens)[-1].of(self.output)
         return hidden
 
     def _resid_pre(

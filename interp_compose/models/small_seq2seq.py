@@ -154,7 +154,7 @@ class SmallSeq2SeqModel(EncoderDecoderModel, OwnModel):
     ) -> tuple[Tensor, Tensor, Tensor]:
         memory = self.lens.encoded(source)
         hidden = self.lens.decoded(target, memory)
-        return memory, hidden, self._call_lens(source, target)
+        return memory, hidden, self.lens(source, target)
 
     def _resids(self, streams: Streams) -> Sequence[Float[Tensor, "stream own d_model"]]:
         resids: Sequence[Tensor] = streams.resid.split(self.d_model, dim=2)

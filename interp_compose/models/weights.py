@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from interp_compose._public import public
 from interp_compose.errors import CapabilityError, CorruptFileError, OptionError
+from interp_compose.models.bridge import settled
 from interp_compose.models.hooks import in_evaluation_mode
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.ready import check_unedited
@@ -19,10 +21,11 @@ from interp_compose.runs.checksums import check_listed, check_sums, write_sums
 from interp_compose.runs.files import write_safetensors
 
 
-def copy_model(model: LensModel) -> LensModel:
-    """A deep copy, proven to compute the same and to share no weight with the original.
+def copy_model(model: LensModel, memo: dict[int, Any] | None = None) -> LensModel:
+    """A deep copy, proven to compute the same and to share no weight with the original; what
+    :func:`copy.deepcopy` of a model gives.
 
-    Hooks that TransformerLens or transformers added are copied with it.
+    Hooks that TransformerLens or transformers added are copied with it. ``memo`` is deepcopy's.
 
     Raises:
         InterventionError: hooks or ``pool_at`` blocks are open: the copy would keep them.
@@ -31,14 +34,11 @@ def copy_model(model: LensModel) -> LensModel:
     check_unedited(model, "a copy would keep for good")
     # What a call left behind, such as an attention pattern in its graph, cannot be copied as it is.
     left = [tensor for module in model.lens.modules() for tensor in vars(module).values()]
-    memo = {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
-    copied = copy.deepcopy(model, memo)
-    for block in copied.lens.modules():
-        if hasattr(block, "_teardown_capture_hooks"):
-            # A bridge's own hooks refer weakly to modules of the original: they would write there,
-            # and raise once it is gone.
-            block._teardown_capture_hooks()
-            block._maybe_wire_capture_hooks()
+    memo = {} if memo is None else memo
+    memo |= {id(t): t.detach() for t in left if isinstance(t, Tensor) and not t.is_leaf}
+    copied = memo[id(model)] = object.__new__(type(model))
+    vars(copied).update(copy.deepcopy(vars(model), memo))
+    settled(copied.lens)
     copied._built_in = copied._hooks_of_the_lens()
     addresses = {weight.data_ptr() for weight in model.parameters()}
     shared = [weight for weight in copied.parameters() if weight.data_ptr() in addresses]

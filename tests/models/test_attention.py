@@ -181,7 +181,9 @@ def test_a_copy_inside_a_block_is_refused() -> None:
     model = make("GPT-2")
     with mask_attention(model, keys=2):
         run(model, TOKENS)
-        with pytest.raises(InterventionError, match="layer 0 is under an edit, which a copy"):
+        with pytest.raises(
+            InterventionError, match="edit of the attention of layer 0 is inside a `with` block"
+        ):
             copy.deepcopy(model.lens)
         with pytest.raises(InterventionError, match="a copy of the model|which a copy"):
             copy_model(model)

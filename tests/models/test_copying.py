@@ -117,7 +117,7 @@ def test_a_copy_that_shares_or_differs_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: one))
     with pytest.raises(CapabilityError, match="the copy shares weights with it. Load the model"):
         copy_model(model)
-    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: other))
+    monkeypatch.setattr(copying, "copy", SimpleNamespace(deepcopy=lambda one, memo: vars(other)))
     with pytest.raises(CapabilityError, match="the copy computes something else"):
         copy_model(model)
 
