@@ -43,12 +43,12 @@ def _at_hook_points(by_name: Mapping[str, Any]) -> Iterator[FoundHook]:
     """Each point under one of its names: ``attn.hook_z`` rather than ``attn.o.hook_in``."""
     points = {id(by_name[name]): (name, by_name[name]) for name in sorted(by_name, key=_says_more)}
     for name, point in points.values():
-        for handle in point.fwd_hooks:
-            if handle.hook.id in point._forward_hooks:  # else removed past TransformerLens
-                yield FoundHook(name, id(handle))
-        for handle in point.bwd_hooks:
-            if handle.hook.id in point._backward_hooks:
-                yield FoundHook(f"{name}: backward hook", id(handle))
+        # PyTorch runs them, whatever TransformerLens still lists.
+        listed = {handle.hook.id: handle for handle in (*point.fwd_hooks, *point.bwd_hooks)}
+        for hooks, kind in ((point._forward_hooks, ""), (point._backward_hooks, ": backward hook")):
+            for number, hook in hooks.items():
+                if of_a_framework(hook):  # TransformerLens' function around one that was added
+                    yield FoundHook(name + kind, id(listed.get(number, hook)))
 
 
 def _says_more(name: str) -> tuple[bool, str]:

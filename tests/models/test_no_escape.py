@@ -143,6 +143,11 @@ def test_active_hooks_name_what_acts_and_nothing_else() -> None:
     point.fwd_hooks[-1].hook.remove()  # past TransformerLens, which lists it still
     assert model.active_hooks == []
     point.remove_hooks("both")
+    with BLOCKS["hooks"](model):
+        point.fwd_hooks.clear()  # TransformerLens lists it no more, and it acts
+        assert model.active_hooks == [RESID]
+        model(TOKENS)
+    assert model.active_hooks == []
     point.add_hook(lambda grad, hook: None, dir="bwd")
     assert model.active_hooks == [f"{RESID}: backward hook"]
     point.remove_hooks("both")
