@@ -31,6 +31,7 @@ from interp_compose.models.attention import (
     unedited,
 )
 from interp_compose.models.capabilities import Capabilities, prove_capabilities
+from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.exclusive import Exclusive
 from interp_compose.models.found_hooks import found_hooks, of_the_user
 from interp_compose.models.generate import generated
@@ -916,28 +917,36 @@ class LensModel(ABC):
 
     def weight(self, name: str) -> Tensor:
         """A weight by the field's name, per-layer ones stacked (``W_Q`` is
-        ``[layer head d_model d_head]``).
+        ``[layer head d_model d_head]``): the one that acts, adapters and wrappers included.
 
         Raises:
             OptionError: a name outside ``WEIGHT_NAMES``.
-            CapabilityError: this architecture has no such weight, or layers of several shapes.
+            CapabilityError: this architecture has no such weight, or layers of several shapes; or
+                a module in its place is no affine map.
         """
         if name not in WEIGHT_NAMES:
             raise OptionError(f"unknown weight {name!r}: expected one of {', '.join(WEIGHT_NAMES)}")
-        try:
-            weight = getattr(self.lens, name)
-        except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
-            raise CapabilityError(
-                f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
-                "model.state_dict() by its own name."
-            ) from missing
+        with acting(self.lens, self.lens, name=name):
+            try:
+                weight = getattr(self.lens, name)
+            except (AttributeError, NotImplementedError, ValueError, RuntimeError) as missing:
+                raise CapabilityError(
+                    f"{self.architecture} offers no stacked {name!r} ({missing}); read it from "
+                    "model.state_dict() by its own name."
+                ) from missing
         if not isinstance(weight, Tensor):
             raise CapabilityError(f"{self.architecture} has no weight {name!r}.")
         return weight
 
     def state_dict(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer, by TransformerLens' names."""
-        state: Mapping[str, Tensor] = self.lens.state_dict()
+        """Every parameter and buffer, by TransformerLens' names; parameters that it leaves out
+        (adapters, experts) by their own."""
+        state: dict[str, Tensor] = self.lens.state_dict()
+        held = {id(tensor) for part in _unused(self.lens) for tensor in part.parameters()}
+        addresses = {tensor.data_ptr() for tensor in state.values()}
+        for name, weight in getattr(self.lens, "original_model", self.lens).named_parameters():
+            if id(weight) not in held and weight.data_ptr() not in addresses:
+                state[name.replace(f".{INSERTED}", "")] = weight.detach()
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -946,7 +955,10 @@ class LensModel(ABC):
         Raises:
             InputError: a missing or an unknown name, or another shape.
         """
+        missing = self.state_dict().keys() - state.keys()
         try:
+            if missing:
+                raise RuntimeError(f"{min(missing)!r} is missing ({len(missing)} in all)")
             self.lens.load_state_dict(state)
         except (RuntimeError, AttributeError) as misfit:
             raise InputError(
@@ -1132,6 +1144,13 @@ class LensModel(ABC):
     def _all_sites(self) -> Iterator[AttentionSite]:
         for layer in range(self.n_layers):
             yield from self.attention_sites(layer)
+
+
+def _unused(lens: Any) -> Iterator[nn.Module]:
+    """Fused projections that TransformerLens has split, and that nothing runs any more."""
+    for part in lens.modules():
+        if "split_qkv_matrix" in vars(part) and "qkv" in part._modules:
+            yield part.qkv
 
 
 def _check_read(read: Read) -> None:

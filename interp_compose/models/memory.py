@@ -15,6 +15,8 @@ from interp_compose.models.decoder import SmallDecoder
 from interp_compose.models.lens_model import LensModel
 
 MAX_BATCH = 64
+OF_ADAPTERS = ("scaling", "active_adapters", "disable_adapters", "merged_adapters")
+"""What decides which of peft's adapters act, and how much."""
 
 
 def fitting_batch(model: LensModel, streams: int, longest: int, most: int = MAX_BATCH) -> int:
@@ -67,8 +69,8 @@ def chunk_tokens(model: LensModel, length: int, *, logits: int) -> int:
 @torch.no_grad()
 def weights_digest(model: LensModel) -> str:
     """Of the bytes of every parameter and persistent buffer, about a second a gigabyte, and of the
-    settings with which they are used, scales of adapters included; it differs between any two
-    models."""
+    settings with which they are used, scales of adapters and which of them act included; it differs
+    between any two models."""
     digest = hashlib.sha256(json.dumps(_settings(model), sort_keys=True, default=str).encode())
     for tensor in [*model.parameters(), *_persistent_buffers(model)]:
         digest.update(json.dumps([list(tensor.shape), str(tensor.dtype)]).encode())
@@ -100,12 +102,11 @@ def _settings(model: LensModel) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = config.to_dict()
     parts: Any = lens.named_modules()  # type: ignore[union-attr]
-    scales = {name: part.scaling for name, part in parts if _is_adapter(part)}
+    adapters = {
+        name: {key: getattr(part, key, None) for key in OF_ADAPTERS}
+        for name, part in parts
+        if type(part).__module__.startswith("peft.") or isinstance(vars(part).get("scaling"), dict)
+    }
     names = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
     settings = {key: value for key, value in settings.items() if key not in names}
-    return settings | ({"scales of adapters": scales} if scales else {})
-
-
-def _is_adapter(part: Any) -> bool:
-    """Whether a module is one of peft's, which keeps the scale of each adapter in a dictionary."""
-    return isinstance(vars(part).get("scaling"), dict)
+    return settings | ({"adapters": adapters} if adapters else {})

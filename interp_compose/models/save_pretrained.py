@@ -26,7 +26,9 @@ from interp_compose.errors import (
     CorruptFileError,
     OptionError,
     first_line,
+    warn,
 )
+from interp_compose.models.effective_weights import INSERTED, acting
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.load import LOADING_LOCK
 from interp_compose.models.own_folder import OwnModel, new_folder
@@ -36,8 +38,6 @@ from interp_compose.models.sentence_config import write_sentence_config
 from interp_compose.runs.files import disk, temporary_folder
 from interp_compose.tensors import check_autocast
 
-INSERTED: Final = "_original_component."
-"""In the names of wrapped modules, after the name of each wrapper."""
 SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
     "split_qkv_matrix": ("q", "k", "v"),
     "split_gate_up_matrix": ("gate", "in"),
@@ -88,7 +88,7 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
             "save_pretrained: load the model with one of transformers, load_model(tokenizer=…)."
         )
     clean = _clean(model, module)
-    with torch.no_grad():
+    with torch.no_grad(), acting(module, module) as merged:
         state = _state(model, module, clean)
     clean.load_state_dict(state, strict=True, assign=True)
     clean.tie_weights()
@@ -102,6 +102,8 @@ def save_pretrained(model: LensModel, folder: str | Path) -> Path:
         _check(model, clean, state, temporary)
         with disk(folder):
             os.replace(temporary, folder)
+    if merged:
+        warn(f"{model.name!r} was saved with its adapters merged into plain weights: {folder}")
     return folder
 
 
@@ -189,7 +191,7 @@ def _state(model: LensModel, module: Any, clean: nn.Module) -> dict[str, Tensor]
 
 
 def _own(name: str) -> str:
-    return name.replace(INSERTED, "")
+    return name.replace(f"{INSERTED}.", "")
 
 
 def _memory(weight: Tensor) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError
+from interp_compose.models.effective_weights import HOLDERS, acting, wrapped
 from interp_compose.models.lens_model import LensModel
 
 BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
@@ -106,12 +107,14 @@ def left_out(model: LensModel) -> tuple[str, ...]:
     head, experts, and the fused projection that TransformerLens has split and no longer uses.
     """
     held = [_extent(stored) for _, _, stored in _stored(model)]
+    wrapping = [module for holder, _, module in wrapped(model.lens) if isinstance(holder, HOLDERS)]
+    of_held = {id(weight) for module in wrapping for weight in module.parameters()}
     names = []
     for name, weight in model.lens.named_parameters():
         start, end = _extent(weight)
         is_held = any(first < end and start < last for first, last in held)
         is_bias = name.rpartition(".")[2].lstrip("_").startswith("b_")  # 3.9 has them by head
-        if weight.ndim > 1 and not is_held and not is_bias:
+        if weight.ndim > 1 and not is_held and not is_bias and id(weight) not in of_held:
             names.append(re.sub(r"\.\d+\b", ".*", _own_name(name)))
     return tuple(dict.fromkeys(names))
 
@@ -167,20 +170,21 @@ def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor]]:
             yield EMBEDDING, name, table
     for layer, block in enumerate(model.blocks):
         sites = [site.name for site in model.attention_sites(layer)]
-        yield from _of_block(block, layer, [*sites, "second_attn", "fuse_attn"])
-    weight = _read(getattr(lens, "unembed", lens), "W_U")
+        yield from _of_block(lens, block, layer, [*sites, "second_attn", "fuse_attn"])
+    weight = _read(lens, getattr(lens, "unembed", lens), "W_U")
     if weight is not None and getattr(model, "has_head", True):  # one that the checkpoint brought
         yield model.n_layers, "W_U", weight
 
 
 def _table(model: LensModel, name: str) -> Tensor | None:
     """A table of vectors; T5's of distances, which are added to scores, is none."""
-    table = _read(getattr(model.lens, EMBEDDINGS[name], None), name.removesuffix("_target"))
+    part = getattr(model.lens, EMBEDDINGS[name], None)
+    table = _read(model.lens, part, name.removesuffix("_target"))
     return None if table is None or table.shape[1] != model.d_model else table
 
 
 def _of_block(
-    block: Any, layer: int, attentions: Sequence[str]
+    lens: Any, block: Any, layer: int, attentions: Sequence[str]
 ) -> Iterator[tuple[int, str, Tensor]]:
     parts: list[tuple[Any, Sequence[str], str]]
     parts = [(getattr(block, name, None), BY_HEAD, ATTENTIONS[name]) for name in attentions]
@@ -189,18 +193,20 @@ def _of_block(
     parts += [(composition, ("codebook",), ""), (composition, COMPOSITION[1:], "_comp")]
     for part, names, end in parts:
         for name in names:
-            weight = _read(part, f"_{name}")  # grouped keys of 3.9, before they are repeated
-            weight = _read(part, name) if weight is None else weight
+            weight = _read(lens, part, name)
             if weight is not None:
                 yield layer, name + end, weight
 
 
-def _read(part: Any, name: str) -> Tensor | None:
-    try:
-        weight = getattr(part, name)
-    except (AttributeError, NotImplementedError):
-        return None
-    return weight if isinstance(weight, Tensor) else None
+def _read(lens: Any, part: Any, name: str) -> Tensor | None:
+    with acting(lens, part, name=name):
+        for own in (f"_{name}", name):  # grouped keys of 3.9, before they are repeated
+            try:
+                weight = getattr(part, own)
+            except (AttributeError, NotImplementedError):
+                continue
+            return weight if isinstance(weight, Tensor) else None
+    return None
 
 
 def _turned(layer: int, name: str, stored: Tensor, model: LensModel) -> WeightMatrix:

@@ -1,0 +1,168 @@
+"""The weights that act, whatever holds them: an adapter, a wrapper, a reparametrisation.
+
+What a module does is its weight. A projection or table that is no plain layer is run in float64: a
+plain layer inside it that computes the same has the weight that acts. Else the weight is measured,
+W = f(I) - f(0) and b = f(0), and f has to be that map on random input.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformer_lens.model_bridge import generalized_components as lens_parts
+from transformers.pytorch_utils import Conv1D
+
+from interp_compose.errors import CapabilityError, warn
+from interp_compose.models.found_hooks import of_a_framework
+
+HOLDERS: Final = (
+    *(lens_parts.EmbeddingBridge, lens_parts.PosEmbedBridge),
+    *(lens_parts.LinearBridge, lens_parts.UnembeddingBridge),
+)
+"""TransformerLens' parts that hold one projection or one table, as :data:`INSERTED`."""
+INSERTED: Final = "_original_component"
+HOLDER_OF: Final = {"e": "embed", "pos": "pos_embed", "u": "unembed"}
+PLAIN: Final = ("torch.nn.modules.", "transformers.models.", "transformers.pytorch_utils")
+"""Where forward passes are written that multiply by ``weight`` as it is."""
+
+
+@contextmanager
+def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
+    """For a ``with`` block, plain layers with the weights that act in the place of whatever wraps a
+    layer in ``parts`` of ``lens``; with ``name``, where that weight or bias is held. Gives whether
+    there are any.
+
+    Raises:
+        CapabilityError: what a module computes is no affine map; it is named.
+    """
+    kind = name.rpartition("_")[2].lower()
+    key = HOLDER_OF.get(kind, kind)
+    inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
+    held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
+    roots = [one for one in (*held, *parts) if isinstance(one, HOLDERS)] if name else parts
+    for one in (one for root in roots for one in root.modules()):
+        if not all(map(of_a_framework, _hooks(one))):
+            warn(
+                f"the forward hooks on {_path(lens, one)} act beside its weight, read without them"
+            )
+    places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
+    modules = dict.fromkeys(module for *_, module in places)
+    layers = {module: _plain(module) or _refused(lens, module) for module in modules}
+    try:
+        for holder, at, module in places:
+            holder._modules[at] = layers[module]
+        for one in inside:  # TransformerLens keeps the biases that an MLP had when it was wrapped
+            if name in vars(one) and key in one._modules:
+                vars(one)[name] = getattr(one._modules[key], "bias", None)
+        yield bool(places)
+    finally:
+        for holder, at, module in places:
+            holder._modules[at] = module
+
+
+def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
+    """Outermost modules in ``root`` that are adapters, or no plain layer where one is held: what
+    holds each, and by which name."""
+    within: set[int] = set()
+    for holder in root.modules():
+        for at, module in holder._modules.items():
+            if module is None or id(holder) in within:
+                continue
+            adapted = type(module).__module__.startswith("peft.")
+            if adapted or (
+                isinstance(holder, HOLDERS) and at == INSERTED and not _is_plain(module)
+            ):
+                within |= {id(one) for one in module.modules()}
+                yield holder, at, module
+
+
+def _refused(lens: nn.Module, module: nn.Module) -> nn.Module:
+    raise CapabilityError(
+        f"{_path(lens, module)}, a {type(module).__module__}.{type(module).__qualname__}, has no "
+        "weight that could be read: what it computes is no affine map of its input alone. Merge it "
+        "into a plain layer first (of peft: model.merge_and_unload() before load_model), or read "
+        "its parts from model.state_dict()."
+    )
+
+
+def _path(lens: nn.Module, module: nn.Module) -> str:
+    model: Any = getattr(lens, "original_model", lens)
+    path = next((path for path, one in model.named_modules() if one is module), "a layer")
+    return path.replace(f".{INSERTED}", "")
+
+
+def _hooks(module: nn.Module) -> tuple[Any, ...]:
+    return (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether it multiplies by its ``weight``, which no hook of torch (pruning) sets beforehand."""
+    forward = vars(module).get("forward", type(module).forward)
+    written = str(getattr(forward, "func", forward).__module__)  # accelerate's is a partial
+    return written.startswith((*PLAIN, "transformer_lens.", "accelerate.")) and not any(
+        type(hook).__module__.startswith("torch.nn.utils") for hook in _hooks(module)
+    )
+
+
+def _plain(module: nn.Module) -> nn.Module | None:
+    """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
+    f, generator = _function(module), torch.Generator().manual_seed(0)
+    tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
+    sizes = sorted({size for one in tensors for size in one.shape if size > 1}, reverse=True)
+    vectors = (torch.randn(2, 3, n, generator=generator, dtype=torch.float64) for n in sizes)
+    inputs = (one.to(tensors[0].device) for one in (*vectors, *map(torch.arange, sizes)))
+    x, y = next(((x, y) for x in inputs if (y := _tried(f, x)) is not None), (None, None))
+    if x is None or y is None:
+        return None
+    is_table = not x.is_floating_point()  # which takes no vectors
+    bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
+    inner = [one for one in module.modules() if _is_plain(one) and one._parameters]
+    for one in inner:
+        output = _tried(_function(one), x)
+        if output is not None and output.shape == y.shape and (output - y).abs().le(bound).all():
+            return one
+    layer: Any
+    if is_table:
+        scales = (getattr(one, "embed_scale", None) for one in module.modules())
+        weight, bias = y / next((scale for scale in scales if scale is not None), 1.0), None
+        layer, computed = nn.Embedding(1, 1), f(x.flip(0)[None])[0].flip(0)
+    else:
+        shift = f(torch.zeros_like(x[:1, :1]))[0, 0]
+        weight = f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift
+        layer, computed = Conv1D(1, 1), x @ weight + shift
+        if not any(isinstance(one, Conv1D) for one in inner):
+            layer, weight = nn.Linear(1, 1), weight.mT
+        has_bias = getattr(module, "bias", None) is not None or bool(shift.any())
+        bias = shift.to(tensors[0].dtype) if has_bias else None
+    layer._parameters.update(weight=weight.to(tensors[0].dtype), bias=bias)
+    return layer if (computed - y).abs().le(bound).all() else None
+
+
+def _tried(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor | None:
+    try:
+        y = f(x)
+    except Exception:  # noqa: BLE001  each wrapper raises its own
+        return None
+    return y if isinstance(y, Tensor) and y.is_floating_point() and not y.is_meta else None
+
+
+def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """``module`` in float64 and evaluation mode, without hooks of the user's; it can be
+    differentiated by the weights."""
+    values = [one for part in module.modules() for one in vars(part).values()]
+    values += [one for held in values if isinstance(held, dict) for one in held.values()]
+    twin = copy.deepcopy(module, {id(one): one for one in values if isinstance(one, Tensor)})
+    for part in twin.modules():
+        part.training = False  # train(False) of some wrappers writes into their weights
+        for hooks in (part._forward_pre_hooks, part._forward_hooks):
+            for key in [key for key, hook in hooks.items() if not of_a_framework(hook)]:
+                del hooks[key]
+    own = (*module.named_parameters(), *module.named_buffers())
+    state = {name: one.double() if one.is_floating_point() else one for name, one in own}
+    return lambda x: functional_call(twin, state, (x,))  # type: ignore[no-any-return]
