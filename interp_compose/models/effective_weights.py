@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
@@ -28,8 +29,21 @@ HOLDERS: Final = (
 """TransformerLens' parts that hold one projection or one table, as :data:`INSERTED`."""
 INSERTED: Final = "_original_component"
 HOLDER_OF: Final = {"e": "embed", "pos": "pos_embed", "u": "unembed"}
-PLAIN: Final = ("torch.nn.modules.", "transformers.models.", "transformers.pytorch_utils")
+PLAIN: Final = (
+    *("torch.nn.modules.", "transformers.models.", "transformers.pytorch_utils"),
+    *("transformer_lens.", "accelerate."),
+)
 """Where forward passes are written that multiply by ``weight`` as it is."""
+LAYERS: Final = (nn.Embedding, nn.Linear, Conv1D)
+
+
+def holders(*parts: Any, name: str) -> list[nn.Module]:
+    """Where in ``parts`` the weight or bias ``name`` is held: ``W_Q`` in ``q``."""
+    kind = name.rpartition("_")[2].lower()
+    key = HOLDER_OF.get(kind, kind)
+    inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
+    held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
+    return [one for one in (*held, *parts) if isinstance(one, HOLDERS)]
 
 
 @contextmanager
@@ -41,11 +55,7 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
     Raises:
         CapabilityError: what a module computes is no affine map; it is named.
     """
-    kind = name.rpartition("_")[2].lower()
-    key = HOLDER_OF.get(kind, kind)
-    inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
-    held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
-    roots = [one for one in (*held, *parts) if isinstance(one, HOLDERS)] if name else parts
+    roots = holders(*parts, name=name) if name else parts
     for one in (one for root in roots for one in root.modules()):
         if not all(map(of_a_framework, _hooks(one))):
             warn(
@@ -57,9 +67,10 @@ def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
     try:
         for holder, at, module in places:
             holder._modules[at] = layers[module]
+        inside = (one for part in parts if isinstance(part, nn.Module) for one in part.modules())
         for one in inside:  # TransformerLens keeps the biases that an MLP had when it was wrapped
-            if name in vars(one) and key in one._modules:
-                vars(one)[name] = getattr(one._modules[key], "bias", None)
+            if name in vars(one) and (at_one := holders(one, name=name)):
+                vars(one)[name] = getattr(at_one[0], "bias", None)
         yield bool(places)
     finally:
         for holder, at, module in places:
@@ -74,10 +85,9 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
         for at, module in holder._modules.items():
             if module is None or id(holder) in within:
                 continue
-            adapted = type(module).__module__.startswith("peft.")
-            if adapted or (
-                isinstance(holder, HOLDERS) and at == INSERTED and not _is_plain(module)
-            ):
+            changed = "parametrizations" in module._modules or not _multiplies(module)
+            held = isinstance(holder, HOLDERS) and at == INSERTED
+            if type(module).__module__.startswith("peft.") or (held and changed):
                 within |= {id(one) for one in module.modules()}
                 yield holder, at, module
 
@@ -101,17 +111,19 @@ def _hooks(module: nn.Module) -> tuple[Any, ...]:
     return (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
 
 
-def _is_plain(module: nn.Module) -> bool:
-    """Whether it multiplies by its ``weight``, which no hook of torch (pruning) sets beforehand."""
+def _multiplies(module: nn.Module) -> bool:
+    """Whether it multiplies by its ``weight`` as that is now."""
     forward = vars(module).get("forward", type(module).forward)
     written = str(getattr(forward, "func", forward).__module__)  # accelerate's is a partial
-    return written.startswith((*PLAIN, "transformer_lens.", "accelerate.")) and not any(
-        type(hook).__module__.startswith("torch.nn.utils") for hook in _hooks(module)
-    )
+    setting = (type(one).__module__.startswith("torch.nn.utils") for one in _hooks(module))
+    return written.startswith(PLAIN) and not any(setting)
 
 
 def _plain(module: nn.Module) -> nn.Module | None:
     """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
+    own = [_with(kind(1, 1), module) for kind in LAYERS if isinstance(module, kind)]
+    if own and _multiplies(module):  # by a weight that torch's parametrizations compute
+        return own[0]
     f, generator = _function(module), torch.Generator().manual_seed(0)
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
     sizes = sorted({size for one in tensors for size in one.shape if size > 1}, reverse=True)
@@ -122,16 +134,16 @@ def _plain(module: nn.Module) -> nn.Module | None:
         return None
     is_table = not x.is_floating_point()  # which takes no vectors
     bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
-    inner = [one for one in module.modules() if _is_plain(one) and one._parameters]
-    for one in inner:
+    inner = [one for one in module.modules() if _multiplies(one) and one._parameters]
+    for one in (*inner, *own):
         output = _tried(_function(one), x)
         if output is not None and output.shape == y.shape and (output - y).abs().le(bound).all():
             return one
-    layer: Any
     if is_table:
         scales = (getattr(one, "embed_scale", None) for one in module.modules())
         weight, bias = y / next((scale for scale in scales if scale is not None), 1.0), None
-        layer, computed = nn.Embedding(1, 1), f(x.flip(0)[None])[0].flip(0)
+        layer: nn.Module = nn.Embedding(1, 1)
+        computed = f(x.flip(0)[None])[0].flip(0)
     else:
         shift = f(torch.zeros_like(x[:1, :1]))[0, 0]
         weight = f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift
@@ -140,8 +152,14 @@ def _plain(module: nn.Module) -> nn.Module | None:
             layer, weight = nn.Linear(1, 1), weight.mT
         has_bias = getattr(module, "bias", None) is not None or bool(shift.any())
         bias = shift.to(tensors[0].dtype) if has_bias else None
-    layer._parameters.update(weight=weight.to(tensors[0].dtype), bias=bias)
-    return layer if (computed - y).abs().le(bound).all() else None
+    weights = SimpleNamespace(weight=weight.to(tensors[0].dtype), bias=bias)
+    return _with(layer, weights) if (computed - y).abs().le(bound).all() else None
+
+
+def _with(layer: nn.Module, weights: Any) -> nn.Module:
+    layer._parameters.update(weight=weights.weight, bias=getattr(weights, "bias", None))
+    vars(layer)["nf"] = weights.weight.shape[-1]  # of a Conv1D
+    return layer
 
 
 def _tried(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor | None:

@@ -939,15 +939,15 @@ class LensModel(ABC):
         return weight
 
     def state_dict(self) -> Mapping[str, Tensor]:
-        """Every parameter and buffer, by TransformerLens' names; parameters that it leaves out
-        (adapters, experts) by their own."""
+        """Every parameter and buffer, by TransformerLens' names; what it leaves out (adapters,
+        experts) by its own."""
         state: dict[str, Tensor] = self.lens.state_dict()
-        held = {id(tensor) for part in _unused(self.lens) for tensor in part.parameters()}
-        addresses = {tensor.data_ptr() for tensor in state.values()}
-        for name, weight in getattr(self.lens, "original_model", self.lens).named_parameters():
-            if id(weight) not in held and weight.data_ptr() not in addresses:
-                state[name.replace(f".{INSERTED}", "")] = weight.detach()
-        return state
+        split = [part for part in self.lens.modules() if "split_qkv_matrix" in vars(part)]
+        unused = (one for part in split if "qkv" in part._modules for one in part.qkv.parameters())
+        held = {tensor.data_ptr() for tensor in (*state.values(), *unused)}
+        own = getattr(self.lens, "original_model", self.lens).state_dict().items()
+        left = {name: tensor for name, tensor in own if tensor.data_ptr() not in held}
+        return state | {name.replace(f".{INSERTED}", ""): one for name, one in left.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes over every weight.
@@ -1144,13 +1144,6 @@ class LensModel(ABC):
     def _all_sites(self) -> Iterator[AttentionSite]:
         for layer in range(self.n_layers):
             yield from self.attention_sites(layer)
-
-
-def _unused(lens: Any) -> Iterator[nn.Module]:
-    """Fused projections that TransformerLens has split, and that nothing runs any more."""
-    for part in lens.modules():
-        if "split_qkv_matrix" in vars(part) and "qkv" in part._modules:
-            yield part.qkv
 
 
 def _check_read(read: Read) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp_compose.errors import CapabilityError
-from interp_compose.models.effective_weights import HOLDERS, acting, wrapped
+from interp_compose.models.effective_weights import HOLDERS, acting, holders, wrapped
 from interp_compose.models.lens_model import LensModel
 
 BY_HEAD: Final = ("W_Q", "W_K", "W_V", "W_O")
@@ -67,6 +67,7 @@ class WeightMatrix:
         heads: of W_Q, W_K, W_V ``[head d_head d_model]``, of W_O ``[head d_model d_head]``; else
             None. Grouped queries have fewer heads in W_K and W_V.
         tied_to: for a W_U or a W_E_target that is another table itself, that one's name, else "".
+        module: what multiplies by it, or looks up its rows; None where that does more.
     """
 
     layer: int
@@ -74,6 +75,7 @@ class WeightMatrix:
     weight: Float[Tensor, "row col"]
     heads: Float[Tensor, "head row_of_head col_of_head"] | None = None
     tied_to: str = ""
+    module: Any = None
 
 
 def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iterator[WeightMatrix]:
@@ -89,10 +91,12 @@ def weight_matrices(model: LensModel, names: tuple[str, ...] = MATRICES) -> Iter
     """
     check_plain(model)
     any_matrix = False
-    for layer, name, stored in _stored(model):
+    for layer, name, stored, part in _stored(model):
         any_matrix = any_matrix or name in names
         if name in names:
-            yield _turned(layer, name, stored.detach(), model)
+            own = part if name in (*EMBEDDINGS, "W_U") else None
+            module = next(iter(holders(part, name=name.removesuffix("_target"))), own)
+            yield replace(_turned(layer, name, stored.detach(), model), module=module)
     if not any_matrix:
         raise CapabilityError(
             f"{model.architecture} offers none of {', '.join(names)}; read its weights from "
@@ -106,7 +110,7 @@ def left_out(model: LensModel) -> tuple[str, ...]:
     By their own names, ``*`` for the number of a layer: token types, the transform of a masked-LM
     head, experts, and the fused projection that TransformerLens has split and no longer uses.
     """
-    held = [_extent(stored) for _, _, stored in _stored(model)]
+    held = [_extent(stored) for _, _, stored, _ in _stored(model)]
     wrapping = [module for holder, _, module in wrapped(model.lens) if isinstance(holder, HOLDERS)]
     of_held = {id(weight) for module in wrapping for weight in module.parameters()}
     names = []
@@ -161,19 +165,19 @@ def _extent(weight: Tensor) -> tuple[int, int]:
     return weight.data_ptr(), weight.data_ptr() + length * weight.element_size()
 
 
-def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor]]:
-    """(layer, name, weight in TransformerLens' layout), one after another."""
+def _stored(model: LensModel) -> Iterator[tuple[int, str, Tensor, Any]]:
+    """(layer, name, weight in TransformerLens' layout, the part it is of), one after another."""
     lens = model.lens
     for name in EMBEDDINGS:
         table = _table(model, name)
         if table is not None:
-            yield EMBEDDING, name, table
+            yield EMBEDDING, name, table, getattr(lens, EMBEDDINGS[name])
     for layer, block in enumerate(model.blocks):
         sites = [site.name for site in model.attention_sites(layer)]
         yield from _of_block(lens, block, layer, [*sites, "second_attn", "fuse_attn"])
     weight = _read(lens, getattr(lens, "unembed", lens), "W_U")
     if weight is not None and getattr(model, "has_head", True):  # one that the checkpoint brought
-        yield model.n_layers, "W_U", weight
+        yield model.n_layers, "W_U", weight, getattr(lens, "unembed", None)
 
 
 def _table(model: LensModel, name: str) -> Tensor | None:
@@ -185,7 +189,7 @@ def _table(model: LensModel, name: str) -> Tensor | None:
 
 def _of_block(
     lens: Any, block: Any, layer: int, attentions: Sequence[str]
-) -> Iterator[tuple[int, str, Tensor]]:
+) -> Iterator[tuple[int, str, Tensor, Any]]:
     parts: list[tuple[Any, Sequence[str], str]]
     parts = [(getattr(block, name, None), BY_HEAD, ATTENTIONS[name]) for name in attentions]
     parts.append((getattr(block, "mlp", None), ("W_in", "W_gate", "W_out"), ""))
@@ -195,7 +199,7 @@ def _of_block(
         for name in names:
             weight = _read(lens, part, name)
             if weight is not None:
-                yield layer, name + end, weight
+                yield layer, name + end, weight, part
 
 
 def _read(lens: Any, part: Any, name: str) -> Tensor | None:

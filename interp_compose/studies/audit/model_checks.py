@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -16,6 +17,7 @@ from interp_compose.models.capabilities import MEANING
 from interp_compose.models.lens_model import LensModel
 from interp_compose.models.outcomes import Outcome, Status, compared, guarded
 from interp_compose.models.untouched import random_states_kept
+from interp_compose.models.weight_matrices import MATRICES, weight_matrices
 from interp_compose.types import HookFn, Read
 
 LENGTHS: Final = (7, 5, 3)
@@ -42,6 +44,7 @@ def checks_of(
         "no token changes the output at positions before it": _causal,
         "resuming at any layer gives the output of the whole": _resumed,
         "a text's output does not depend on its neighbours, padded on either side": _neighbours,
+        "each weight, applied by hand, gives what its module returned": _weights,
         "gradients at hook points are those of finite differences": _gradients,
         "after an error in a hook the model is as it was": _after_an_error,
     }
@@ -148,6 +151,38 @@ def _neighbours(model: LensModel, tokens: Tensor) -> Outcome:
                 own = _real(model, texts[row], outputs[row : row + 1, place])
                 one = compared(model, own, whole)
                 yield Outcome(one.status, f"{one.detail}, padded on the {side}")
+
+    return _first_wrong(found())
+
+
+def _weights(model: LensModel, tokens: Tensor) -> Outcome:
+    """Of a projection times what it was given, but for a bias that is one for all positions; of
+    W_E the rows of the tokens, but for the scale that some models give them."""
+    passed: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def through(module: Any, given: tuple[Any, ...], output: Any) -> None:
+        if given and isinstance(given[0], Tensor) and isinstance(output, Tensor):
+            passed[id(module)] = given[0], output
+
+    with ExitStack() as hooks:
+        for part in model.lens.modules():
+            hooks.callback(part.register_forward_hook(through).remove)
+        model.forward(tokens, read=_read(model))
+
+    def found() -> Iterator[Outcome]:
+        for one in weight_matrices(model, tuple(name for name in MATRICES if "W_pos" not in name)):
+            given, output = passed.get(id(one.module), (None, None))
+            if given is None or output is None or output.shape[-1] not in one.weight.shape:
+                continue
+            if given.is_floating_point():
+                expected = given @ one.weight.mT
+                expected = expected + (output - expected).flatten(0, -2).mean(dim=0)
+            else:
+                expected = one.weight[given]
+                expected = expected * (output * expected).sum() / expected.square().sum()
+            outcome = compared(model, output, expected)
+            yield Outcome(outcome.status, f"{outcome.detail} of {one.name}, layer {one.layer}")
+        yield Outcome("not tried", "no weight is in a module of its own")
 
     return _first_wrong(found())
 
