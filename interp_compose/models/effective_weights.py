@@ -9,38 +9,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from transformer_lens.model_bridge import generalized_components as lens_parts
+from transformer_lens.model_bridge import generalized_components as parts_of_lens
 from transformers.pytorch_utils import Conv1D
 
 from interp_compose.errors import CapabilityError, warn
 from interp_compose.models.found_hooks import of_a_framework
 
 HOLDERS: Final = (
-    *(lens_parts.EmbeddingBridge, lens_parts.PosEmbedBridge),
-    *(lens_parts.LinearBridge, lens_parts.UnembeddingBridge),
+    *(parts_of_lens.EmbeddingBridge, parts_of_lens.PosEmbedBridge),
+    *(parts_of_lens.LinearBridge, parts_of_lens.UnembeddingBridge),
 )
-"""TransformerLens' parts that hold one projection or one table, as :data:`INSERTED`."""
+"""TransformerLens' parts that hold one table or projection, as :data:`INSERTED`."""
 INSERTED: Final = "_original_component"
-HOLDER_OF: Final = {"e": "embed", "pos": "pos_embed", "u": "unembed"}
 PLAIN: Final = (
     *("torch.nn.modules.", "transformers.models.", "transformers.pytorch_utils"),
     *("transformer_lens.", "accelerate."),
 )
 """Where forward passes are written that multiply by ``weight`` as it is."""
-LAYERS: Final = (nn.Embedding, nn.Linear, Conv1D)
 
 
 def holders(*parts: Any, name: str) -> list[nn.Module]:
     """Where in ``parts`` the weight or bias ``name`` is held: ``W_Q`` in ``q``."""
     kind = name.rpartition("_")[2].lower()
-    key = HOLDER_OF.get(kind, kind)
+    key = {"e": "embed", "pos": "pos_embed", "u": "unembed"}.get(kind, kind)
     inside = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
     held = [one._modules.get(at) for one in inside for at in (key, f"dense_{key}")]
     return [one for one in (*held, *parts) if isinstance(one, HOLDERS)]
@@ -48,29 +46,36 @@ def holders(*parts: Any, name: str) -> list[nn.Module]:
 
 @contextmanager
 def acting(lens: nn.Module, *parts: Any, name: str = "") -> Iterator[bool]:
-    """For a ``with`` block, plain layers with the weights that act in the place of whatever wraps a
-    layer in ``parts`` of ``lens``; with ``name``, where that weight or bias is held. Gives whether
-    there are any.
+    """For a ``with`` block, plain layers with the weights that act in the place of whatever wraps
+    layers in ``parts`` of ``lens``; with ``name``, where that is held. Gives whether any does.
 
     Raises:
         CapabilityError: what a module computes is no affine map; it is named.
     """
     roots = holders(*parts, name=name) if name else parts
+    places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
     for one in (one for root in roots for one in root.modules()):
         if not all(map(of_a_framework, _hooks(one))):
-            warn(
-                f"the forward hooks on {_path(lens, one)} act beside its weight, read without them"
+            warn(f"{_path(lens, one)} has forward hooks, and its weight is read without them")
+    layers: dict[nn.Module, nn.Module | None] = {}
+    for *_, module in places:
+        with suppress(Exception):  # each wrapper raises its own
+            layers[module] = layers.get(module) or _plain(module)
+        if layers.get(module) is None:
+            kind = f"{type(module).__module__}.{type(module).__qualname__}"
+            raise CapabilityError(
+                f"{_path(lens, module)}, a {kind}, has no weight that could be read: what it "
+                "computes is no affine map of its input alone. Merge it into a plain layer first "
+                "(of peft: model.merge_and_unload() before load_model), or read its parts from "
+                "model.state_dict()."
             )
-    places = list(dict.fromkeys(place for root in roots for place in wrapped(root)))
-    modules = dict.fromkeys(module for *_, module in places)
-    layers = {module: _plain(module) or _refused(lens, module) for module in modules}
     try:
         for holder, at, module in places:
             holder._modules[at] = layers[module]
         inside = (one for part in parts if isinstance(part, nn.Module) for one in part.modules())
         for one in inside:  # TransformerLens keeps the biases that an MLP had when it was wrapped
-            if name in vars(one) and (at_one := holders(one, name=name)):
-                vars(one)[name] = getattr(at_one[0], "bias", None)
+            if name in vars(one) and (now := holders(one, name=name)):
+                vars(one)[name] = getattr(now[0], "bias", None)
         yield bool(places)
     finally:
         for holder, at, module in places:
@@ -82,29 +87,17 @@ def wrapped(root: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Module]]:
     holds each, and by which name."""
     within: set[int] = set()
     for holder in root.modules():
-        for at, module in holder._modules.items():
-            if module is None or id(holder) in within:
-                continue
-            changed = "parametrizations" in module._modules or not _multiplies(module)
-            held = isinstance(holder, HOLDERS) and at == INSERTED
-            if type(module).__module__.startswith("peft.") or (held and changed):
+        for at, module in holder._modules.items() if id(holder) not in within else ():
+            held = isinstance(holder, HOLDERS) and at == INSERTED and module is not None
+            changed = held and ("parametrizations" in module._modules or not _multiplies(module))
+            if module is not None and (changed or type(module).__module__.startswith("peft.")):
                 within |= {id(one) for one in module.modules()}
                 yield holder, at, module
 
 
-def _refused(lens: nn.Module, module: nn.Module) -> nn.Module:
-    raise CapabilityError(
-        f"{_path(lens, module)}, a {type(module).__module__}.{type(module).__qualname__}, has no "
-        "weight that could be read: what it computes is no affine map of its input alone. Merge it "
-        "into a plain layer first (of peft: model.merge_and_unload() before load_model), or read "
-        "its parts from model.state_dict()."
-    )
-
-
 def _path(lens: nn.Module, module: nn.Module) -> str:
-    model: Any = getattr(lens, "original_model", lens)
-    path = next((path for path, one in model.named_modules() if one is module), "a layer")
-    return path.replace(f".{INSERTED}", "")
+    names = {one: name for name, one in getattr(lens, "original_model", lens).named_modules()}
+    return names.get(module, "a layer").replace(f".{INSERTED}", "")
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
@@ -112,7 +105,7 @@ def _hooks(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _multiplies(module: nn.Module) -> bool:
-    """Whether it multiplies by its ``weight`` as that is now."""
+    """Whether it multiplies by its ``weight`` as that is now, which no hook of torch sets first."""
     forward = vars(module).get("forward", type(module).forward)
     written = str(getattr(forward, "func", forward).__module__)  # accelerate's is a partial
     setting = (type(one).__module__.startswith("torch.nn.utils") for one in _hooks(module))
@@ -121,39 +114,42 @@ def _multiplies(module: nn.Module) -> bool:
 
 def _plain(module: nn.Module) -> nn.Module | None:
     """A plain layer that computes what ``module`` does in evaluation mode; None where none does."""
-    own = [_with(kind(1, 1), module) for kind in LAYERS if isinstance(module, kind)]
+    kinds = [kind for kind in (nn.Embedding, nn.Linear, Conv1D) if isinstance(module, kind)]
+    own = [_with(kind(1, 1), module) for kind in kinds]
     if own and _multiplies(module):  # by a weight that torch's parametrizations compute
         return own[0]
-    f, generator = _function(module), torch.Generator().manual_seed(0)
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()]
     sizes = sorted({size for one in tensors for size in one.shape if size > 1}, reverse=True)
+    generator, f = torch.Generator().manual_seed(0), _function(module)
     vectors = (torch.randn(2, 3, n, generator=generator, dtype=torch.float64) for n in sizes)
-    inputs = (one.to(tensors[0].device) for one in (*vectors, *map(torch.arange, sizes)))
-    x, y = next(((x, y) for x in inputs if (y := _tried(f, x)) is not None), (None, None))
-    if x is None or y is None:
-        return None
-    is_table = not x.is_floating_point()  # which takes no vectors
+    for given in (*vectors, *map(torch.arange, sizes)):  # a table takes no vectors
+        x = given.to(tensors[0].device)
+        with suppress(Exception):
+            y = f(x)
+            break
+    is_table = not x.is_floating_point()
     bound = 1e-6 * (y.abs() if is_table else y.abs().amax(dim=(0, 1))) + 1e-12
     inner = [one for one in module.modules() if _multiplies(one) and one._parameters]
     for one in (*inner, *own):
-        output = _tried(_function(one), x)
-        if output is not None and output.shape == y.shape and (output - y).abs().le(bound).all():
-            return one
+        with suppress(Exception):
+            if (_function(one)(x) - y).abs().le(bound).all():
+                return one
+    layer: nn.Module = nn.Embedding(1, 1) if is_table else nn.Linear(1, 1)
+    bias: Tensor | None = None
     if is_table:
         scales = (getattr(one, "embed_scale", None) for one in module.modules())
-        weight, bias = y / next((scale for scale in scales if scale is not None), 1.0), None
-        layer: nn.Module = nn.Embedding(1, 1)
+        weight = y / next((scale for scale in scales if scale is not None), 1.0)
         computed = f(x.flip(0)[None])[0].flip(0)
     else:
         shift = f(torch.zeros_like(x[:1, :1]))[0, 0]
-        weight = f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift
-        layer, computed = Conv1D(1, 1), x @ weight + shift
-        if not any(isinstance(one, Conv1D) for one in inner):
-            layer, weight = nn.Linear(1, 1), weight.mT
-        has_bias = getattr(module, "bias", None) is not None or bool(shift.any())
-        bias = shift.to(tensors[0].dtype) if has_bias else None
-    weights = SimpleNamespace(weight=weight.to(tensors[0].dtype), bias=bias)
-    return _with(layer, weights) if (computed - y).abs().le(bound).all() else None
+        weight = (f(torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[None])[0] - shift).mT
+        computed = x @ weight.mT + shift
+        if getattr(module, "bias", None) is not None or shift.any():
+            bias = shift.to(tensors[0].dtype)
+        if any(isinstance(one, Conv1D) for one in inner):
+            layer, weight = Conv1D(1, 1), weight.mT
+    layer = _with(layer, SimpleNamespace(weight=weight.to(tensors[0].dtype), bias=bias))
+    return layer if (computed - y).abs().le(bound).all() else None
 
 
 def _with(layer: nn.Module, weights: Any) -> nn.Module:
@@ -162,17 +158,8 @@ def _with(layer: nn.Module, weights: Any) -> nn.Module:
     return layer
 
 
-def _tried(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor | None:
-    try:
-        y = f(x)
-    except Exception:  # noqa: BLE001  each wrapper raises its own
-        return None
-    return y if isinstance(y, Tensor) and y.is_floating_point() and not y.is_meta else None
-
-
 def _function(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """``module`` in float64 and evaluation mode, without hooks of the user's; it can be
-    differentiated by the weights."""
+    """``module`` in float64 and evaluation mode, without hooks of the user's, with gradients."""
     values = [one for part in module.modules() for one in vars(part).values()]
     values += [one for held in values if isinstance(held, dict) for one in held.values()]
     twin = copy.deepcopy(module, {id(one): one for one in values if isinstance(one, Tensor)})

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
-from interp_compose.errors import LayerError, OptionError
+import interp_compose as ic
+from interp_compose.errors import CapabilityError, InputError, LayerError, OptionError
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
+from interp_compose.models.memory import weights_digest
+from interp_compose.models.weight_matrices import left_out, weight_matrices
 from interp_compose.tensors import positions_from_mask
-from tests.architectures import D_VOCAB, N_LAYERS
+from tests.architectures import D_VOCAB, N_LAYERS, build
 from tests.interventions.shared import params, shared
 
 pytestmark = pytest.mark.tl3
@@ -182,3 +192,290 @@ def test_train_and_eval(model: LensModel) -> None:
     assert not model.training
     assert model.train().training
     assert not model.eval().training
+
+
+# ---- adapters of peft, wrappers, reparametrisations ---------------------------------------------
+
+IDS = torch.arange(10).view(2, 5)
+ON = ["q_proj", "down_proj"]
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "LoRA": ("LoraConfig", {"target_modules": [*ON, "embed_tokens", "lm_head"], "r": 2}),
+    "DoRA": ("LoraConfig", {"r": 2, "use_dora": True}),
+    "IA3": ("IA3Config", {"feedforward_modules": ["down_proj"]}),
+    "LoHa": ("LoHaConfig", {"r": 2}),
+    "LoKr": ("LoKrConfig", {"r": 2}),
+    "OFT": ("OFTConfig", {"oft_block_size": 2, "r": 0, "target_modules": ["q_proj"]}),
+    "AdaLoRA": ("AdaLoraConfig", {"init_r": 2, "total_step": 5}),
+    "modules_to_save": ("LoraConfig", {"r": 2, "modules_to_save": ["embed_tokens", "lm_head"]}),
+    "a norm to save": ("LoraConfig", {"r": 2, "modules_to_save": ["norm"]}),
+    "tokens": ("LoraConfig", {"r": 2, "trainable_token_indices": {"embed_tokens": [1, 4]}}),
+    "norms": ("LNTuningConfig", {"target_modules": ["input_layernorm"]}),
+}
+
+
+of_peft = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+def peft() -> Any:
+    return pytest.importorskip("peft")
+
+
+def adapted(kind: str, name: str = "Llama", **options: Any) -> Any:
+    """A Hugging Face model inside a PeftModel whose adapters are random numbers."""
+    config, settings = CONFIGS.get(kind, (kind, {}))
+    settings = {"target_modules": ON} | settings | options
+    module = peft().get_peft_model(build(name), getattr(peft(), config)(**settings)).eval()
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.requires_grad:
+                weight += 0.1 * torch.randn_like(weight)
+    return module
+
+
+def merged(model: LensModel) -> dict[tuple[int, str], Tensor]:
+    return {(one.layer, one.name): one.weight for one in weight_matrices(model)}
+
+
+@of_peft
+@pytest.mark.parametrize("kind", CONFIGS)
+@torch.no_grad()
+def test_weights_are_those_of_the_merged_model(kind: str, tmp_path: Path) -> None:
+    """Against peft's own merge in float64, by every way to read and write them."""
+    tuned = adapted(kind)
+    logits = tuned(IDS).logits
+    plain = copy.deepcopy(tuned).double().merge_and_unload()
+    model, expected = load_model(tuned.base_model.model), load_model(plain)
+    found = merged(model)
+    assert found.keys() == merged(expected).keys()
+    for place, weight in merged(expected).items():
+        torch.testing.assert_close(found[place].double(), weight, rtol=1e-5, atol=1e-6)
+    for name in ("W_Q", "W_K", "W_O", "W_in", "W_out", "W_E", "W_U"):
+        own, weight = model.weight(name), expected.weight(name)
+        torch.testing.assert_close(own.double(), weight, rtol=1e-5, atol=1e-6)
+    ranks = ic.complexity_report(model, heads=False, progress=False).frame["stable_rank"]
+    plain_ranks = ic.complexity_report(expected, heads=False, progress=False).frame["stable_rank"]
+    torch.testing.assert_close(
+        torch.tensor(ranks), torch.tensor(plain_ranks), rtol=1e-3, atol=0, check_dtype=False
+    )
+    assert left_out(model) == ()
+    with pytest.warns(UserWarning, match="merged into plain weights"):
+        ic.save_pretrained(model, tmp_path / "saved")
+    again = type(tuned.base_model.model).from_pretrained(tmp_path / "saved")
+    close(again(IDS).logits, logits)
+    close(model(IDS), logits)
+    ic.save_weights(model, tmp_path / "weights")
+    for weight in model.parameters():
+        weight += 0.1
+    ic.load_weights(model, tmp_path / "weights")
+    close(model(IDS), logits)
+
+
+@of_peft
+@torch.no_grad()
+def test_which_adapters_act_is_asked_at_each_reading() -> None:
+    lora = peft().LoraConfig(target_modules=["q_proj"], r=2, init_lora_weights=False)
+    module = build("Llama")
+    for name in ("a", "b"):
+        module.add_adapter(lora, name)
+    model = load_model(module)
+    part = model.lens.blocks[1].attn.q.original_component
+    W, delta = part.base_layer.weight.clone(), {n: part.get_delta_weight(n) for n in ("a", "b")}
+    digests = set()
+
+    def check(expected: Tensor) -> None:
+        close(merged(model)[1, "W_Q"], expected)
+        close(model.weight("W_Q")[1].mT.flatten(0, 1), expected)
+        digests.add(weights_digest(model))
+
+    module.set_adapter("a")
+    check(W + delta["a"])
+    part.scale_layer(3.0)
+    check(W + 3 * delta["a"])
+    part.unscale_layer()
+    module.set_adapter(["a", "b"])
+    check(W + delta["a"] + delta["b"])
+    part.merge()
+    check(W + delta["a"] + delta["b"])
+    part.unmerge()
+    module.disable_adapters()
+    check(W)
+    assert merged(model)[1, "W_Q"].data_ptr() == part.base_layer.weight.data_ptr()
+    assert len(digests) == 5
+    assert model.weight("W_K").data_ptr() != 0
+
+
+@of_peft
+@torch.no_grad()
+def test_adapters_of_layers_that_hold_their_weight_turned_and_of_biases() -> None:
+    """GPT-2's Conv1D: of a square matrix the shape does not say how it lies."""
+    options = {"target_modules": ["c_fc", "c_proj"], "fan_in_fan_out": True, "lora_bias": True}
+    model = load_model(adapted("LoraConfig", "GPT-2", r=2, **options).base_model.model)
+    mlp, attention = model.lens.blocks[1].mlp, model.lens.blocks[1].attn
+    parts = {"in": getattr(mlp, "in"), "out": mlp.out, "O": attention.o}
+    for name, holder in parts.items():
+        part = holder.original_component
+        weight = part.base_layer.weight + part.get_delta_weight("default")
+        bias = part.base_layer.bias + part.scaling["default"] * part.lora_B["default"].bias
+        close(merged(model)[1, f"W_{name}"].mT, weight)
+        close(model.weight(f"W_{name}")[1].flatten(0, -2), weight)
+        close(model.weight(f"b_{name}")[1], bias)
+
+
+class Added(nn.Module):
+    """LoRA by hand."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.A = nn.Parameter(torch.randn(base.in_features, 2))
+        self.B = nn.Parameter(torch.randn(2, base.out_features))
+        self.base = base
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.base(x) + self.added(x @ self.A)
+        return out
+
+    def added(self, inner: Tensor) -> Tensor:
+        return inner @ self.B
+
+
+class Bent(Added):
+    def added(self, inner: Tensor) -> Tensor:
+        return inner.tanh() @ self.B
+
+
+class ByPosition(Added):
+    def added(self, inner: Tensor) -> Tensor:
+        return inner @ self.B * torch.arange(inner.shape[-2])[:, None]
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def doubled(linear: nn.Linear) -> nn.Module:
+    linear.__class__ = Doubled
+    return linear
+
+
+def under(change: Callable[..., Any]) -> Callable[[nn.Linear], nn.Module]:
+    def made(linear: nn.Linear) -> nn.Module:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of the older weight_norm
+            change(linear)
+        return linear
+
+    return made
+
+
+WRAPS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+    "by hand": Added,
+    "by hand, on a reparametrisation": lambda one: Added(parametrizations.weight_norm(one)),
+    "a class of one's own": doubled,
+    "weight_norm": under(parametrizations.weight_norm),
+    "weight_norm, older": under(nn.utils.weight_norm),
+    "spectral_norm, older": under(nn.utils.spectral_norm),
+    "orthogonal": under(parametrizations.orthogonal),
+    "pruned": under(partial(prune.l1_unstructured, name="weight", amount=0.4)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [*((kind, True) for kind in WRAPS), ("by hand", False), ("weight_norm, older", False)],
+)
+@torch.no_grad()
+def test_a_weight_is_what_its_module_does(kind: str, before: bool, tmp_path: Path) -> None:
+    """Also when its parameters have moved since the last call, as after a step of training."""
+    module = build("Llama")
+    attention = module.model.layers[1].self_attn
+    if before:
+        attention.q_proj = WRAPS[kind](attention.q_proj)
+    model = load_model(module)
+    holder = model.lens.blocks[1].attn.q
+    if not before:
+        holder.set_original_component(WRAPS[kind](holder.original_component))
+    stable = model.weight("W_K")
+    for weight in holder.original_component.parameters():
+        weight += 0.3 * torch.randn_like(weight)
+    found, rows = merged(model)[1, "W_Q"], model.weight("W_Q")[1].mT.flatten(0, 1)
+    expected = holder.original_component(torch.eye(model.d_model)[None])[0].mT
+    close(found, expected)
+    close(rows, expected)
+    assert torch.equal(model.weight("W_K"), stable)
+    assert left_out(model) == ()
+    with pytest.warns(UserWarning, match="merged into plain weights"):
+        ic.save_pretrained(model, tmp_path / "saved")
+    close(type(module).from_pretrained(tmp_path / "saved")(IDS).logits, model(IDS))
+
+
+@pytest.mark.parametrize("kind", [Bent, ByPosition])
+def test_what_is_no_matrix_is_refused_by_name(kind: type[Added], tmp_path: Path) -> None:
+    model = load_model(build("Llama"))
+    holder = model.lens.blocks[1].attn.q
+    holder.set_original_component(kind(holder.original_component))
+    refused = rf"model\.layers\.1\.self_attn\.q_proj, a .*{kind.__name__}, has no weight"
+    for read in (
+        lambda: model.weight("W_Q"),
+        lambda: merged(model),
+        lambda: ic.complexity_report(model, progress=False),
+        lambda: ic.save_pretrained(model, tmp_path / "saved"),
+    ):
+        with pytest.raises(CapabilityError, match=refused) as raised:
+            read()
+        assert len(str(raised.value)) <= 500
+    assert isinstance(holder.original_component, kind)
+    assert model.weight("W_V").shape[0] == N_LAYERS
+
+
+def test_a_hook_beside_a_weight_is_told() -> None:
+    model = load_model(build("Llama"))
+    holder, calls = model.lens.blocks[1].attn.q, []
+    holder.original_component.register_forward_hook(lambda *call: calls.append(call))
+    with pytest.warns(UserWarning, match=r"layers\.1\.self_attn\.q_proj has forward hooks"):
+        model.weight("W_Q")
+    assert calls == []
+    model.weight("W_K")
+
+
+@of_peft
+def test_gradients_reach_the_adapter_through_a_weight() -> None:
+    """∂(½‖W + s·BA‖²)/∂A = s·Bᵀ(W + s·BA)."""
+    model = load_model(adapted("LoraConfig", r=2).base_model.model)
+    part = model.lens.blocks[0].attn.q.original_component
+    (0.5 * model.weight("W_Q")[0].square().sum()).backward()
+    A, B = part.lora_A["default"].weight, part.lora_B["default"].weight
+    scale, acts = part.scaling["default"], model.weight("W_Q")[0].mT.flatten(0, 1)
+    close(A.grad, scale * B.mT @ acts)
+
+
+@of_peft
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@torch.no_grad()
+def test_weights_of_an_adapted_model_are_rounded_once(dtype: torch.dtype) -> None:
+    model = load_model(adapted("LoraConfig", r=2).base_model.model)
+    model.lens.to(dtype)
+    part = model.lens.blocks[0].attn.q.original_component
+    A, B = (getattr(part, f"lora_{name}")["default"].weight.double() for name in "AB")
+    exact = part.base_layer.weight.double() + part.scaling["default"] * B @ A
+    close(merged(model)[0, "W_Q"].double(), exact.to(dtype).double())
+
+
+@pytest.mark.parametrize("name", ["BART", "Mixtral", "DeepSeek-V3", "Apertus", "Phi-3"])
+@torch.no_grad()
+def test_saved_weights_are_all_of_them(name: str, tmp_path: Path) -> None:
+    """TransformerLens' state leaves out experts, and gives two norms of BART one name."""
+    module = build(name)
+    for weight in module.parameters():
+        weight += 0.1 * torch.randn_like(weight)
+    model, other = load_model(module), load_model(build(name, seed=1))
+    ic.save_weights(model, tmp_path / "weights")
+    ic.load_weights(other, tmp_path / "weights")
+    tokens = model.random_tokens(2, 5, torch.Generator().manual_seed(0))
+    found, expected = (one(tokens)[one.predicts(tokens)] for one in (other, model))
+    assert torch.equal(found, expected)
+    state = dict(model.state_dict())
+    gone = max(state, key=lambda key: key.startswith("model."))
+    del state[gone]
+    with pytest.raises(InputError, match=f"'{gone}' is missing"):
+        model.load_state_dict(state)

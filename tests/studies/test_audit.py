@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,7 @@ from interp_compose.studies.audit.model_checks import (
     _gradients,
     _neighbours,
     _resumed,
+    _weights,
     called_again,
 )
 from tests import architectures
@@ -60,6 +63,7 @@ def found(audit: ic.Audit) -> dict[tuple[str, str], str]:
     return dict(zip(zip(rows["name"], rows["check"], strict=True), rows["status"], strict=True))
 
 
+ACTS = "each weight, applied by hand, gives what its module returned"
 EDIT = "a random edit moves the output, a copy does not"
 EITHER_SIDE = "a text's output does not depend on its neighbours, padded on either side"
 
@@ -385,6 +389,33 @@ def test_adapters_of_peft() -> None:
     assert (row["status"], "merge_and_unload()" in row["detail"]) == ("refused", True)
     merged = ic.load_model(around.merge_and_unload())
     torch.testing.assert_close(merged(batch), own, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BERT", "T5", "Phi-3", "small, post"])
+@torch.no_grad()
+def test_weights_that_act_are_those_that_are_read(name: str) -> None:
+    model = architectures.load(name)
+    batch = tokens(model)
+    assert _weights(model, batch).status == "holds"
+    model.lens.unembed.register_forward_hook(lambda part, given, out: out * given[0][..., :1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the hook
+        outcome = _weights(model, batch)
+    assert outcome.status == "wrong"
+    assert f"of W_U, layer {model.n_layers}" in outcome.detail
+
+
+def test_a_projection_that_reads_another_weight() -> None:
+    """A part of TransformerLens that shows what it does not multiply by."""
+    model = ic.load_model(architectures.build("Llama"))
+    holder = model.lens.blocks[1].mlp.out
+    other = copy.deepcopy(holder.original_component)
+    torch.nn.init.normal_(other.weight, std=0.2)
+    object.__setattr__(holder, "forward", lambda hidden: other(hidden))
+    audit = ic.audit(model, quick=True, progress=False)
+    (row,) = audit.findings.query(f"check == {ACTS!r}").to_dict("records")
+    assert row["status"] == "wrong"
+    assert "of W_out, layer 1" in row["detail"]
 
 
 # ---- models that lie -------------------------------------------------------------------------

@@ -16,15 +16,17 @@ import torch
 
 from interp_compose.errors import CapabilityError, NonFiniteError, OptionError
 from interp_compose.models.lens_model import LensModel
+from interp_compose.models.load import load_model
 from interp_compose.models.weight_matrices import weight_matrices
 from interp_compose.studies.watch import watcher as watcher_module
 from interp_compose.studies.watch.measure import watch
 from interp_compose.studies.watch.result import NAMES as MEASURES, Watched
 from interp_compose.studies.watch.watcher import Watcher
+from interp_compose.training.finetune import finetune_on
 from interp_compose.training.history import Recorder, WeightTracker
 from interp_compose.training.loop import Trainer, run_training
 from interp_compose.training.objectives import AnswerToken
-from tests.training.runs import BASE, made_up, shared, tiny
+from tests.training.runs import BASE, hugging_face, made_up, shared, tiny
 
 NAMES = ("W_Q", "W_in")
 
@@ -257,6 +259,29 @@ def test_finetune_shows_the_tracker_the_copy_that_it_trains() -> None:
         assert frame[0, layer] == pytest.approx(before[layer], rel=1e-5)
         assert frame[4, layer] == pytest.approx(after[layer], rel=1e-5)
         assert after[layer] != pytest.approx(before[layer], rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of peft
+def test_an_adapter_is_trained_and_followed_as_it_acts() -> None:
+    peft: Any = pytest.importorskip("peft")
+    module = hugging_face(dropout=0.0)
+    module.add_adapter(peft.LoraConfig(target_modules=["c_fc"], r=2, fan_in_fan_out=True))
+    model = load_model(module)
+    tracker = watching(model, every=4)
+    trained, _ = finetune_on(
+        model, made_up(20), made_up(7, seed=1), "made up",
+        carma=None, config=BASE, folder=None, progress=False, track=tracker,
+    )  # fmt: skip
+    for layer in range(3):
+        part = getattr(trained.lens.blocks[layer].mlp, "in").original_component
+        delta = part.get_delta_weight("default").detach()
+        assert torch.equal(part.base_layer.weight, module.transformer.h[layer].mlp.c_fc.weight)
+        assert float(delta.abs().max()) > 1e-3
+        own = tracker.frame.query(f"layer == {layer} and of == 'W_in' and measure == 'stable_rank'")
+        assert own["value"].iloc[-1] == pytest.approx(
+            slow_rank(part.base_layer.weight + delta), rel=1e-4
+        )
+        assert own["value"].iloc[-1] != pytest.approx(own["value"].iloc[0], rel=1e-4)
 
 
 def test_every_measure_is_the_one_of_a_report() -> None:

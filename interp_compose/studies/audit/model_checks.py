@@ -167,7 +167,7 @@ def _weights(model: LensModel, tokens: Tensor) -> Outcome:
     with ExitStack() as hooks:
         for part in model.lens.modules():
             hooks.callback(part.register_forward_hook(through).remove)
-        model.forward(tokens, read=_read(model))
+        model.forward(tokens, read="logits" if getattr(model, "has_head", True) else "hidden")
 
     def found() -> Iterator[Outcome]:
         for one in weight_matrices(model, tuple(name for name in MATRICES if "W_pos" not in name)):
